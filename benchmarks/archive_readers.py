@@ -76,11 +76,11 @@ def measure(name: str, path: str, queue: Any) -> None:
     times = []
     for _ in range(3):
         begin = time.perf_counter()
-        found = READERS[name](path)
+        records = READERS[name](path)
         times.append(time.perf_counter() - begin)
     status = Path("/proc/self/status").read_text()  # ru_maxrss would count the parent too
     peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
-    queue.put((statistics.median(times), found, peak))
+    queue.put((statistics.median(times), records, peak))
 
 
 def compare(title: str, path: str) -> None:

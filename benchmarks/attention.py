@@ -87,7 +87,7 @@ class Case:
 def cases() -> list[Case]:
     """The ones that decide first, should the time end."""
     lengths = (4096, 16384, 1024, 2048, 8192)
-    found = [
+    chosen = [
         Case(name="documents", head_dim=128, length=8192, documents=True),
         Case(name="window", head_dim=128, length=8192, more={"window": WINDOW}),
         Case(
@@ -101,12 +101,12 @@ def cases() -> list[Case]:
         Case(name="documents", head_dim=64, length=4096, documents=True),
         Case(name="documents, GQA 4", head_dim=128, length=16384, documents=True, group=4),
     ]
-    found += [
+    chosen += [
         Case(name="causal" if causal else "full", head_dim=head_dim, length=length, causal=causal)
         for length, head_dim, causal in itertools.product(lengths, (128, 64), (True, False))
     ]
-    found.append(Case(name="causal, GQA 4", head_dim=128, length=4096, group=4))
-    return found
+    chosen.append(Case(name="causal, GQA 4", head_dim=128, length=4096, group=4))
+    return chosen
 
 
 def tensors(case: Case, batch: int, heads: int, dtype: torch.dtype, device: str) -> list[Tensor]:
@@ -141,16 +141,16 @@ def others(case: Case, mask: Mask) -> dict[str, Callable[..., Tensor]]:
 
         return run
 
-    found: dict[str, Callable[..., Tensor]] = {}
+    peers: dict[str, Callable[..., Tensor]] = {}
     if case.plain:
-        found["flash"] = sdpa([SDPBackend.FLASH_ATTENTION], None)
-        found["cudnn"] = sdpa([SDPBackend.CUDNN_ATTENTION], None)
+        peers["flash"] = sdpa([SDPBackend.FLASH_ATTENTION], None)
+        peers["cudnn"] = sdpa([SDPBackend.CUDNN_ATTENTION], None)
     else:
         dense = [SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
-        found["dense"] = sdpa(dense, mask.dense)
+        peers["dense"] = sdpa(dense, mask.dense)
     if not case.plain or case.length in (4096, 16384):  # compiling it takes long
-        found["flex"] = lambda q, k, v: attend(q, k, v, mask, "flex")
-    return found
+        peers["flex"] = lambda q, k, v: attend(q, k, v, mask, "flex")
+    return peers
 
 
 def median_ms(run: Callable[[], Any], rounds: int = 20) -> float:
@@ -171,14 +171,14 @@ def median_ms(run: Callable[[], Any], rounds: int = 20) -> float:
 
 
 def speeds(
-    attention: Callable[..., Tensor], given: list[Tensor], pairs: float, head_dim: int
+    attention: Callable[..., Tensor], inputs: list[Tensor], pairs: float, head_dim: int
 ) -> tuple[float, float]:
     """TFLOP/s forward and backward."""
     with torch.no_grad():
-        forward = median_ms(lambda: attention(*given))
-    out = attention(*given)
+        forward = median_ms(lambda: attention(*inputs))
+    out = attention(*inputs)
     grad = torch.randn_like(out)
-    backward = median_ms(lambda: torch.autograd.grad(out, given, grad, retain_graph=True))
+    backward = median_ms(lambda: torch.autograd.grad(out, inputs, grad, retain_graph=True))
     work = 4 * head_dim * pairs / 1e9
     return work / forward, 2.5 * work / backward
 
@@ -193,33 +193,33 @@ def measure(case: Case) -> tuple[dict[str, tuple[float, float]], dict[str, str]]
     """TFLOP/s by who, and why who could not."""
     batch, heads = TOKENS // case.length, WIDTH // case.head_dim
     mask = case.mask(batch, "cuda")
-    given = tensors(case, batch, heads, torch.bfloat16, "cuda")
+    inputs = tensors(case, batch, heads, torch.bfloat16, "cuda")
     pairs = pairs_of(mask, batch, heads)
-    found: dict[str, tuple[float, float]] = {}
+    results: dict[str, tuple[float, float]] = {}
     failed: dict[str, str] = {}
     ours = {"ours": lambda q, k, v: attend(q, k, v, mask, "triton")}
     for who, attention in (ours | others(case, mask)).items():
         try:
-            found[who] = speeds(attention, given, pairs, case.head_dim)
+            results[who] = speeds(attention, inputs, pairs, case.head_dim)
         except RuntimeError as error:  # a kernel of PyTorch's that does not do the case
             failed[who] = str(error).splitlines()[0][:100]
-    return found, failed
+    return results, failed
 
 
-def errors(attention: Callable[..., Tensor], given: list[Tensor], mask: Mask) -> list[float]:
+def errors(attention: Callable[..., Tensor], inputs: list[Tensor], mask: Mask) -> list[float]:
     """Relative to `eager` in float64: of the result and of the gradients of q, k and v."""
 
     def passes(tensors: list[Tensor], run: Callable[..., Tensor]) -> list[Tensor]:
-        tensors = [one.detach().requires_grad_() for one in tensors]
+        tensors = [tensor.detach().requires_grad_() for tensor in tensors]
         out = run(*tensors)
         weight = torch.arange(out.numel(), device=out.device).cos().view(out.shape).to(out.dtype)
         return [out.detach(), *torch.autograd.grad(out, tensors, weight)]
 
-    found = passes(given, attention)
-    exact = passes([one.double() for one in given], lambda *x: attend(*x, mask, "eager"))
+    outputs = passes(inputs, attention)
+    exact = passes([output.double() for output in inputs], lambda *x: attend(*x, mask, "eager"))
     return [
-        float((one.double() - wanted).norm() / wanted.norm())
-        for one, wanted in zip(found, exact, strict=True)
+        float((output.double() - wanted).norm() / wanted.norm())
+        for output, wanted in zip(outputs, exact, strict=True)
     ]
 
 
@@ -234,9 +234,9 @@ def accuracy() -> bool:
         Case(name="window, sinks", head_dim=64, length=1024, more={"window": 100, "sinks": 4}),
     ):
         mask = case.mask(2, "cuda")
-        given = tensors(case, 2, 8, torch.bfloat16, "cuda")
-        ours = errors(lambda *x, m=mask: attend(*x, m, "triton"), given, mask)
-        theirs = errors(lambda *x, m=mask: attend(*x, m, "sdpa"), given, mask)
+        inputs = tensors(case, 2, 8, torch.bfloat16, "cuda")
+        ours = errors(lambda *x, m=mask: attend(*x, m, "triton"), inputs, mask)
+        theirs = errors(lambda *x, m=mask: attend(*x, m, "sdpa"), inputs, mask)
         worse = any(a > 1.05 * b for a, b in zip(ours, theirs, strict=True))
         right &= not worse
         for who, numbers in (("ours", ours), ("sdpa", theirs)):
@@ -245,11 +245,11 @@ def accuracy() -> bool:
     return right
 
 
-def missed(case: Case, found: dict[str, tuple[float, float]]) -> list[str]:
+def missed(case: Case, results: dict[str, tuple[float, float]]) -> list[str]:
     """Which targets a case misses."""
-    if "ours" not in found:
+    if "ours" not in results:
         return ["ours failed"]
-    forward, backward = found["ours"]
+    forward, backward = results["ours"]
     wrong = []
     if case.plain and case.group == 1 and case.head_dim == 128 and case.length >= 4096:
         if torch.cuda.get_device_capability()[0] == 9:
@@ -258,7 +258,7 @@ def missed(case: Case, found: dict[str, tuple[float, float]]) -> list[str]:
             if backward < BACKWARD:
                 wrong.append(f"backward under {BACKWARD}")
     elif not case.plain:
-        for who, (theirs, back) in found.items():
+        for who, (theirs, back) in results.items():
             if who != "ours" and (theirs > forward or back > backward):
                 wrong.append(f"not faster than {who}")
     return wrong
@@ -279,15 +279,16 @@ def on_gpu() -> int:
             print(f"{case.name:18} {case.head_dim:3} {case.length:6}  not measured: out of time")
             misses += 1
             continue
-        found, failed = measure(case)
+        results, failed = measure(case)
         shown = [
-            f"{found[name][0]:.0f} / {found[name][1]:.0f}" if name in found else "-" for name in who
+            f"{results[name][0]:.0f} / {results[name][1]:.0f}" if name in results else "-"
+            for name in who
         ]
-        wrong = missed(case, found)
+        wrong = missed(case, results)
         misses += len(wrong)
         print(
             f"{case.name:18} {case.head_dim:3} {case.length:6}"
-            + "".join(f"{one:>12}" for one in shown)
+            + "".join(f"{column:>12}" for column in shown)
             + (f"  {', '.join(wrong)}" if wrong else ""),
             flush=True,
         )
@@ -312,9 +313,9 @@ def tune() -> int:
     for head_dim, kernel in itertools.product((128, 64), ("forward", "of_queries", "of_keys")):
         case = Case(name="documents", head_dim=head_dim, length=8192, documents=True)
         mask = case.mask(2, "cuda")
-        given = tensors(case, 2, WIDTH // head_dim, torch.bfloat16, "cuda")
+        inputs = tensors(case, 2, WIDTH // head_dim, torch.bfloat16, "cuda")
         pairs = pairs_of(mask, 2, WIDTH // head_dim)
-        found = []
+        tilings = []
         for tile in candidates:
 
             def chosen(
@@ -328,17 +329,17 @@ def tune() -> int:
             try:
                 speed = speeds(
                     lambda q, k, v, mask=mask: attend(q, k, v, mask, "triton"),
-                    given,
+                    inputs,
                     pairs,
                     head_dim,
                 )
             except Exception as error:  # too much shared memory, or a compiler that gives up
                 print(f"  {tile}: {str(error).splitlines()[0][:80]}")
                 continue
-            found.append((speed[kernel != "forward"], tile))
+            tilings.append((speed[kernel != "forward"], tile))
         op.tiles = fixed
         print(f"head_dim {head_dim}, {kernel}:")
-        for speed_of, tile in sorted(found, key=lambda one: -one[0])[:5]:
+        for speed_of, tile in sorted(tilings, key=lambda tiling: -tiling[0])[:5]:
             print(f"  {speed_of:6.0f} TFLOP/s with {tile}")
     return 0
 
@@ -367,10 +368,10 @@ def on_cpu() -> int:
         ),
     ):
         mask = case.mask(2, "cpu")
-        given = tensors(case, 2, 4, torch.float32, "cpu")
-        found = errors(lambda *x, m=mask: attend(*x, m, "triton"), given, mask)
-        worst = max(worst, *found)
-        shown = "  ".join(f"{number:.1e}" for number in found)
+        inputs = tensors(case, 2, 4, torch.float32, "cpu")
+        differences = errors(lambda *x, m=mask: attend(*x, m, "triton"), inputs, mask)
+        worst = max(worst, *differences)
+        shown = "  ".join(f"{number:.1e}" for number in differences)
         print(
             f"{case.name:16} head_dim {case.head_dim:3}, {case.length} tokens: {shown}", flush=True
         )

@@ -101,12 +101,12 @@ def main() -> int:
     wrong = compiled = gpu = 0
     mask = ""
 
-    def report(name: str, made: Any, kind: dict[str, Any]) -> None:
+    def report(name: str, kernel: Any, kind: dict[str, Any]) -> None:
         nonlocal wrong, compiled
-        code, shared = made.asm["ptx"], made.metadata.shared
-        said = assembled(code)
-        registers = re.search(r"Used (\d+) registers", said)
-        spilled = re.search(r"(\d+) bytes spill stores", said)
+        code, shared = kernel.asm["ptx"], kernel.metadata.shared
+        log = assembled(code)
+        registers = re.search(r"Used (\d+) registers", log)
+        spilled = re.search(r"(\d+) bytes spill stores", log)
         assert registers is not None and spilled is not None
         fits = shared <= SHARED[gpu] and int(spilled[1]) <= MOST_SPILLED
         fits &= name == "delta" or PRODUCTS[gpu] in code

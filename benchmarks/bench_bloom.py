@@ -112,14 +112,14 @@ def compared(count: int) -> float:
     rates: dict[str, float] = {}
     many = [("ours", count), ("rbloom", count), ("pybloom-live", count), ("ours", MANY * count)]
     for name, keys in many:
-        found = last_json([sys.executable, __file__, "--filter", name, "--keys", str(keys)])
-        rate = keys / statistics.median(found["seconds"])
-        spread = [keys / max(found["seconds"]) / 1e6, keys / min(found["seconds"]) / 1e6]
+        result = last_json([sys.executable, __file__, "--filter", name, "--keys", str(keys)])
+        rate = keys / statistics.median(result["seconds"])
+        spread = [keys / max(result["seconds"]) / 1e6, keys / min(result["seconds"]) / 1e6]
         times = f", {rate / rates['ours']:.4f} of ours" if rates and name != "ours" else ""
         print(
             f"  {name:<13}{keys:>11,} keys: {rate / 1e6:8.3f} M keys/s"
-            f" ({spread[0]:.3f} to {spread[1]:.3f}){times}; {found['hits']:,} seen;"
-            f" {found['bits'] / keys:.1f} bits a key, {found['mib']:.0f} MiB more in memory"
+            f" ({spread[0]:.3f} to {spread[1]:.3f}){times}; {result['hits']:,} seen;"
+            f" {result['bits'] / keys:.1f} bits a key, {result['mib']:.0f} MiB more in memory"
         )
         rates.setdefault(name, rate)
     ratio = rates["ours"] / rates["pybloom-live"]

@@ -56,17 +56,17 @@ def main() -> None:
         for i, text in enumerate(texts):
             file.write(json.dumps({"id": str(i), "text": text}) + "\n")
         file.flush()
-        mine = last_json([sys.executable, __file__, "--ours", file.name])
+        ours_result = last_json([sys.executable, __file__, "--ours", file.name])
         peer = ROOT / "benchmarks" / "peers" / "datatrove_c4.py"
         theirs = last_json([peer_python(), str(peer), "filter", file.name])
     rates = {}
-    for name, found in (("llmcurate", mine), ("DataTrove 0.10.1", theirs)):
-        rates[name] = len(texts) / statistics.median(found["seconds"])
-        best = len(texts) / min(found["seconds"])
+    for name, result in (("llmcurate", ours_result), ("DataTrove 0.10.1", theirs)):
+        rates[name] = len(texts) / statistics.median(result["seconds"])
+        best = len(texts) / min(result["seconds"])
         print(
             f"  {name:<18}{rates[name]:9.0f} documents/s (best pass {best:.0f}),"
-            f" {rates[name] * size / len(texts) / 1e6:7.2f} MB/s, {found['kept']} kept,"
-            f" peak {found['peak_mib']:.0f} MiB"
+            f" {rates[name] * size / len(texts) / 1e6:7.2f} MB/s, {result['kept']} kept,"
+            f" peak {result['peak_mib']:.0f} MiB"
         )
     ours_rate, peer_rate = rates.values()
     print(f"  ratio {ours_rate / peer_rate:.1f}; target {TARGET} documents/s")

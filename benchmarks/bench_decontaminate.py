@@ -34,8 +34,8 @@ def write(folder: Path, count: int) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = pieces()
-    texts, rest = found[:-ITEMS][:count], found[-ITEMS:]
+    passages = pieces()
+    texts, rest = passages[:-ITEMS][:count], passages[-ITEMS:]
     items = [{"id": f"i{k}", "text": text[:ITEM_CHARS]} for k, text in enumerate(rest)]
     rows = [
         {
@@ -95,13 +95,13 @@ def main() -> None:
         folder = Path(name)
         size = write(folder, options.documents)
         print(f"{options.documents} English documents, {size / 1e6:.1f} MB; {ITEMS} items")
-        rates, found = {}, {}
+        rates, hits = {}, {}
         for mode in MODES:
             run = last_json([sys.executable, __file__, "--ours", name, mode])
             rates[mode] = size / statistics.median(run["seconds"]) / 1e6
             best = size / min(run["seconds"]) / 1e6
             good &= rates[mode] >= TARGET
-            found[mode] = run["hits"]
+            hits[mode] = run["hits"]
             print(
                 f"  {mode:<8}{rates[mode]:7.1f} MB/s a core (best pass {best:.1f}),"
                 f" {run['windows']} windows made in {run['open']:.2f} s,"
@@ -110,8 +110,8 @@ def main() -> None:
         peer = Path(__file__).with_name("peers") / "datatrove_decontaminate.py"
         theirs = last_json([peer_python(), str(peer), name])
         rate = theirs["bytes"] / statistics.median(theirs["seconds"]) / 1e6
-        missed = sum(t and not o for o, t in zip(found["13-gram"], theirs["hits"], strict=True))
-        more = sum(o and not t for o, t in zip(found["13-gram"], theirs["hits"], strict=True))
+        missed = sum(t and not o for o, t in zip(hits["13-gram"], theirs["hits"], strict=True))
+        more = sum(o and not t for o, t in zip(hits["13-gram"], theirs["hits"], strict=True))
         good &= missed == 0
         print(
             f"  DataTrove {rate:5.2f} MB/s on {len(theirs['hits'])} of them, peak"

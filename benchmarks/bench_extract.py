@@ -35,10 +35,10 @@ PASSES = {
 TARGET = 2.0
 
 
-def line(name: str, found: dict[str, float], rate: float | None, figures: dict[str, Any]) -> str:
+def line(name: str, quality: dict[str, float], rate: float | None, figures: dict[str, Any]) -> str:
     memory = figures.get("peak_mib", 0) - figures.get("before_mib", 0)
     speed = "" if rate is None else f"{rate:>9.0f}{memory:>9.0f}"
-    return f"{name:<34}" + "".join(f"{v:>9.3f}" for v in found.values()) + speed
+    return f"{name:<34}" + "".join(f"{v:>9.3f}" for v in quality.values()) + speed
 
 
 def main() -> None:
@@ -55,11 +55,11 @@ def main() -> None:
         write_pages(pages, source)
         for name, passes in PASSES.items():
             texts[name], figures = texts_by(name, source, passes)
-            found = scores(pages, texts[name])
-            f1[name] = found["f1"]
+            quality = scores(pages, texts[name])
+            f1[name] = quality["f1"]
             rates[name] = len(pages) / statistics.median(figures["seconds"])
             label = "blocks, weights fitted on these" if name == "blocks" else name
-            print(line(label, found, rates[name], figures), flush=True)
+            print(line(label, quality, rates[name], figures), flush=True)
     unseen = scores(pages, texts_of_unseen_sites(Data(pages, opinions(texts))))
     print(line("blocks, sites not seen", unseen, None, {}))
     best = max(v for name, v in f1.items() if name.startswith("trafilatura"))

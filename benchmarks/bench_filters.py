@@ -42,7 +42,7 @@ def ours(path: str) -> None:
     pa.set_cpu_count(1)
     keep_memory()  # as every worker does
     batches = in_batches(path, BATCH)
-    found = {}
+    orders = {}
     for name, order in ORDERS.items():
         settings = {"require_end_mark": False} if name == "FineWeb's" else {}
         steps = [make_step(s, settings if s == "c4" else {}) for s in order]
@@ -56,8 +56,8 @@ def ours(path: str) -> None:
                     docs = step.apply(docs.within(step.label))
                 kept += docs.split()[0].num_rows
             times.append(time.perf_counter() - begin)
-        found[name] = {"seconds": times[1:], "kept": kept}
-    print(json.dumps({"orders": found, "peak_mib": peak_mib()}))
+        orders[name] = {"seconds": times[1:], "kept": kept}
+    print(json.dumps({"orders": orders, "peak_mib": peak_mib()}))
 
 
 def main() -> None:
@@ -73,21 +73,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "in.jsonl")
         path.write_text("".join(json.dumps({"id": "", "text": t}) + "\n" for t in texts))
-        mine = last_json([sys.executable, __file__, "--ours", str(path)])
+        own = last_json([sys.executable, __file__, "--ours", str(path)])
         few = Path(folder, "few.jsonl")
         drawn = texts[:: max(1, len(texts) // PEER_DOCUMENTS)][:PEER_DOCUMENTS]
         few.write_text("".join(json.dumps({"text": t}) + "\n" for t in drawn))
         peer = ROOT / "benchmarks" / "peers" / "datatrove_quality.py"
         theirs = last_json([peer_python(), str(peer), "time", str(few)])
     rates = {}
-    for name, one in mine["orders"].items():
-        rates[name] = len(texts) / statistics.median(one["seconds"])
-        best = len(texts) / min(one["seconds"])
+    for name, order in own["orders"].items():
+        rates[name] = len(texts) / statistics.median(order["seconds"])
+        best = len(texts) / min(order["seconds"])
         print(
             f"  llmcurate, {name:<10}{rates[name]:8.0f} documents/s (best pass {best:.0f}),"
-            f" {rates[name] * size / 1e6:6.1f} MB/s, {one['kept']} kept"
+            f" {rates[name] * size / 1e6:6.1f} MB/s, {order['kept']} kept"
         )
-    print(f"  llmcurate: peak {mine['peak_mib']:.0f} MiB")
+    print(f"  llmcurate: peak {own['peak_mib']:.0f} MiB")
     peer_rate = len(drawn) / sum(theirs["seconds"].values())
     for name, seconds in theirs["seconds"].items():
         print(f"  DataTrove 0.10.1, {name:<24}{len(drawn) / seconds:8.0f} documents/s")

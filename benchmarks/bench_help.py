@@ -25,16 +25,16 @@ def main() -> None:
         times.append(time.perf_counter() - begin)
     code = f"import sys, curate.cli.app; print(*(m for m in {HEAVY!r} if m in sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-    found = loaded.stdout.decode().split()
+    heavy = loaded.stdout.decode().split()
     median = statistics.median(times)
     print(
         f"llmcurate --help: median {median:.3f} s of {len(times)}, {min(times):.3f} to"
         f" {max(times):.3f}; target {TARGET} s"
     )
     print(
-        f"  heavy modules after importing curate.cli.app: {', '.join(found) or 'none'} of {HEAVY}"
+        f"  heavy modules after importing curate.cli.app: {', '.join(heavy) or 'none'} of {HEAVY}"
     )
-    sys.exit(0 if median <= TARGET and not found else 1)
+    sys.exit(0 if median <= TARGET and not heavy else 1)
 
 
 if __name__ == "__main__":

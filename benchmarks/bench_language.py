@@ -83,15 +83,15 @@ def in_turn(model: str, path: str) -> None:
     pa.set_cpu_count(1)
     texts = read(path)
     both = {name: kind(model, texts) for name, kind in KINDS.items()}
-    found: dict[str, dict] = {name: {"seconds": []} for name in both}
+    results: dict[str, dict] = {name: {"seconds": []} for name in both}
     for _ in range(PASSES + 1):  # the first is a warm-up
         for name, run in both.items():
             begin = time.process_time()
-            found[name]["kept"] = run()
-            found[name]["seconds"].append(time.process_time() - begin)
-    for figures in found.values():
+            results[name]["kept"] = run()
+            results[name]["seconds"].append(time.process_time() - begin)
+    for figures in results.values():
         del figures["seconds"][0]
-    print(json.dumps(found))
+    print(json.dumps(results))
 
 
 def alone(name: str, model: str, path: str) -> None:
@@ -108,17 +108,17 @@ def compare(title: str, texts: list[str], model: str) -> float:
         for i, text in enumerate(texts):
             file.write(json.dumps({"id": str(i), "text": text}) + "\n")
         file.flush()
-        found = last_json([sys.executable, __file__, "--in-turn", model, file.name])
+        results = last_json([sys.executable, __file__, "--in-turn", model, file.name])
         for name in KINDS:
             own = [sys.executable, __file__, "--alone", name, model, file.name]
-            found[name]["peak"] = last_json(own)
+            results[name]["peak"] = last_json(own)
         if PEER.exists():
             peer = str(ROOT / "benchmarks" / "peers" / "datatrove_language.py")
-            found[PEERS] = last_json([str(PEER), peer, model, file.name])
+            results[PEERS] = last_json([str(PEER), peer, model, file.name])
         else:
             print(f"  DataTrove is left out: no {PEER} (benchmarks/peer_env.sh makes it)")
     rates = {}
-    for name, figures in found.items():
+    for name, figures in results.items():
         rates[name] = len(texts) / statistics.median(figures["seconds"])
         peak = f", {figures['peak']:.0f} MiB at most" if "peak" in figures else ""
         print(
@@ -148,9 +148,9 @@ def alike(texts: list[str], model: str) -> bool:
     labels, scores = theirs.multilinePredict(lines, 1, 0.0, "strict")
     classifier = Classifier(model)
     data = text_buffers(pa.array(texts, pa.large_string()))
-    found, shares = classifier.top(*fasttext_lines(*data, 0)[:2])
-    names = [classifier.header.names[code] for code in found[:, 0]]
-    same = sum(one == best[0] for one, best in zip(names, labels, strict=True))
+    codes, shares = classifier.top(*fasttext_lines(*data, 0)[:2])
+    names = [classifier.header.names[code] for code in codes[:, 0]]
+    same = sum(label == best[0] for label, best in zip(names, labels, strict=True))
     apart = float(np.abs(shares[:, 0] - [float(best[0]) for best in scores]).max())
     print(
         f"{same} of {len(texts)} texts have fastText's label; probabilities differ by {apart:.1e}"

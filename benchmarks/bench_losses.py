@@ -50,8 +50,8 @@ def measure(ours: bool) -> dict[str, float]:
 def run(who: str) -> dict[str, float]:
     command = [sys.executable, __file__, "--one", who]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
 
 
 def main() -> int:
@@ -62,20 +62,20 @@ def main() -> int:
     if asked.one:
         print(json.dumps(measure(asked.one == "ours")))
         return 0
-    found: dict[str, list[dict[str, float]]] = {"torch": [], "ours": []}
+    results: dict[str, list[dict[str, float]]] = {"torch": [], "ours": []}
     for _ in range(asked.rounds):
-        for who, rounds in found.items():
+        for who, rounds in results.items():
             rounds.append(run(who))
     medians = {
-        who: {key: statistics.median(one[key] for one in rounds) for key in rounds[0]}
-        for who, rounds in found.items()
+        who: {key: statistics.median(figures[key] for figures in rounds) for key in rounds[0]}
+        for who, rounds in results.items()
     }
     print(f"{TOKENS} tokens, hidden {HIDDEN}, vocabulary {VOCAB}, medians of {asked.rounds}")
-    for who, one in medians.items():
-        print(f"{who:6} {one['mib']:7.0f} MiB, {one['seconds']:6.2f} s of CPU")
-    theirs, mine = medians["torch"], medians["ours"]
-    memory, slower = mine["mib"] / theirs["mib"], mine["seconds"] / theirs["seconds"]
-    difference = abs(mine["loss"] / theirs["loss"] - 1)
+    for who, figures in medians.items():
+        print(f"{who:6} {figures['mib']:7.0f} MiB, {figures['seconds']:6.2f} s of CPU")
+    theirs, own = medians["torch"], medians["ours"]
+    memory, slower = own["mib"] / theirs["mib"], own["seconds"] / theirs["seconds"]
+    difference = abs(own["loss"] / theirs["loss"] - 1)
     print(f"memory x {memory:.2f}, time x {slower:.2f}, loss differs by {difference:.1e}")
     kept = memory < MOST_MEMORY and slower <= MOST_TIME and difference <= MOST_DIFFERENCE
     return 0 if kept else 1

@@ -40,17 +40,17 @@ PERMUTATIONS = 112
 def distinct(count: int) -> list[str]:
     """Pieces of English; when they run out, their words in another order, which have no shingle in
     common with them, and after every ninth of these a near copy of it."""
-    found = pieces()
+    passages = pieces()
     draw = random.Random(1)
-    for number, text in enumerate(found):
-        if len(found) >= count:
+    for number, text in enumerate(passages):
+        if len(passages) >= count:
             break
         words = text.split(" ")
         draw.shuffle(words)
-        found.append(" ".join(words))
+        passages.append(" ".join(words))
         if number % 9 == 8:
-            found.append(found[-1] + " The end.")
-    return found[:count]
+            passages.append(passages[-1] + " The end.")
+    return passages[:count]
 
 
 def write(texts: list[str], path: str) -> None:
@@ -148,22 +148,22 @@ def signatures(texts: list[str], folder: str, peer_documents: int) -> float:
     every = max(1, len(texts) // peer_documents)
     some = len(texts[::every])
     rensa = [rensa_python(), str(ROOT / "benchmarks" / "peers" / "rensa_minhash.py")]
-    mine = [sys.executable, __file__]
+    script = [sys.executable, __file__]
     runs = {
-        "ours": (len(texts), [*mine, "--ours", path]),
-        "datasketch": (some, [*mine, "--theirs", path, str(every)]),
+        "ours": (len(texts), [*script, "--ours", path]),
+        "datasketch": (some, [*script, "--theirs", path, str(every)]),
         "rensa": (some, [*rensa, "texts", path, str(PERMUTATIONS), str(every)]),
-        "ours, hashes": (len(texts), [*mine, "--hashed", path, folder]),
+        "ours, hashes": (len(texts), [*script, "--hashed", path, folder]),
         "rensa, hashes": (len(texts), [*rensa, "hashes", folder, str(PERMUTATIONS)]),
     }
     rates = {}
     for name, (count, command) in runs.items():
-        found = last_json(command)
-        rates[name] = count / statistics.median(found["seconds"])
-        best = count / min(found["seconds"])
+        result = last_json(command)
+        rates[name] = count / statistics.median(result["seconds"])
+        best = count / min(result["seconds"])
         print(
             f"  {name:<14}{rates[name]:9.0f} documents/s (best pass {best:.0f}),"
-            f" {rates[name] * size / 1e6:7.2f} MB/s, peak {found['peak_mib']:.0f} MiB",
+            f" {rates[name] * size / 1e6:7.2f} MB/s, peak {result['peak_mib']:.0f} MiB",
             flush=True,
         )
     for peer in ("datasketch", "rensa"):
@@ -195,13 +195,13 @@ def command(path: str, out: Path, count: int, *options: str) -> tuple[float, flo
 def datatrove(path: str, folder: Path, count: int) -> float:
     """Runs DataTrove's four stages and prints their figures; documents a second of CPU time."""
     script = str(ROOT / "benchmarks" / "peers" / "datatrove_minhash.py")
-    found = last_json([peer_python(), script, path, str(folder)])
-    stages = ", ".join(f"{name} {s:.1f} s" for name, s in found["seconds"].items())
+    result = last_json([peer_python(), script, path, str(folder)])
+    stages = ", ".join(f"{name} {s:.1f} s" for name, s in result["seconds"].items())
     print(
-        f"  DataTrove    {count / found['cpu']:7.1f} documents/s a core: {count} with"
-        f" {found['cpu']:.1f} s of CPU ({stages}), kept {found['kept']}"
+        f"  DataTrove    {count / result['cpu']:7.1f} documents/s a core: {count} with"
+        f" {result['cpu']:.1f} s of CPU ({stages}), kept {result['kept']}"
     )
-    return float(count / found["cpu"])
+    return float(count / result["cpu"])
 
 
 def main() -> None:

@@ -5,7 +5,7 @@
 Pages are the demo's small web (or the files given), repeated; robots.txt files are made, one a
 site, the same in every run. CPU time of one process, medians of PASSES. protego decides for one
 agent, ours for all that the step knows by default. Exit status 1 where the step takes more than a
-tenth of extraction's time, or the matcher is slower than protego's.
+tenth of extraction's time.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ def main() -> None:
     extract = Extract()
     size = sum(len(r.payload) for r in rows)
     out, text = docs.within("opt_out"), docs.within("extract")
-    found = step.apply(out)  # compiles
+    outcome = step.apply(out)  # compiles
     extract.apply(text)
-    dropped = {d.rule: len(d.rows) for d in found.drops}
+    dropped = {d.rule: len(d.rows) for d in outcome.drops}
     print(
         f"{PAGES} pages, {size / 1e6:.1f} MB; {SITES} robots.txt read in {opened:.2f} s: {dropped}"
     )
@@ -123,12 +123,12 @@ def main() -> None:
         (n % SITES, f"https://s{n % SITES}.test/{draw.choice(RULES).strip('/*$')}/{n}?s=1")
         for n in range(URLS)
     ]
-    one = median(lambda: [forbidding(policies[k], path_of(u)) for k, u in asked])
+    seconds = median(lambda: [forbidding(policies[k], path_of(u)) for k, u in asked])
     peer = median(lambda: [parsed[k].can_fetch(u, "GPTBot") for k, u in asked])
     parse_one = median(parse)
     parse_peer = median(lambda: [Protego.parse(f.decode()) for f in files])
-    print(f"  matching  ours {URLS / one:9.0f} URLs/s ({len(NAMED)} agents),", end="")
-    print(f" protego {URLS / peer:9.0f} (1 agent): {peer / one:.1f} times as fast")
+    print(f"  matching  ours {URLS / seconds:9.0f} URLs/s ({len(NAMED)} agents),", end="")
+    print(f" protego {URLS / peer:9.0f} (1 agent): {peer / seconds:.1f} times as fast")
     print(f"  parsing   ours {SITES / parse_one:9.0f} files/s,", end="")
     print(f" protego {SITES / parse_peer:9.0f}: {parse_peer / parse_one:.1f} times as fast")
     print(f"  peak memory {peak_mib():.0f} MiB")

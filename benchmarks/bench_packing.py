@@ -104,11 +104,12 @@ def main() -> int:
         packing = pack(name, length, options.context, 0)
         seconds = time.perf_counter() - began
         worst, held = max(worst, seconds), max(held, peak() - before)
-        found = figures(name, packing, length, options.context)
+        packed = figures(name, packing, length, options.context)
         print(
-            f"{name}: {found.documents:,} documents, {found.tokens:,} tokens, {found.rows:,} rows"
-            f" in {seconds:.1f} s; peak {(peak() - before) / 2**20:.0f} MiB more; used"
-            f" {100 * found.used:.2f} %, split {found.split:,}, padded {found.padded:,}"
+            f"{name}: {packed.documents:,} documents, {packed.tokens:,} tokens,"
+            f" {packed.rows:,} rows in {seconds:.1f} s;"
+            f" peak {(peak() - before) / 2**20:.0f} MiB more; used"
+            f" {100 * packed.used:.2f} %, split {packed.split:,}, padded {packed.padded:,}"
         )
         del packing
     return int(ratio < TARGET or worst > SECONDS or held > BYTES or len(rows) != 1)

@@ -64,9 +64,9 @@ def phases(texts: list[str], settings: dict[str, Any]) -> tuple[dict[str, float]
 
     def timed(name: str, work: Callable[[], Any]) -> Any:
         begin = time.process_time()
-        found = work()
+        result = work()
         spent[name] = time.process_time() - begin
-        return found
+        return result
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -169,8 +169,8 @@ def main() -> None:
         each = {k: statistics.median(p[k] for p in passes) for k in passes[0]}
         rate = size / statistics.median(sum(p.values()) for p in passes) / 1e6
         slowest = rate if name == "paragraph" else slowest
-        told = ", ".join(f"{k} {size / v / 1e6:.0f}" for k, v in each.items())
-        print(f"  {name:<10}{rate:7.0f} MB/s a core ({told})")
+        breakdown = ", ".join(f"{k} {size / v / 1e6:.0f}" for k, v in each.items())
+        print(f"  {name:<10}{rate:7.0f} MB/s a core ({breakdown})")
     print(f"  peak of this process {peak_mib():.0f} MiB")
 
     some = texts[::EVERY]
@@ -181,10 +181,10 @@ def main() -> None:
     if ours != theirs:
         sys.exit("the loop leaves other texts than ours")
     part = sum(len(t.encode()) for t in some) / 1e6
-    mine = sum(spent.values())
+    total = sum(spent.values())
     print(
         f"  plain Python loop {part / loop:.1f} MB/s, ours on the same {part:.0f} MB"
-        f" {part / mine:.1f} MB/s, {loop / mine:.1f} times; the same {len(ours)} texts stay"
+        f" {part / total:.1f} MB/s, {loop / total:.1f} times; the same {len(ours)} texts stay"
     )
 
     with tempfile.TemporaryDirectory() as name:

@@ -63,15 +63,15 @@ def trained() -> Path:
 
 def lines() -> list[str]:
     """Lines of the novels held out, then of the PEPs."""
-    found = []
+    chosen = []
     for i, text in enumerate(novels()):
         if held_out(i):
-            found += [line for line in text.splitlines() if line.strip()]
+            chosen += [line for line in text.splitlines() if line.strip()]
     for text in longtext("en-peps"):
-        if len(found) >= LINES:
+        if len(chosen) >= LINES:
             break
-        found += [line for line in text.splitlines() if line.strip()]
-    return found[:LINES]
+        chosen += [line for line in text.splitlines() if line.strip()]
+    return chosen[:LINES]
 
 
 def words_alone(source: Path, target: Path) -> None:
@@ -97,7 +97,7 @@ def timed(work: dict[str, Callable[[], Any]]) -> dict[str, tuple[float, float]]:
             begin = time.process_time()
             run()
             spent[name].append(time.process_time() - begin)
-    return {n: (min(found[1:]), statistics.median(found[1:])) for n, found in spent.items()}
+    return {n: (min(seconds[1:]), statistics.median(seconds[1:])) for n, seconds in spent.items()}
 
 
 def main() -> None:
@@ -112,12 +112,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--arpa", type=Path)
     parser.add_argument("--model", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     pa.set_cpu_count(1)
-    folder = trained() if given.arpa is None or given.model is None else None
-    arpa = given.arpa or folder / "perplexity.arpa"
+    folder = trained() if options.arpa is None or options.model is None else None
+    arpa = options.arpa or folder / "perplexity.arpa"
     begin = time.perf_counter()
-    model = NgramModel.open(given.model or folder / "perplexity.bin")
+    model = NgramModel.open(options.model or folder / "perplexity.bin")
     opened, before = time.perf_counter() - begin, peak_mib()
     config = kenlm.Config()
     config.show_progress, config.arpa_complain = False, kenlm.ARPALoadComplain.NONE
@@ -130,8 +130,8 @@ def main() -> None:
     cut = [pieces.encode(t, out_type=str) for t in texts]
     joined = [" ".join(words) for words in cut]
     array, originals = pa.array(joined, pa.large_string()), pa.array(texts, pa.large_string())
-    found = Sentences(*numbered_lines(*text_buffers(array), model.data.words))
-    assert len(found.ends) == len(texts)
+    sentences = Sentences(*numbered_lines(*text_buffers(array), model.data.words))
+    assert len(sentences.ends) == len(texts)
     with tempfile.TemporaryDirectory() as aside:
         words_alone(arpa, Path(aside) / "words.arpa")
         words_only = kenlm.Model(str(Path(aside) / "words.arpa"), config)
@@ -145,7 +145,7 @@ def main() -> None:
         {
             "ours": from_text,
             "KenLM": lambda: [peer.score(line) for line in joined],
-            "ours, ids": lambda: model.log10(found.ids, found.ends),
+            "ours, ids": lambda: model.log10(sentences.ids, sentences.ends),
             "KenLM, words": lambda: [words_only.score(line) for line in joined],
             "ours, text": lambda: model.by_sentence(originals),
             "KenLM, text": lambda: [
@@ -153,7 +153,7 @@ def main() -> None:
             ],
         }
     )
-    count = len(found.ids) + len(found.ends)
+    count = len(sentences.ids) + len(sentences.ends)
     print(
         f"{len(texts)} lines, {count} pieces and ends of lines; loaded: ours {opened * 1e3:.0f} ms"
     )
@@ -164,21 +164,21 @@ def main() -> None:
         ("ids alone", seconds["ours, ids"], alone),
         ("document text", seconds["ours, text"], seconds["KenLM, text"]),
     ]
-    for name, mine, other in rows:
+    for name, own, other in rows:
         print(
-            f"{name:<15} ours {count / mine[0] / 1e6:6.2f} M/s, KenLM"
-            f" {count / other[0] / 1e6:6.2f} M/s, ratio {other[0] / mine[0]:.2f}"
-            f" (medians {other[1] / mine[1]:.2f})"
+            f"{name:<15} ours {count / own[0] / 1e6:6.2f} M/s, KenLM"
+            f" {count / other[0] / 1e6:6.2f} M/s, ratio {other[0] / own[0]:.2f}"
+            f" (medians {other[1] / own[1]:.2f})"
         )
     want = np.array([peer.score(line) for line in joined])
     exact = np.array([sum(s for s, _, _ in peer.full_scores(line)) for line in joined])
-    sums, single = model.log10(found.ids, found.ends)
+    sums, single = model.log10(sentences.ids, sentences.ends)
     off = float(np.abs(sums - exact).max())
     print(
         f"largest difference of log10: {off:.1e} (sums of 64 bits),"
         f" {float(np.abs(single - want).max()):.1e} (of 32 bits, as KenLM's)"
     )
-    good = off < 1e-4 and all(other[0] / mine[0] >= TARGET for _, mine, other in rows[:2])
+    good = off < 1e-4 and all(other[0] / own[0] >= TARGET for _, own, other in rows[:2])
     sys.exit(0 if good else 1)
 
 

@@ -45,19 +45,19 @@ def sentences(text: str) -> list[str]:
 
 def in_pieces(texts: Iterator[str]) -> list[str]:
     """Pieces of SIZE characters, a sentence a line."""
-    found = []
+    cut = []
     for text in texts:
         for a in range(0, len(text) - SIZE + 1, SIZE):
-            found.append("\n".join(sentences(text[a : a + SIZE])))
-    return found
+            cut.append("\n".join(sentences(text[a : a + SIZE])))
+    return cut
 
 
 def shuffled(text: str, draw: random.Random) -> str:
     """The same words, in lines of the same numbers of words, in any order."""
     words = text.split()
     draw.shuffle(words)
-    left = iter(words)
-    return "\n".join(" ".join(next(left) for _ in line.split()) for line in text.split("\n"))
+    remaining = iter(words)
+    return "\n".join(" ".join(next(remaining) for _ in line.split()) for line in text.split("\n"))
 
 
 def repeated(text: str) -> str:
@@ -79,12 +79,12 @@ def boilerplate() -> list[str]:
     batch = documents({"id": [str(i) for i in range(len(lines))], "text": lines})
     langs = step.apply(batch.within("language")).table["lang"].to_pylist()
     english = [line for line, lang in zip(lines, langs, strict=True) if lang == "en"]
-    draw, found = random.Random(1), []
+    draw, samples = random.Random(1), []
     for _ in range(200):
         draw.shuffle(english)
         text = "\n".join(english)
-        found.append(text[:SIZE])
-    return found
+        samples.append(text[:SIZE])
+    return samples
 
 
 def auc(bad: np.ndarray, clean: np.ndarray) -> float:
@@ -113,13 +113,13 @@ def main() -> None:
     def perplexity(texts: list[str]) -> np.ndarray:
         return model.perplexity(pa.array(texts, pa.large_string()))
 
-    good, found = perplexity(clean), {}
+    good, areas = perplexity(clean), {}
     print(f"{len(clean)} clean pieces, median perplexity {sorted(good)[len(good) // 2]:.0f}")
     for kind, texts in kinds.items():
         values = perplexity(texts)
-        found[kind] = auc(values, good)
+        areas[kind] = auc(values, good)
         middle = sorted(values)[len(values) // 2]
-        print(f"  {kind:<20}{len(texts):5d} pieces, median {middle:8.0f}, AUC {found[kind]:.4f}")
+        print(f"  {kind:<20}{len(texts):5d} pieces, median {middle:8.0f}, AUC {areas[kind]:.4f}")
     again = [repeated(t) for t in clean]
     plain = auc(-perplexity(again), -good)
     print(f"  repeated lines: AUC of perplexity, low ones bad: {plain:.4f}")
@@ -127,9 +127,9 @@ def main() -> None:
         model.first_occurrences(pa.array(texts, pa.large_string())) for texts in (again, clean)
     ]
     low = auc(-first[0], -first[1])
-    found["repeated lines"] = low
+    areas["repeated lines"] = low
     print(f"  repeated lines: AUC of first occurrences, low ones bad: {low:.4f}")
-    sys.exit(0 if min(found.values()) >= TARGET else 1)
+    sys.exit(0 if min(areas.values()) >= TARGET else 1)
 
 
 if __name__ == "__main__":

@@ -66,15 +66,15 @@ def main() -> None:
             "DataTrove 0.10.1": last_json([peer_python(), str(peer), file.name]),
         }
     rates = {}
-    for name, found in results.items():
-        rates[name] = len(texts) / statistics.median(found["seconds"])
+    for name, result in results.items():
+        rates[name] = len(texts) / statistics.median(result["seconds"])
         print(
             f"  {name:<24}{rates[name]:9.0f} documents/s,"
-            f" {rates[name] * size / len(texts) / 1e6:7.1f} MB/s, {found['changed']} changed"
+            f" {rates[name] * size / len(texts) / 1e6:7.1f} MB/s, {result['changed']} changed"
         )
-    mine, _, peers = rates.values()
-    print(f"  ratio {mine / peers:.1f}; target {TARGET} documents/s")
-    sys.exit(0 if mine >= TARGET else 1)
+    own, _, peers = rates.values()
+    print(f"  ratio {own / peers:.1f}; target {TARGET} documents/s")
+    sys.exit(0 if own >= TARGET else 1)
 
 
 if __name__ == "__main__":

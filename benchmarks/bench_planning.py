@@ -94,12 +94,12 @@ def main() -> None:
             seconds.append(time.perf_counter() - began)
     if plans[0] != plans[1]:
         sys.exit("the plans differ")
-    one, many = seconds
+    alone, many = seconds
     cut = len(plans[0].partitions)
     print(f"{options.files} archives, {cut} partitions, {options.delay * 1000:.0f} ms a request")
-    print(f"  one after the other {one:7.2f} s")
-    print(f"  16 at a time        {many:7.2f} s   {one / many:.1f} times as fast")
-    sys.exit(one / many < TARGET)
+    print(f"  one after the other {alone:7.2f} s")
+    print(f"  16 at a time        {many:7.2f} s   {alone / many:.1f} times as fast")
+    sys.exit(alone / many < TARGET)
 
 
 if __name__ == "__main__":

@@ -114,23 +114,23 @@ def main() -> int:
             settings = {key: getattr(config, key) for key in keys}
             settings |= {"context": context, "rows": rows, "steps": steps}
             times: dict[str, list[float]] = {"ours": [], "litgpt": []}
-            found: dict[str, dict] = {}
+            results: dict[str, dict] = {}
             for _ in range(rounds):
                 numbers = [str(value) for value in (context, rows, steps)]
-                mine = [sys.executable, __file__, "--ours", str(data), name, *numbers]
+                own = [sys.executable, __file__, "--ours", str(data), name, *numbers]
                 theirs = [str(peer), str(ROOT / "benchmarks/peers/litgpt_steps.py")]
-                for who, command in (("ours", mine), ("litgpt", [*theirs, json.dumps(settings)])):
-                    found[who] = run(command)
-                    times[who] += found[who]["seconds"]
-            if found["ours"]["parameters"] != found["litgpt"]["parameters"]:
+                for who, command in (("ours", own), ("litgpt", [*theirs, json.dumps(settings)])):
+                    results[who] = run(command)
+                    times[who] += results[who]["seconds"]
+            if results["ours"]["parameters"] != results["litgpt"]["parameters"]:
                 raise SystemExit(f"{name}: the two models are not of one shape")
             speed = {who: rows * context / statistics.median(times[who]) for who in times}
             ratio = speed["ours"] / speed["litgpt"]
             worst = min(worst, ratio)
             print(
                 f"{name:5} {rows} x {context}: ours {speed['ours']:,.0f} tokens/s of CPU in "
-                f"{found['ours']['peak_mib']:,.0f} MiB, litgpt {speed['litgpt']:,.0f} in "
-                f"{found['litgpt']['peak_mib']:,.0f}: {ratio:.2f} times"
+                f"{results['ours']['peak_mib']:,.0f} MiB, litgpt {speed['litgpt']:,.0f} in "
+                f"{results['litgpt']['peak_mib']:,.0f}: {ratio:.2f} times"
             )
     print(f"least {worst:.2f}, wanted {TARGET:.2f}")
     return int(worst < TARGET)

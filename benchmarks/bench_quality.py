@@ -40,13 +40,13 @@ def halves(pattern: str) -> tuple[list[str], list[str]]:
 
     import zstandard
 
-    found: list[str] = []
+    cut: list[str] = []
     for path in need(pattern):
         with path.open("rb") as file:
             for line in io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), "utf-8"):
                 text = json.loads(line)["text"]
-                found += [text[i : i + CHARS] for i in range(0, len(text) - CHARS + 1, CHARS)]
-    return found[::2], found[1::2]
+                cut += [text[i : i + CHARS] for i in range(0, len(text) - CHARS + 1, CHARS)]
+    return cut[::2], cut[1::2]
 
 
 def prepare(folder: Path, bucket: int) -> None:
@@ -148,13 +148,13 @@ def main() -> None:
     me = [sys.executable, __file__]
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder), bucket)
-        found = last_json([*me, "--in-turn", folder])
+        result = last_json([*me, "--in-turn", folder])
         peaks = {n: last_json([*me, "--memory", folder, n])["peak"] for n in MAKERS}
         texts = read(folder)
     size = sum(len(t.encode()) for t in texts)
     print(f"{len(texts)} documents of {size / len(texts):.0f} bytes")
     rates = {}
-    for name, seconds in found["seconds"].items():
+    for name, seconds in result["seconds"].items():
         rates[name] = len(texts) / statistics.median(seconds)
         low, high = len(texts) / max(seconds), len(texts) / min(seconds)
         print(
@@ -162,8 +162,8 @@ def main() -> None:
             f" {rates[name] * size / len(texts) / 1e6:6.2f} MB/s, peak {peaks[name]:.0f} MiB"
         )
     ratio = rates["llmcurate"] / rates["fastText"]
-    print(f"  ratio {ratio:.2f}, target {TARGET:g}; scores differ by {found['apart']:.1e} at most")
-    sys.exit(0 if ratio >= TARGET and found["apart"] <= 1e-5 else 1)
+    print(f"  ratio {ratio:.2f}, target {TARGET:g}; scores differ by {result['apart']:.1e} at most")
+    sys.exit(0 if ratio >= TARGET and result["apart"] <= 1e-5 else 1)
 
 
 if __name__ == "__main__":

@@ -48,10 +48,10 @@ def seconds(recipe: Path, pages: Path, out: Path, engine: str) -> float:
 
 def digest(out: Path) -> str:
     """Of corpus, rejected and decisions."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for path in sorted([*out.glob("corpus/*"), *out.glob("rejected/*"), out / "decisions.parquet"]):
-        found.update(path.name.encode() + path.read_bytes())
-    return found.hexdigest()
+        hasher.update(path.name.encode() + path.read_bytes())
+    return hasher.hexdigest()
 
 
 def main() -> None:

@@ -111,13 +111,13 @@ def main() -> int:
             done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=root)
             if done.returncode:
                 sys.exit(done.stderr)
-            found = json.loads(done.stdout)
+            result = json.loads(done.stdout)
             print(
-                f"{kind} of {count:,} documents: {found['seconds']:.1f} s,"
-                f" {found['peak'] / 2**20:.0f} MiB at most"
+                f"{kind} of {count:,} documents: {result['seconds']:.1f} s,"
+                f" {result['peak'] / 2**20:.0f} MiB at most"
             )
-            dumps.add(found["dump"])
-            late |= found["seconds"] > most or found["peak"] > MOST_BYTES
+            dumps.add(result["dump"])
+            late |= result["seconds"] > most or result["peak"] > MOST_BYTES
         if len(dumps) != 2:  # the report's, and none of statistics
             sys.exit("two threads count other figures than one")
     return int(late)

@@ -50,7 +50,7 @@ def write_minhash(count: int, folder: Path, settings: dict[str, Any], rows: int)
     from curate.documents.documents import documents
 
     draw, step = random.Random(1), DedupMinhash(**settings)
-    known = [f"{'bcdfgklmnp'[i % 10]}{i:o}" for i in range(VOCABULARY)]
+    vocabulary = [f"{'bcdfgklmnp'[i % 10]}{i:o}" for i in range(VOCABULARY)]
     text = ""
     for part in range(-(-count // rows)):
         texts = []
@@ -58,7 +58,7 @@ def write_minhash(count: int, folder: Path, settings: dict[str, Any], rows: int)
             if number % 4 == 3:
                 texts.append(f"{text} The end.")
                 continue
-            text = " ".join(draw.choices(known, k=WORDS))
+            text = " ".join(draw.choices(vocabulary, k=WORDS))
             texts.append(text)
         names = [f"crawl-2024-{part * rows + i}" for i in range(len(texts))]
         table = step.sketch(documents({"id": names, "text": texts}))
@@ -145,7 +145,7 @@ def store(folder: Path, part: int, table: Any, pq: Any) -> None:
 def cpu() -> float:
     """Seconds of CPU time of this process and of those that ended before it."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
@@ -165,9 +165,9 @@ def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
 
     paths = sorted(folder.glob("part-*"))
     files = tuple(SketchFile(part, path, part) for part, path in enumerate(paths))
-    name, given = json.loads(settings)
+    name, arguments = json.loads(settings)
     kinds = {"exact": DedupExact, "passages": DedupPassages, "perplexity": Perplexity}
-    step: Any = kinds.get(name, DedupMinhash)(**given)
+    step: Any = kinds.get(name, DedupMinhash)(**arguments)
     exact_resolve.AT_ONCE = 0 if workers else 10**12
     if tiny:
         tasks.GROUP = parts.PART = TINY // 3
@@ -179,15 +179,15 @@ def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
         view(db, files)
         run: Run = engine.map if workers else run_here
         begin = time.perf_counter()
-        found = step.resolve(Sketches(db, path, own, files, run=run))
+        summary = step.resolve(Sketches(db, path, own, files, run=run))
         seconds = time.perf_counter() - begin
     used = cpu() - before
     peaks = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     figures = {
         "seconds": seconds,
         "cpu": used,
-        "peak_mib": max(one.ru_maxrss for one in peaks) / 1024,
-        "dropped": found.get("dropped", 0),
+        "peak_mib": max(usage.ru_maxrss for usage in peaks) / 1024,
+        "dropped": summary.get("dropped", 0),
         "digest": hashlib.sha256(path.read_bytes()).hexdigest(),
     }
     print(json.dumps(figures))
@@ -200,9 +200,9 @@ def compare(name: str, count: int, folder: Path, settings: str, passes: int) -> 
     runs: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for _ in range(passes):
         for kind, workers in itertools.product(("tiny", "whole"), (0, 1, 2)):
-            told = [str(folder / kind), settings, str(workers), kind]
-            found = last_json([sys.executable, __file__, "--decide", *told])
-            runs.setdefault((kind, workers), []).append(found)
+            arguments = [str(folder / kind), settings, str(workers), kind]
+            result = last_json([sys.executable, __file__, "--decide", *arguments])
+            runs.setdefault((kind, workers), []).append(result)
     middles = {
         which: {k: statistics.median(r[k] for r in some) for k in some[0] if k != "digest"}
         for which, some in runs.items()
@@ -252,18 +252,18 @@ def main() -> None:
         count = counts.get(name, options.documents)
         with tempfile.TemporaryDirectory(dir=options.folder) as place:
             for kind, documents, rows in (("tiny", TINY, TINY // 3), ("whole", count, ROWS)):
-                here = Path(place) / kind
-                here.mkdir()
+                folder = Path(place) / kind
+                folder.mkdir()
                 if name == "exact":
-                    write_exact(documents, here, rows)
+                    write_exact(documents, folder, rows)
                 elif name == "passages":
-                    write_passages(documents, here, rows)
+                    write_passages(documents, folder, rows)
                 elif name == "perplexity":
-                    write_scores(documents, here, rows)
+                    write_scores(documents, folder, rows)
                 else:
-                    write_minhash(documents, here, MINHASH[name], rows)
-            given = {"model": "any"} if name == "perplexity" else MINHASH.get(name, {})
-            settings = json.dumps([name, given])
+                    write_minhash(documents, folder, MINHASH[name], rows)
+            arguments = {"model": "any"} if name == "perplexity" else MINHASH.get(name, {})
+            settings = json.dumps([name, arguments])
             passed &= compare(name, count, Path(place), settings, options.passes)
     sys.exit(0 if passed else 1)
 

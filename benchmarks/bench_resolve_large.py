@@ -84,7 +84,7 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
         run: Run = engine.map if workers else run_here
         begin = time.perf_counter()
         step = step_of(part, memory_mib)
-        found = step.resolve(Sketches(db, path, own, files, run=run))
+        summary = step.resolve(Sketches(db, path, own, files, run=run))
         seconds = time.perf_counter() - begin
         engine.close()
         used, tasks = cpu() - before, engine.cpu
@@ -100,9 +100,9 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
         "cpu": used,
         "start": start,
         "tasks": tasks,
-        "peak_mib": max(one.ru_maxrss for one in peaks) / 1024,
+        "peak_mib": max(usage.ru_maxrss for usage in peaks) / 1024,
         "worker_mib": peaks[1].ru_maxrss / 1024,
-        "dropped": found["dropped"],
+        "dropped": summary["dropped"],
         "digest": digest,
     }
     print(json.dumps(figures))
@@ -133,8 +133,10 @@ def compare(part: str, count: int, memory_mib: int, folder: Path, passes: int) -
     root = str(Path(__file__).resolve().parents[1])
     os.environ |= {"PYTHONPATH": root, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     for workers in (0, 1, 2):
-        told = [str(folder), part, str(memory_mib), str(workers)]
-        runs = [last_json([sys.executable, __file__, "--decide", *told]) for _ in range(passes)]
+        arguments = [str(folder), part, str(memory_mib), str(workers)]
+        runs = [
+            last_json([sys.executable, __file__, "--decide", *arguments]) for _ in range(passes)
+        ]
         digests |= {run.pop("digest") for run in runs}
         rates[workers] = {k: statistics.median(r[k] for r in runs) for k in runs[0]}
         middle = rates[workers]
@@ -170,8 +172,8 @@ def main() -> None:
     for part in [options.only] if options.only else PARTS:
         with tempfile.TemporaryDirectory(dir=options.folder) as place:
             write(step_of(part, options.memory_mib), options.documents, Path(place))
-            given = (part, options.documents, options.memory_mib, Path(place), options.passes)
-            passed &= compare(*given)
+            arguments = (part, options.documents, options.memory_mib, Path(place), options.passes)
+            passed &= compare(*arguments)
     sys.exit(0 if passed else 1)
 
 

@@ -41,10 +41,10 @@ def llmcurate(*arguments: object) -> str:
     return done.stdout
 
 
-def forecast(found: dict[str, Any]) -> dict[str, dict[str, float]]:
+def forecast(plan: dict[str, Any]) -> dict[str, dict[str, float]]:
     """CPU seconds, bytes and documents by stage."""
     rows: dict[str, dict[str, float]] = {ONCE: {"cpu": 0.0}}
-    for stage in found["stages"]:
+    for stage in plan["stages"]:
         if stage["peak_bytes"]:
             rows[stage["name"][:2]] = {
                 "cpu": stage["cpu"],
@@ -70,21 +70,21 @@ def truth(record: dict[str, Any]) -> dict[str, dict[str, float]]:
     return {**rows, ONCE: {"cpu": once}}
 
 
-def compare(told: dict[str, dict[str, float]], found: dict[str, dict[str, float]]) -> bool:
+def compare(predicted: dict[str, dict[str, float]], measured: dict[str, dict[str, float]]) -> bool:
     """Prints both; whether all that is judged is within its limit."""
-    everything = sum(row["cpu"] for row in found.values())
-    told = {**told, "all": {"cpu": sum(row["cpu"] for row in told.values())}}
-    found = {**found, "all": {"cpu": everything}}
+    everything = sum(row["cpu"] for row in measured.values())
+    predicted = {**predicted, "all": {"cpu": sum(row["cpu"] for row in predicted.values())}}
+    measured = {**measured, "all": {"cpu": everything}}
     good = True
-    for stage, row in found.items():
+    for stage, row in measured.items():
         for what, value in row.items():
             limit = CPU if what == "cpu" else BYTES
-            off = told[stage][what] / value - 1 if value else 0.0
-            within = what == "cpu" and abs(told[stage][what] - value) <= SLACK
+            off = predicted[stage][what] / value - 1 if value else 0.0
+            within = what == "cpu" and abs(predicted[stage][what] - value) <= SLACK
             bad = abs(off) > limit and not within
             good &= not bad
             mark = f"  over {limit:.0%}" if bad else "  under 2 s" if abs(off) > limit else ""
-            both = f"{told[stage][what]:>16,.1f}{value:>16,.1f}"
+            both = f"{predicted[stage][what]:>16,.1f}{value:>16,.1f}"
             print(f"  {stage:<18}{what:<9}{both}{off:>+8.1%}{mark}")
     return good
 
@@ -106,15 +106,15 @@ def main() -> None:
         llmcurate("run", options.recipe, tenth, "-o", folder / "warm")  # compiles, loads
         llmcurate("run", options.recipe, tenth, "-o", folder / "sample")
         dry = ("--dry-run", "--json", "--sample", folder / "sample")
-        told = json.loads(
+        plan = json.loads(
             llmcurate("run", options.recipe, whole, "-o", folder / "out", *dry).splitlines()[-1]
         )["forecast"]
         llmcurate("run", options.recipe, whole, "-o", folder / "out")
         record = json.loads((folder / "out" / "run.json").read_text(encoding="utf-8"))
     print(f"{options.recipe}: {record['totals']['read']:,} {what}, forecast from a tenth of them")
     print(f"  {'stage':<18}{'':<9}{'forecast':>16}{'measured':>16}{'off':>8}")
-    good = compare(forecast(told), truth(record))
-    for line in (*told["missing"], *told["notes"]):
+    good = compare(forecast(plan), truth(record))
+    for line in (*plan["missing"], *plan["notes"]):
         print(f"  {line}")
     sys.exit(not good)
 

@@ -86,13 +86,13 @@ def ours(path: str) -> None:
 
     pa.set_cpu_count(1)
     table = pq.read_table(path)
-    found = []
+    passes = []
     for number in range(PASSES + 1):  # the first one compiles
         with tempfile.TemporaryDirectory() as folder:
             seconds = one_pass(table.slice(0, 2000) if number == 0 else table, Path(folder))
-            found.append(seconds)
-    times = {k: [f[k] for f in found[1:]] for k in found[0]}
-    whole = [f["sketch"] + f["embed"] for f in found[1:]]
+            passes.append(seconds)
+    times = {k: [f[k] for f in passes[1:]] for k in passes[0]}
+    whole = [f["sketch"] + f["embed"] for f in passes[1:]]
     print(json.dumps({"seconds": whole, **times, "peak_mib": peak_mib()}))
 
 
@@ -151,17 +151,17 @@ def main() -> None:
         rates = {}
         for name, python in (("ours", sys.executable), ("theirs", peer_python())):
             script = [python, __file__, f"--{name}", path]
-            found = last_json(script)
-            middle = statistics.median(found["seconds"])
+            result = last_json(script)
+            middle = statistics.median(result["seconds"])
             rates[name] = count / middle
             each = ", ".join(
-                f"{part} {statistics.median(found[part]):.2f} s"
+                f"{part} {statistics.median(result[part]):.2f} s"
                 for part in ("sketch", "embed", "compare")
-                if part in found
+                if part in result
             )
             print(
                 f"  {name:<8}{rates[name]:8.0f} documents/s embedded ({middle:.2f} s),"
-                f" peak {found['peak_mib']:.0f} MiB{'; ' + each if each else ''}"
+                f" peak {result['peak_mib']:.0f} MiB{'; ' + each if each else ''}"
             )
         ratio = rates["ours"] / rates["theirs"]
         print(f"  ratio {ratio:.1f}; target {TARGET:g}")

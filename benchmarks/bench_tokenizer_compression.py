@@ -110,8 +110,8 @@ def by_sentencepiece(texts: list[str], folder: Path) -> Any:
 
 def tokens(encoder: Any, texts: list[str]) -> int:
     if hasattr(encoder, "encode_batch_fast"):
-        found = encoder.encode_batch_fast(texts, add_special_tokens=False)
-        return sum(len(one.ids) for one in found)
+        encodings = encoder.encode_batch_fast(texts, add_special_tokens=False)
+        return sum(len(encoding.ids) for encoding in encodings)
     return sum(len(ids) for ids in encoder.encode(texts))
 
 
@@ -125,8 +125,8 @@ def timed(folder: Path, texts: list[str]) -> float:
     source, pattern = folder / "texts", folder / "pattern"
     source.write_text("".join(json.dumps(text) + "\n" for text in texts), encoding="utf-8")
     pattern.write_text(split_pattern("single"), encoding="utf-8")
-    one = dict.fromkeys(("RAYON_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-    environment = {**os.environ, **one, "PYTHONPATH": str(ROOT)}
+    threads = dict.fromkeys(("RAYON_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    environment = {**os.environ, **threads, "PYTHONPATH": str(ROOT)}
     best = {}
     for name, python in (("ours", sys.executable), ("rustbpe", str(peer))):
         command = [python, "-c", TIMED, name, str(source), str(pattern)]
@@ -173,10 +173,13 @@ def main() -> None:
         print(f"{'bytes a token':16}" + "".join(f"{who:>15}" for who in encoders))
         for kind, texts in [*kept.items(), ("all", every)]:
             size = sum(len(text.encode()) for text in texts)
-            found = {who: size / tokens(one, texts) for who, one in encoders.items()}
-            print(f"{kind:16}" + "".join(f"{value:15.3f}" for value in found.values()), flush=True)
+            compression = {who: size / tokens(encoder, texts) for who, encoder in encoders.items()}
+            print(
+                f"{kind:16}" + "".join(f"{value:15.3f}" for value in compression.values()),
+                flush=True,
+            )
         ratio = timed(folder, train)
-    sys.exit(found["ours"] < max(found.values()) or ratio < 1)
+    sys.exit(compression["ours"] < max(compression.values()) or ratio < 1)
 
 
 if __name__ == "__main__":

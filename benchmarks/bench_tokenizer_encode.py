@@ -68,12 +68,12 @@ def main() -> None:
             cut.append(time.process_time() - begin)
         for _ in range(options.passes):
             begin = time.process_time()
-            found = [
+            expected = [
                 e.ids for e in tokenizer.encode_batch_fast(texts[kind], add_special_tokens=False)
             ]
             theirs.append(time.process_time() - begin)
-        if [len(f) for f in found] != sizes.tolist() or [
-            i for f in found for i in f
+        if [len(f) for f in expected] != sizes.tolist() or [
+            i for f in expected for i in f
         ] != ids.tolist():
             sys.exit(f"{kind}: other ids than the library's")
         mb = len(data) / 1e6

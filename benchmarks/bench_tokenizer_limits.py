@@ -56,11 +56,11 @@ def large_vocabulary(small: Path, out: Path) -> None:
     pairs = itertools.chain(
         ((w[0], w[1]) for w in twos), ((w[:2], w[2:]) for w in fours), ((a, b) for a, b in fives)
     )
-    for left, right in pairs:
+    for first, second in pairs:
         if len(vocab) == VOCAB:
             break
-        vocab[left + right] = len(vocab)
-        merges.append([left, right])
+        vocab[first + second] = len(vocab)
+        merges.append([first, second])
     parts["model"] |= {"vocab": vocab, "merges": merges}
     out.mkdir()
     (out / "tokenizer.json").write_text(json.dumps(parts), encoding="utf-8")

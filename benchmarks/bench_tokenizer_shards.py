@@ -94,21 +94,21 @@ def main() -> None:
             peer = [sys.executable, "-c", LOOP, source, tokenizer, loop]
             for kind, line in (("ours", command), ("loop", peer)):
                 before = cpu_seconds()
-                one = watched(pinned(line))
-                if one.status:
-                    sys.exit(f"{kind} failed:\n{one.output[-2000:]}")
+                run = watched(pinned(line))
+                if run.status:
+                    sys.exit(f"{kind} failed:\n{run.output[-2000:]}")
                 if number:
-                    runs[kind].append(one)
+                    runs[kind].append(run)
                     cpu[kind].append(cpu_seconds() - before)
             for file in ("tokens-00000.bin", "tokens-00000.idx"):
                 if Path(ours, file).read_bytes() != Path(loop, file).read_bytes():
                     sys.exit(f"{file}: not what the loop writes")
     medians = {kind: statistics.median(seconds) for kind, seconds in cpu.items()}
-    for kind, found in runs.items():
-        wall = statistics.median(one.seconds for one in found)
+    for kind, passes in runs.items():
+        wall = statistics.median(run.seconds for run in passes)
         print(
             f"{kind}: {medians[kind]:6.2f} s of CPU for {mb:.0f} MB, {mb / medians[kind]:5.1f} MB/s"
-            f" ({wall:.2f} s of wall), peak {max(one.total_mib for one in found):.0f} MiB"
+            f" ({wall:.2f} s of wall), peak {max(run.total_mib for run in passes):.0f} MiB"
         )
     ratio = medians["loop"] / medians["ours"]
     print(f"ratio {ratio:.1f}; target {TARGET:g}")

@@ -52,23 +52,23 @@ def main() -> None:
         "tokenizers, one after the other": lambda: [by_library(texts, size) for size in SIZES],
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for _ in range(options.passes):
         for name, way in ways.items():
             begin = time.process_time()
-            found[name] = way()
+            results[name] = way()
             seconds[name].append(time.process_time() - begin)
     size = sum(len(text.encode()) for text in texts) / 1e6
     medians = {name: statistics.median(passes) for name, passes in seconds.items()}
     for name, median in medians.items():
         print(f"{size:.1f} MB, {name}: {median:.2f} s (of {options.passes})")
-    three, one, library = medians.values()
-    same = found["ours, three sizes"] == found["tokenizers, one after the other"]
-    print(f"  {three / library:.3f} of the library's time, {three / one:.2f} of one size's")
+    three, single, library = medians.values()
+    same = results["ours, three sizes"] == results["tokenizers, one after the other"]
+    print(f"  {three / library:.3f} of the library's time, {three / single:.2f} of one size's")
     print(
         f"  peak {peak_mib():.0f} MiB, " + ("the same tokenizers" if same else "OTHER TOKENIZERS")
     )
-    sys.exit(not (same and three <= AGAINST_LIBRARY * library and three <= AGAINST_ONE * one))
+    sys.exit(not (same and three <= AGAINST_LIBRARY * library and three <= AGAINST_ONE * single))
 
 
 if __name__ == "__main__":

@@ -106,9 +106,11 @@ def compare(label: str, raw: bytes, library, texts: list[str], options) -> float
         ids, sizes = encoder.encode(data, offsets)
         ours.append(time.process_time() - begin)
         begin = time.process_time()
-        found = library.Encode(texts, num_threads=1)
+        expected = library.Encode(texts, num_threads=1)
         theirs.append(time.process_time() - begin)
-    if [len(f) for f in found] != sizes.tolist() or [i for f in found for i in f] != ids.tolist():
+    if [len(f) for f in expected] != sizes.tolist() or [
+        i for f in expected for i in f
+    ] != ids.tolist():
         sys.exit(f"{label}: other ids than the library's")
     mb, ratio = len(data) / 1e6, median(theirs) / median(ours)
     print(

@@ -63,10 +63,10 @@ def one(who: str, kind: str, mb: float) -> None:
     texts = documents(kind, mb * 1e6)
     before = peak_mib()
     begin = time.perf_counter()
-    found = train(texts)
+    trained = train(texts)
     seconds = time.perf_counter() - begin
     size = sum(len(text.encode()) for text in texts)
-    digest = hashlib.sha256(found.encode()).hexdigest()
+    digest = hashlib.sha256(trained.encode()).hexdigest()
     print(json.dumps([seconds, peak_mib() - before, peak_mib(), size / 1e6, digest]))
 
 

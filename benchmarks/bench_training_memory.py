@@ -81,15 +81,15 @@ def main() -> int:
     worst = 0.0
     for case in CASES:
         command = [sys.executable, __file__, json.dumps(case)]
-        found = []
+        results = []
         for more in ({"MALLOC_MMAP_THRESHOLD_": "65536"}, {}):
             environment = {**os.environ, **more}
             run = subprocess.run(command, check=True, capture_output=True, env=environment)
-            found.append(json.loads(run.stdout))
+            results.append(json.loads(run.stdout))
         estimate, measured, kept = (
-            found[0]["estimate"] / 1e6,
-            found[0]["measured"] / 1e6,
-            found[1]["measured"] / 1e6,
+            results[0]["estimate"] / 1e6,
+            results[0]["measured"] / 1e6,
+            results[1]["measured"] / 1e6,
         )
         off = estimate / measured - 1
         worst = max(worst, abs(off))

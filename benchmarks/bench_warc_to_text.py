@@ -56,20 +56,20 @@ def theirs(python: str, source: Path, out: Path, which: str) -> tuple[Watched, d
 
 def compare(folder: Path, python: str, source: Path, runs: int, which: str) -> float:
     """Prints both rates; returns their ratio."""
-    mine, other = [], []
+    own, other = [], []
     for run in range(runs):
-        mine.append(ours(folder, run, which))
+        own.append(ours(folder, run, which))
         other.append(theirs(python, source, folder / "theirs", which))
-    pages = mine[0][1]["read"]
+    pages = own[0][1]["read"]
     rates = []
     print(f"filters: {which}")
-    for label, found, count, kept in (
-        ("llmcurate", mine, pages, mine[0][1]["kept"]),
+    for label, passes, count, kept in (
+        ("llmcurate", own, pages, own[0][1]["kept"]),
         ("DataTrove 0.10.1", other, pages // REPEAT, other[0][1]["kept"]),
     ):
-        seconds = statistics.median(w.seconds for w, _ in found)
-        peak = max(w.peak_mib for w, _ in found)
-        total = max(w.total_mib for w, _ in found)
+        seconds = statistics.median(w.seconds for w, _ in passes)
+        peak = max(w.peak_mib for w, _ in passes)
+        total = max(w.total_mib for w, _ in passes)
         rates.append(count / seconds)
         print(
             f"  {label:<18}{rates[-1]:8.1f} pages/s  ({count} pages in {seconds:.1f} s,"

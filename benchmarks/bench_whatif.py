@@ -61,7 +61,7 @@ def make(out: Path, documents_: int) -> None:
             writers = [TableWriter(out / kind / name) for kind in ("corpus", "rejected")]
         number = min(BATCH, documents_ - start)
         size = draw.integers(200, 1500, number)
-        made = documents(
+        batch = documents(
             {
                 "id": [f"document-{i}" for i in range(start, start + number)],
                 "text": [f"{filler[:n]} {i}" for i, n in enumerate(size.tolist())],
@@ -69,11 +69,11 @@ def make(out: Path, documents_: int) -> None:
             }
         )
         for step in recipe.document_steps:
-            docs = made.within(step.label)
+            docs = batch.within(step.label)
             for column in dict.fromkeys(x.column for x in step.limits()):
                 docs = docs.annotate(column, values(column, number, draw))
-            made = decide(docs, step.limits())
-        for writer, table in zip(writers, made.split(), strict=True):
+            batch = decide(docs, step.limits())
+        for writer, table in zip(writers, batch.split(), strict=True):
             writer.write(strip_number(table))
     for writer in writers:
         writer.close()
@@ -94,23 +94,23 @@ def values(column: str, number: int, draw):
         return draw.integers(1, 9, number).astype(np.int32)
     if column in ("alpha_words", "end_marks"):
         return 1 - draw.beta(1, 12, number)
-    found = draw.beta(1, 60, number)
+    scores = draw.beta(1, 60, number)
     if column.startswith(("duplicate", "bullet", "hash", "ellipsis")):
-        found[draw.random(number) < 0.7] = 0  # most documents repeat nothing and have no bullets
-    return found
+        scores[draw.random(number) < 0.7] = 0  # most documents repeat nothing and have no bullets
+    return scores
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=1_000_000)
     parser.add_argument("--times", type=int, default=5)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        make(Path(folder), given.documents)
+        make(Path(folder), options.documents)
         command = [sys.executable, "-c", CHILD, "whatif", folder]
         command += ["--set", "gopher_quality.min_words=80", "--json"]
         seconds, core, peak = [], [], 0
-        for _ in range(given.times + 1):
+        for _ in range(options.times + 1):
             began = time.perf_counter()
             done = subprocess.run(
                 command,
@@ -122,19 +122,19 @@ def main() -> int:
             seconds.append(time.perf_counter() - began)
             core.append(float(done.stderr.split()[-2]))
             peak = max(peak, int(done.stderr.split()[-1]))
-        found = json.loads(done.stdout)
+        result = json.loads(done.stdout)
     first, median = seconds[0], statistics.median(seconds[1:])
     print(
-        f"{found['documents']:,} documents, {len(found['rules'])} rules: kept"
-        f" {found['before']['documents']:,}, now {found['after']['least']['documents']:,}"
+        f"{result['documents']:,} documents, {len(result['rules'])} rules: kept"
+        f" {result['before']['documents']:,}, now {result['after']['least']['documents']:,}"
     )
     print(f"first call (reads the texts' lengths): {first:.2f} s, of a core {core[0]:.2f} s")
     print(
-        f"median of {given.times}: {median:.2f} s ({min(seconds[1:]):.2f} to"
+        f"median of {options.times}: {median:.2f} s ({min(seconds[1:]):.2f} to"
         f" {max(seconds[1:]):.2f}), of a core {statistics.median(core[1:]):.2f} s,"
         f" {peak / 2**20:.0f} MiB"
     )
-    return int(median > SECONDS * given.documents / 1_000_000)
+    return int(median > SECONDS * options.documents / 1_000_000)
 
 
 if __name__ == "__main__":

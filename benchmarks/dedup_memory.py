@@ -44,12 +44,12 @@ class Peak:
 
 def _sizes(pid: int) -> dict[str, int]:
     """Bytes by name in smaps_rollup; empty for a process that is gone."""
-    found = {}
+    sizes = {}
     with suppress(OSError), open(f"/proc/{pid}/smaps_rollup") as file:
         for line in file.read().splitlines()[1:]:
             name, _, rest = line.partition(":")
-            found[name] = int(rest.split()[0]) * 1024
-    return found
+            sizes[name] = int(rest.split()[0]) * 1024
+    return sizes
 
 
 def run(command: list[str]) -> tuple[float, Peak]:

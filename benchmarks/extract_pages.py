@@ -76,9 +76,9 @@ def counts(pages: list[Page], texts: list[str]) -> tuple[int, int, int, int]:
     tp = fp = fn = tn = 0
     for page, text in zip(pages, texts, strict=True):
         text = squeezed(text)
-        found = sum(squeezed(p) in text for p in page.with_)
+        present = sum(squeezed(p) in text for p in page.with_)
         wrong = sum(squeezed(p) in text for p in page.without)
-        tp, fn = tp + found, fn + len(page.with_) - found
+        tp, fn = tp + present, fn + len(page.with_) - present
         fp, tn = fp + wrong, tn + len(page.without) - wrong
     return tp, fp, fn, tn
 

@@ -51,8 +51,8 @@ def fit(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         return value, (x.T @ (weight * (p - y))).astype(np.float64) + 2 * PENALTY * w
 
     start = np.zeros(x.shape[1])
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
-    return np.asarray(found, np.float32)
+    weights = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
+    return np.asarray(weights, np.float32)
 
 
 def labels(page: Page, seen: Seen, votes: list[tuple[float, str]]) -> tuple[np.ndarray, np.ndarray]:
@@ -86,10 +86,10 @@ class Data:
     def __init__(self, pages: list[Page], votes: list[list[tuple[float, str]]]) -> None:
         self.pages = pages
         self.seen = [look_at(p.html) for p in pages]
-        found = [labels(p, s, v) for p, s, v in zip(pages, self.seen, votes, strict=True)]
+        labelled = [labels(p, s, v) for p, s, v in zip(pages, self.seen, votes, strict=True)]
         self.x = np.concatenate([s.rows for s in self.seen])
-        self.y = np.concatenate([y for y, _ in found])
-        self.weight = np.concatenate([w for _, w in found])
+        self.y = np.concatenate([y for y, _ in labelled])
+        self.weight = np.concatenate([w for _, w in labelled])
         self.start = np.cumsum([0, *(len(s.texts) for s in self.seen)])
 
     def rows(self, chosen: np.ndarray) -> np.ndarray:
@@ -138,8 +138,8 @@ def texts_of_unseen_sites(data: Data) -> list[str]:
     for k in range(FOLDS):
         chosen = np.flatnonzero(fold == k)
         pages = pa.array([data.pages[n].html for n in chosen], pa.large_string())
-        found = main_texts(pages, looks=data.fit(fold != k)).text.to_pylist()
-        for n, text in zip(chosen, found, strict=True):
+        extracted = main_texts(pages, looks=data.fit(fold != k)).text.to_pylist()
+        for n, text in zip(chosen, extracted, strict=True):
             texts[n] = text
     return texts
 
@@ -175,8 +175,8 @@ def main() -> None:
         write_pages(pages, source)
         data = Data(pages, opinions({name: texts_by(name, source)[0] for name in VOTERS}))
     print(f"{len(pages)} pages, {len(data.y)} blocks, {len(FEATURES)} + {len(SECOND)} features")
-    found = scores(pages, texts_of_unseen_sites(data))
-    print("sites not seen:", {k: round(v, 4) for k, v in found.items()})
+    quality = scores(pages, texts_of_unseen_sites(data))
+    print("sites not seen:", {k: round(v, 4) for k, v in quality.items()})
     if write:
         write_table(*data.fit(np.ones(len(pages), np.bool_)))
 

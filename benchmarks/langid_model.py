@@ -75,7 +75,7 @@ def main() -> None:
 
     rows, held = split()
     theirs = need("models/lid.176.ftz")[0]
-    known = {comparable(label) for label in read_header(theirs).labels}
+    labels = {comparable(label) for label in read_header(theirs).labels}
     with tempfile.TemporaryDirectory() as name:
         begin = time.perf_counter()
         training = Training(quantize=True, held_out=0.0, **SETTINGS)
@@ -87,30 +87,30 @@ def main() -> None:
             f" held out; {card['bytes']:,} bytes after {seconds:.0f} s; {training}"
         )
         models = {"ours": ours, "lid.176.ftz": theirs}
-        for title, languages in (("all languages", None), ("those lid.176 knows", known)):
-            found = {n: measured(path, held, languages) for n, path in models.items()}
-            table(title, found)
+        for title, languages in (("all languages", None), ("those lid.176 knows", labels)):
+            results = {n: measured(path, held, languages) for n, path in models.items()}
+            table(title, results)
             if languages is None:
-                better = found["ours"]["accuracy"] > found["lid.176.ftz"]["accuracy"]
+                better = results["ours"]["accuracy"] > results["lid.176.ftz"]["accuracy"]
     sys.exit(0 if card["bytes"] <= MOST_BYTES and better else 1)
 
 
-def table(title: str, found: dict[str, dict[str, Any]]) -> None:
-    one = next(iter(found.values()))
-    print(f"{title}: {one['texts']} texts")
-    print(f"  {'characters':<14}{'texts':>8}" + "".join(f"{n:>14}" for n in found))
-    ends = [f" to {row['from'] - 1}" for row in one["by_length"][1:]] + [" and more"]
-    for i, (row, end) in enumerate(zip(one["by_length"], ends, strict=True)):
-        shares = [f["by_length"][i]["accuracy"] for f in found.values()]
+def table(title: str, results: dict[str, dict[str, Any]]) -> None:
+    first = next(iter(results.values()))
+    print(f"{title}: {first['texts']} texts")
+    print(f"  {'characters':<14}{'texts':>8}" + "".join(f"{n:>14}" for n in results))
+    ends = [f" to {row['from'] - 1}" for row in first["by_length"][1:]] + [" and more"]
+    for i, (row, end) in enumerate(zip(first["by_length"], ends, strict=True)):
+        shares = [f["by_length"][i]["accuracy"] for f in results.values()]
         if row["texts"]:
             print(
                 f"  {str(row['from']) + end:<14}{row['texts']:>8}"
                 + "".join(f"{100 * s:>12.2f} %" for s in shares)
             )
     for what, values in (
-        ("all", [f["accuracy"] for f in found.values()]),
-        ("macro F1", [f["known"]["macro_f1"] for f in found.values()]),
-        ("calibration", [f["calibration"]["all"]["error"] for f in found.values()]),
+        ("all", [f["accuracy"] for f in results.values()]),
+        ("macro F1", [f["known"]["macro_f1"] for f in results.values()]),
+        ("calibration", [f["calibration"]["all"]["error"] for f in results.values()]),
     ):
         print(f"  {what:<22}" + "".join(f"{100 * v:>12.2f} %" for v in values))
 

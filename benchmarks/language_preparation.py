@@ -26,19 +26,19 @@ def long_texts(size: int = 3400) -> list[tuple[str, str]]:
     """(text, language) of the documents in all languages, in pieces, at most 300 a language."""
     import zstandard
 
-    found: list[tuple[str, str]] = []
+    chosen: list[tuple[str, str]] = []
     for path in need("longtext/*.jsonl.zst"):
         by_language: dict[str, list[tuple[str, str]]] = {}
         with path.open("rb") as file:
             for line in io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), "utf-8"):
                 row = json.loads(line)
                 text = row["text"]
-                mine = by_language.setdefault(row["lang"], [])
+                passages = by_language.setdefault(row["lang"], [])
                 cuts = range(0, len(text) - size + 1, size)
-                mine += [(text[i : i + size], row["lang"]) for i in cuts]
-        for mine in by_language.values():
-            found += mine[:: max(1, len(mine) // 300)][:300]
-    return found
+                passages += [(text[i : i + size], row["lang"]) for i in cuts]
+        for passages in by_language.values():
+            chosen += passages[:: max(1, len(passages) // 300)][:300]
+    return chosen
 
 
 def beginnings(model: str) -> None:
@@ -80,17 +80,17 @@ def lower_case(model: str) -> None:
     rows = [row for row in rows if comparable(row["lang"]) in knows]
     step = Language(model=model)
     step.open()
-    found = {}
+    languages = {}
     for name, texts in (
         ("as it is", [row["text"] for row in rows]),
         ("lower case", [row["text"].lower() for row in rows]),
     ):
         table = step.apply(documents({"text": texts}).within("language")).table
-        found[name] = table["lang"].to_pylist()
-        pairs = zip(found[name], rows, strict=True)
+        languages[name] = table["lang"].to_pylist()
+        pairs = zip(languages[name], rows, strict=True)
         right = sum(comparable(a or "") == comparable(row["lang"]) for a, row in pairs)
         print(f"  {name:<12}label right {100 * right / len(rows):6.2f} %")
-    other = sum(a != b for a, b in zip(*found.values(), strict=True))
+    other = sum(a != b for a, b in zip(*languages.values(), strict=True))
     print(f"  the label differs for {100 * other / len(rows):.2f} % of {len(rows)} texts")
 
 

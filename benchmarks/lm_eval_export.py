@@ -152,10 +152,10 @@ def score(run: Path, requests: list[tuple[str, str, float]]) -> float:
     assert end is not None
     worst = 0.0
     for before, scored, theirs in requests:
-        known = [end, *tokenizer.encode(before, add_special_tokens=False).ids]
+        prompt = [end, *tokenizer.encode(before, add_special_tokens=False).ids]
         ids = [end, *tokenizer.encode(before + scored, add_special_tokens=False).ids]
         chances = model(torch.tensor([ids]))[0].double().log_softmax(dim=-1)
-        ours = sum(float(chances[i - 1, ids[i]]) for i in range(len(known), len(ids)))
+        ours = sum(float(chances[i - 1, ids[i]]) for i in range(len(prompt), len(ids)))
         worst = max(worst, abs(ours - theirs))
     return worst
 

@@ -113,7 +113,7 @@ def decide(folder: Path, settings: str, large: int) -> None:
         watcher.start()
         begin = time.perf_counter()
         decisions = folder / "decisions.parquet"
-        found = DedupMinhash(**json.loads(settings)).resolve(Sketches(db, decisions, own, files))
+        summary = DedupMinhash(**json.loads(settings)).resolve(Sketches(db, decisions, own, files))
         seconds = time.perf_counter() - begin
     over.set()
     watcher.join()
@@ -124,7 +124,7 @@ def decide(folder: Path, settings: str, large: int) -> None:
         "peak_mib": peak_mib(),
         "anonymous_mib": most,
     }
-    counts = {k: found[k] for k in ("clusters", "members", "dropped")}
+    counts = {k: summary[k] for k in ("clusters", "members", "dropped")}
     rows = pq.read_metadata(decisions).num_rows
     print(json.dumps({**figures, **counts, "rows": rows}))
 
@@ -139,23 +139,23 @@ def main() -> None:
     parser.add_argument("--decide", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.decide:
-        place, told, large = options.decide
-        return decide(Path(place), told, int(large))
+        place, step_settings, large = options.decide
+        return decide(Path(place), step_settings, int(large))
     settings = json.dumps({"survivor": options.survivor, **(VERIFY if options.verify else {})})
     large = str(int((options.large or arrays.LARGE / 2**20) * 2**20))
     peaks, candidates = [], []
     for count in options.documents:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
             write(count, Path(name))
-            found = last_json([sys.executable, __file__, "--decide", name, settings, large])
+            result = last_json([sys.executable, __file__, "--decide", name, settings, large])
         print(
-            f"{count:>11} documents, {found['members']} in clusters: {found['seconds']:.1f} s"
-            f" ({count / found['seconds']:.0f} documents/s, {found['cpu']:.1f} s of CPU),"
-            f" peak {found['anonymous_mib']:.0f} MiB, with files {found['peak_mib']:.0f} MiB",
+            f"{count:>11} documents, {result['members']} in clusters: {result['seconds']:.1f} s"
+            f" ({count / result['seconds']:.0f} documents/s, {result['cpu']:.1f} s of CPU),"
+            f" peak {result['anonymous_mib']:.0f} MiB, with files {result['peak_mib']:.0f} MiB",
             flush=True,
         )
-        peaks.append(found["anonymous_mib"])
-        candidates.append(found["members"])
+        peaks.append(result["anonymous_mib"])
+        candidates.append(result["members"])
     cost = (peaks[1] - peaks[0]) * 2**20 / (candidates[1] - candidates[0])
     print(f"{cost:.1f} bytes a candidate; target {LIMIT}")
     sys.exit(0 if cost <= LIMIT else 1)

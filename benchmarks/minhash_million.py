@@ -27,14 +27,14 @@ GROUP = 5000
 
 def documents(count: int) -> Iterator[str]:
     """That many documents; every tenth is a near copy of the ninth before it."""
-    found = pieces()
+    passages = pieces()
     draw = random.Random(1)
     text = ""
     for number in range(count):
         if number % 10 == 9:
             yield text + " The end."
             continue
-        words = found[number % len(found)].split(" ")
+        words = passages[number % len(passages)].split(" ")
         draw.shuffle(words)
         text = " ".join(words)
         yield text

@@ -31,22 +31,22 @@ def real_pages() -> list[tuple[str, bytes]]:
     """(URL, HTML) of the real pages; none where they are absent."""
     from warcio.archiveiterator import ArchiveIterator
 
-    found = []
+    pages = []
     for path in sorted((SHARED / "corpora").glob("web/*.warc.gz")):
         with path.open("rb") as file:
             for record in ArchiveIterator(file):
                 if record.rec_type == "response":
                     url = record.rec_headers.get_header("WARC-Target-URI")
-                    found.append((url, record.content_stream().read()))
-    return found
+                    pages.append((url, record.content_stream().read()))
+    return pages
 
 
 def shuffled(page: bytes, seed: str) -> bytes:
     """The page with the words of its texts in another order."""
     draw = random.Random(seed)
 
-    def piece(found: re.Match[str]) -> str:
-        text = found.group()
+    def piece(match: re.Match[str]) -> str:
+        text = match.group()
         if text.startswith("<") or len(text) < 20:
             return text
         words = text.split(" ")

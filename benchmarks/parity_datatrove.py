@@ -84,8 +84,8 @@ def with_words(docs: Documents, texts: list[str], words: list[list[str]]) -> Non
     first = np.array(start, np.int64)
     last = first + np.array(size, np.int64)
     described = describe(data, first, last, character_tables()[0], PUNCTUATION, False, False)
-    found = Tokens(np.array(rows, np.int64), first, np.array(chars, np.int32), *described)
-    docs.table_of("tokens.symbols", lambda: found)
+    symbols = Tokens(np.array(rows, np.int64), first, np.array(chars, np.int32), *described)
+    docs.table_of("tokens.symbols", lambda: symbols)
 
 
 def our_decisions(

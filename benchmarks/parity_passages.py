@@ -30,11 +30,11 @@ def sentences_of(texts: list[str]) -> list[list[str]]:
     docs = documents({"text": texts})
     table = sentences(docs)
     data, _ = docs.buffers()
-    found = [
+    spelled = [
         " ".join(data[a:z].tobytes().decode().split())
         for a, z in zip(table.start, table.end, strict=True)
     ]
-    return [found[a:z] for a, z in zip(table.rows[:-1], table.rows[1:], strict=True)]
+    return [spelled[a:z] for a, z in zip(table.rows[:-1], table.rows[1:], strict=True)]
 
 
 def made(count: int) -> list[dict[str, str]]:
@@ -80,10 +80,10 @@ def ours(rows: list[dict[str, str]], column: str) -> dict[str, str]:
     return dict(zip(kept["id"].to_pylist(), kept["text"].to_pylist(), strict=True))
 
 
-def gone(rows: list[dict[str, str]], left: dict[str, str]) -> float:
+def gone(rows: list[dict[str, str]], remaining: dict[str, str]) -> float:
     """Share of the characters of `text` that are not left, white space aside."""
     count = lambda texts: sum(len("".join(t.split())) for t in texts)  # noqa: E731
-    return 1 - count(left.values()) / count(r["text"] for r in rows)
+    return 1 - count(remaining.values()) / count(r["text"] for r in rows)
 
 
 def main() -> None:
@@ -111,9 +111,9 @@ def main() -> None:
     print(f"one sentence a line: {len(rows) - len(differ)} of {len(rows)} equal, {cut} cut")
     for name in differ[:3]:
         print(f"  {name}: ours {lines.get(name)!r}, theirs {theirs['lines'].get(name)!r}")
-    left = ours(rows, "text")
+    remaining = ours(rows, "text")
     print(
-        f"own sentences and normal forms: characters gone, ours {gone(rows, left):.2%},"
+        f"own sentences and normal forms: characters gone, ours {gone(rows, remaining):.2%},"
         f" DataTrove {gone(rows, theirs['sentences']):.2%}"
     )
     sys.exit(1 if differ or same < len(rows) else 0)

@@ -61,7 +61,7 @@ def main() -> None:
             cases.append(plant(draw, text, row["lang"]))
             languages.add(row["lang"])
     texts = [before + planted + behind for _, before, planted, behind in cases]
-    mine = Pii().apply(documents({"text": texts}).within("pii")).text.to_pylist()
+    own = Pii().apply(documents({"text": texts}).within("pii")).text.to_pylist()
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
         file.writelines(json.dumps({"text": text}) + "\n" for text in texts)
         file.flush()
@@ -70,16 +70,16 @@ def main() -> None:
     total: Counter[str] = Counter(c[0] for c in cases)
     print(f"{len(cases)} sentences of {len(languages)} languages, one address in each")
     good = True
-    for name, outputs in (("llmcurate", mine), ("DataTrove 0.10.1", theirs)):
-        found: Counter[str] = Counter()
+    for name, outputs in (("llmcurate", own), ("DataTrove 0.10.1", theirs)):
+        counts: Counter[str] = Counter()
         for (kind, before, planted, behind), out in zip(cases, outputs, strict=True):
-            found[kind] += (
+            counts[kind] += (
                 out != before + planted + behind
                 and out.startswith(before)
                 and out.endswith(behind)
                 and len(out) > len(before) + len(behind)
             )
-        shares = {kind: found[kind] / total[kind] for kind in sorted(total)}
+        shares = {kind: counts[kind] / total[kind] for kind in sorted(total)}
         print(f"  {name:<18}" + ", ".join(f"{k} {100 * v:.2f} %" for k, v in shares.items()))
         good = good and (name != "llmcurate" or min(shares.values()) >= TARGET)
     sys.exit(0 if good else 1)

@@ -191,23 +191,23 @@ def main() -> int:
                     print(f"{name:7}{what:30} not measured: out of time")
                     missed += 1
                     continue
-                given = json.dumps([name, context, rows, change, str(shards)])
-                command = [sys.executable, __file__, "--line", given]
+                arguments = json.dumps([name, context, rows, change, str(shards)])
+                command = [sys.executable, __file__, "--line", arguments]
                 done = subprocess.run(command, capture_output=True, text=True, env=environment)
                 if done.returncode:
                     why = (done.stderr.strip().splitlines() or ["no message"])[-1]
                     print(f"{name:7}{what:30} failed: {why[:100]}", flush=True)
                     missed += 1
                     continue
-                found = json.loads(done.stdout.splitlines()[-1])
-                share = "-" if found["mfu"] is None else f"{found['mfu']:.1%}"
+                result = json.loads(done.stdout.splitlines()[-1])
+                share = "-" if result["mfu"] is None else f"{result['mfu']:.1%}"
                 print(
-                    f"{name:7}{what:30}{found['attention']:>10}{found['tokens_per_second']:10,.0f}"
-                    f"{share:>8}{found['peak'] / 1e9:9.1f}",
+                    f"{name:7}{what:30}{result['attention']:>10}{result['tokens_per_second']:10,.0f}"
+                    f"{share:>8}{result['peak'] / 1e9:9.1f}",
                     flush=True,
                 )
-                if what == "all on" and found["mfu"] is not None:
-                    missed += found["mfu"] < TARGETS[name]
+                if what == "all on" and result["mfu"] is not None:
+                    missed += result["mfu"] < TARGETS[name]
     print(f"{time.perf_counter() - began:.0f} s, {missed} targets missed")
     return 1 if missed else 0
 

@@ -58,18 +58,18 @@ def main() -> None:
     for page in pieces():
         mine_page = their_page = 0
         for line in filter(None, map(str.strip, page.splitlines())):
-            mine, theirs = ours(line), len(model.tokenize(line))
+            own, theirs = ours(line), len(model.tokenize(line))
             lines["all"] += 1
-            if theirs > 1 or mine > 1:
+            if theirs > 1 or own > 1:
                 lines["several"] += 1
-            if mine != theirs:
+            if own != theirs:
                 lines["different"] += 1
-                differences[mine - theirs] += 1
+                differences[own - theirs] += 1
                 if len(line) < 120 and lines["different"] % 40 == 1:
-                    examples.append((line, mine, theirs))
+                    examples.append((line, own, theirs))
             # C4 counts kept lines; the first two rules suffice to see which those are.
             if len(line.split()) >= 5 and line.endswith((".", "?", "!", '"')):
-                mine_page += mine
+                mine_page += own
                 their_page += theirs
         pages += 1
         few += (mine_page >= 3) != (their_page >= 3)
@@ -82,8 +82,8 @@ def main() -> None:
     )
     print("  ours minus Punkt: " + ", ".join(f"{k:+d}: {v}" for k, v in differences.most_common(6)))
     print(f"pages: {few} of {pages} differ on 'at least three sentences' ({few / pages:.3%})")
-    for line, mine, theirs in examples[:SHOWN]:
-        print(f"  ours {mine}, Punkt {theirs}: {line}")
+    for line, own, theirs in examples[:SHOWN]:
+        print(f"  ours {own}, Punkt {theirs}: {line}")
 
 
 if __name__ == "__main__":

@@ -28,10 +28,10 @@ PEER = ROOT / ".bench" / "datatrove" / "bin" / "python"
 
 def need(pattern: str) -> list[Path]:
     """The shared files of that pattern; ends the script with a message if there is none."""
-    found = sorted((SHARED / "corpora").glob(pattern))
-    if not found:
+    paths = sorted((SHARED / "corpora").glob(pattern))
+    if not paths:
         sys.exit(f"no {SHARED}/corpora/{pattern}: set LLMCURATE_SHARED to the folder of real texts")
-    return found
+    return paths
 
 
 def english() -> Iterator[str]:
@@ -62,13 +62,13 @@ def pieces(size: int = 3400) -> list[str]:
 def shifted(count: int, size: int = 3400) -> list[str]:
     """That many different English pieces: the documents are cut again, each time from a later
     character on, until there are enough."""
-    found: list[str] = []
+    cut: list[str] = []
     for shift in range(0, size, size // 8):
         for text in english():
-            found += [text[i : i + size] for i in range(shift, len(text) - size + 1, size)]
-            if len(found) >= count:
-                return found[:count]
-    return found
+            cut += [text[i : i + size] for i in range(shift, len(text) - size + 1, size)]
+            if len(cut) >= count:
+                return cut[:count]
+    return cut
 
 
 def in_batches(path: str, size: int) -> list[Documents]:
@@ -130,11 +130,11 @@ def watched(command: list[str], interval: float = 0.02) -> Watched:
         while process.poll() is None:
             now = 0.0
             with suppress(psutil.Error):
-                for one in (me, *me.children(recursive=True)):
+                for member in (me, *me.children(recursive=True)):
                     with suppress(psutil.Error):
-                        size = one.memory_info().rss / 2**20
+                        size = member.memory_info().rss / 2**20
                         now += size
-                        peaks[one.pid] = max(peaks.get(one.pid, 0.0), size)
+                        peaks[member.pid] = max(peaks.get(member.pid, 0.0), size)
             total = max(total, now)
             time.sleep(interval)
         seconds = time.perf_counter() - begin

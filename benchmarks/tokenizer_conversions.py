@@ -51,15 +51,15 @@ SENTENCEPIECE: tuple[tuple[str, dict[str, Any]], ...] = (
 def read_texts(megabytes: float) -> list[str]:
     """So much of every corpus together, as much of each, in pieces."""
     files = [*need("longtext/*.jsonl.zst"), *need("code/*.jsonl.gz")]
-    found = []
+    passages = []
     for file in files:
         room = megabytes * 1e6 / len(files)
         for text in kind_texts(f"{file.parent.name}/{file.name}"):
             for first in range(0, len(text), PIECE):
                 if room > 0:
-                    found.append(text[first : first + PIECE])
-                    room -= len(found[-1].encode())
-    return found
+                    passages.append(text[first : first + PIECE])
+                    room -= len(passages[-1].encode())
+    return passages
 
 
 def by_tokenizers(file: Path, texts: list[str]) -> Ids:
@@ -73,8 +73,8 @@ def by_tokenizers(file: Path, texts: list[str]) -> Ids:
 def by_sentencepiece(file: Path, texts: list[str]) -> Ids:
     import sentencepiece
 
-    found: Ids = sentencepiece.SentencePieceProcessor(model_file=str(file)).encode(texts)
-    return found
+    ids: Ids = sentencepiece.SentencePieceProcessor(model_file=str(file)).encode(texts)
+    return ids
 
 
 def by_tiktoken(file: Path, texts: list[str]) -> Ids:
@@ -139,23 +139,23 @@ class Conversions:
             return None
         convert(file, out, to, pattern=name if before == "tiktoken" else None)
         target, library, encode = LIBRARIES[to]
-        one = LIBRARIES[before][2](file, self.texts)
+        expected = LIBRARIES[before][2](file, self.texts)
         other = encode(out / target, self.texts)
         scores = unigram_scores(open_source(file, name if before == "tiktoken" else None).form)
-        differing = [(a, b) for a, b in zip(one, other, strict=True) if a != b]
+        differing = [(a, b) for a, b in zip(expected, other, strict=True) if a != b]
         ties = sum(scores is not None and is_tie(scores, a, b) for a, b in differing)
         print(
             f"{head} ({LIBRARIES[before][1]}, {library}): {len(self.texts):,} texts,"
-            f" {sum(map(len, one)):,} ids, {len(differing) - ties} disagree, {ties} ties",
+            f" {sum(map(len, expected)):,} ids, {len(differing) - ties} disagree, {ties} ties",
             flush=True,
         )
         self.good &= len(differing) == ties
         return out / target
 
 
-def is_tie(scores: np.ndarray, one: list[int], other: list[int]) -> bool:
+def is_tie(scores: np.ndarray, first: list[int], second: list[int]) -> bool:
     """Whether the sums differ by no more than sums in float32 of so many pieces may."""
-    a, b = float(scores[one].sum()), float(scores[other].sum())
+    a, b = float(scores[first].sum()), float(scores[second].sum())
     return abs(a - b) <= 2.0**-20 * max(abs(a), 1.0)
 
 
@@ -177,9 +177,9 @@ def main() -> None:
                 file = done.run(pattern, folder / pattern / "tokenizer.json", to, "tokenizer.json")
                 if to == "tiktoken" and file is not None:
                     done.run(pattern, file, "tokenizer.json", "tiktoken")
-        for title, given in SENTENCEPIECE:
+        for title, model_options in SENTENCEPIECE:
             model = folder / f"{title}.model"
-            model.write_bytes(trained_model(learned, given))
+            model.write_bytes(trained_model(learned, model_options))
             file = done.run(title, model, "tokenizer.json", "sentencepiece")
             assert file is not None
             done.run(title, file, "sentencepiece", "tokenizer.json")

@@ -21,14 +21,14 @@ PIECE = 20_000  # characters of a document at most
 
 def documents(kind: str, limit: float) -> list[str]:
     """Documents of a kind, up to `limit` bytes, long ones in pieces."""
-    found, size = [], 0
+    passages, size = [], 0
     for text in kind_texts(KINDS[kind]):
         for start in range(0, len(text), PIECE):
-            found.append(text[start : start + PIECE])
-            size += len(found[-1].encode())
+            passages.append(text[start : start + PIECE])
+            size += len(passages[-1].encode())
             if size >= limit:
-                return found
-    return found
+                return passages
+    return passages
 
 
 def kind_texts(pattern: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Write the floor plan of docs/architecture.md from the docstrings of packages and modules.
 
-    python scripts/floor_plan.py            # writes it
-    python scripts/floor_plan.py --check    # exit status 1 where the document differs
+python scripts/floor_plan.py            # writes it
+python scripts/floor_plan.py --check    # exit status 1 where the document differs
 """
 
 from __future__ import annotations

@@ -41,12 +41,12 @@ NOTHING_NEW = 3
 
 def write_inputs(folder: Path, count: int) -> list[Path]:
     """A, B and C; a fifth of each later one stands in the one before, and all share ids."""
-    made = list(documents(3 * count))
+    pool = list(documents(3 * count))
     files = []
     for n in range(3):
-        rows = made[n * count : (n + 1) * count]
+        rows = pool[n * count : (n + 1) * count]
         if n:
-            rows += made[(n - 1) * count : (n - 1) * count + count // 5]
+            rows += pool[(n - 1) * count : (n - 1) * count + count // 5]
         files.append(folder / f"{n}.jsonl")
         with files[-1].open("w", encoding="utf-8") as f:
             f.writelines(json.dumps(row | {"id": f"d{i}"}) + "\n" for i, row in enumerate(rows))
@@ -83,11 +83,11 @@ def killed(delay: float, *arguments: object) -> bool:
 
 def rows(folder: Path) -> list[tuple[str, str]]:
     """(id, text) of a corpus, in order."""
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for path in sorted(folder.glob("part-*.parquet")):
         table: Any = pq.ParquetFile(path).read(columns=["id", "text"])
-        found += zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True)
-    return found
+        pairs += zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True)
+    return pairs
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -109,9 +109,9 @@ def check(home: Path, wanted: list[tuple[str, str]], calm: dict[str, str]) -> No
             raise SystemExit(f"FAILED: {folder} is not what its manifest says")
     if len(snapshots) != 3:
         raise SystemExit(f"FAILED: three refreshes made {len(snapshots)} snapshots")
-    left = [p for p in home.rglob("*") if p.name.startswith(".") or p.name == "stages"]
-    if left:
-        raise SystemExit(f"FAILED: {left} were left behind")
+    leftovers = [p for p in home.rglob("*") if p.name.startswith(".") or p.name == "stages"]
+    if leftovers:
+        raise SystemExit(f"FAILED: {leftovers} were left behind")
 
 
 def main() -> None:

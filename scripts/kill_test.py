@@ -191,9 +191,9 @@ def main() -> None:
                 names = sorted(set(digests(out).items()) ^ set(wanted.items()))
                 differ = ", ".join(sorted({name for name, _ in names}))
                 raise SystemExit(f"FAILED: after {kills} kills {differ} differ")
-            left = [p.name for p in out.rglob("*") if p.name.startswith(".")]
-            if left:
-                raise SystemExit(f"FAILED: {left} were left behind")
+            leftovers = [p.name for p in out.rglob("*") if p.name.startswith(".")]
+            if leftovers:
+                raise SystemExit(f"FAILED: {leftovers} were left behind")
     inside = f", {aimed} of them from when it began to decide" if chosen.method else ""
     print(f"{kills} kills in {rounds} rounds{inside}: the same bytes every time")
 

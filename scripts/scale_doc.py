@@ -31,15 +31,15 @@ def printed(command: str, folder: Path) -> str:
     if done.returncode:
         sys.exit(f"{command}: {done.stderr}")
     pattern = re.compile(shlex.split(wanted)[-1] if wanted else "")
-    return "".join(one for one in done.stdout.splitlines(keepends=True) if pattern.search(one))
+    return "".join(text for text in done.stdout.splitlines(keepends=True) if pattern.search(text))
 
 
 def main() -> None:
     """See the module's docstring."""
     with tempfile.TemporaryDirectory() as name:
 
-        def anew(found: re.Match[str]) -> str:
-            return f"```\n$ llmcurate {found[1]}\n{printed(found[1], Path(name))}```"
+        def anew(match: re.Match[str]) -> str:
+            return f"```\n$ llmcurate {match[1]}\n{printed(match[1], Path(name))}```"
 
         text = DOC.read_text(encoding="utf-8")
         DOC.write_text(BLOCK.sub(anew, text), encoding="utf-8")

@@ -23,14 +23,14 @@ WIDTH = 92
 def classes() -> list[int]:
     """The class of every code point, with PICTOGRAPH added."""
     text = [chr(c) for c in range(sys.maxunicode + 1)]
-    found = [0] * len(text)
+    numbers = [0] * len(text)
     for number, name in enumerate(CLASSES[1:], 1):
         has = regex.compile(rf"\p{{WB={name}}}").match
         for code, letter in enumerate(text):
             if has(letter):
-                found[code] = number
+                numbers[code] = number
     has = regex.compile(r"\p{Extended_Pictographic}").match
-    return [k | PICTOGRAPH if has(letter) else k for k, letter in zip(found, text, strict=True)]
+    return [k | PICTOGRAPH if has(letter) else k for k, letter in zip(numbers, text, strict=True)]
 
 
 def number(value: int) -> bytes:
@@ -43,8 +43,8 @@ def number(value: int) -> bytes:
 
 
 def main() -> None:
-    said = metadata("regex").get_payload() or metadata("regex")["Description"]
-    version = str(said).split("supports Unicode ")[1].split(". ")[0]
+    description = metadata("regex").get_payload() or metadata("regex")["Description"]
+    version = str(description).split("supports Unicode ")[1].split(". ")[0]
     out, before, at = b"", 0, 0
     for code, kind in enumerate(classes()):
         if kind != before:

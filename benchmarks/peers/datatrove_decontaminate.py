@@ -59,5 +59,5 @@ def main(folder: str) -> dict:
 
 if __name__ == "__main__":
     with contextlib.redirect_stdout(sys.stderr):
-        found = main(sys.argv[1])
-    print(json.dumps(found))
+        result = main(sys.argv[1])
+    print(json.dumps(result))

@@ -44,8 +44,8 @@ def sentence_dedup(rows: list[dict], lines: bool, lower: bool) -> dict[str, str]
         signatures, duplicates = f"{folder}/signatures", f"{folder}/duplicates"
         SentenceDedupSignature(signatures, config=config).run(documents())
         SentenceFindDedups(signatures, duplicates, config=config).run()
-        left = SentenceDedupFilter(duplicates, config=config).run(documents())
-        return {doc.id: doc.text for doc in left}
+        remaining = SentenceDedupFilter(duplicates, config=config).run(documents())
+        return {doc.id: doc.text for doc in remaining}
 
 
 def main(path: str) -> None:
@@ -55,12 +55,12 @@ def main(path: str) -> None:
     rows = [json.loads(line) for line in Path(path).read_text().split("\n")[:-1]]
     rule = C4ParagraphFilter()
     with contextlib.redirect_stdout(sys.stderr):
-        found = {
+        results = {
             "paragraphs": [rule.filter(Document(r["text"], r["id"])) is not True for r in rows],
             "lines": sentence_dedup([{**r, "text": r["lines"]} for r in rows], True, True),
             "sentences": sentence_dedup(rows, False, False),
         }
-    print(json.dumps(found))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

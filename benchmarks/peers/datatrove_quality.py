@@ -111,9 +111,9 @@ def timed(path: str) -> None:
     seconds = dict.fromkeys(filters, 0.0)
     for number, text in enumerate(["Warm up. " * 30, *texts]):
         doc = Document(text=text, id="")  # C4 changes it; the words of equal texts are cached
-        for name, one in filters.items():
+        for name, rule in filters.items():
             begin = time.perf_counter()
-            one.filter(doc)
+            rule.filter(doc)
             if number:
                 seconds[name] += time.perf_counter() - begin
     peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024

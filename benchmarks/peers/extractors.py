@@ -60,8 +60,8 @@ def justext() -> Extractor:
     def extract(html: str) -> str:
         if not html.strip():
             return ""
-        found = library.justext(html.encode(), stop, encoding="utf-8")
-        return "\n".join(p.text for p in found if not p.is_boilerplate)
+        paragraphs = library.justext(html.encode(), stop, encoding="utf-8")
+        return "\n".join(p.text for p in paragraphs if not p.is_boilerplate)
 
     return one_by_one(extract)
 
@@ -78,11 +78,11 @@ def blocks() -> Extractor:
     from curate.extract.blocks import main_texts
 
     def extract(pages: list[str]) -> list[str]:
-        found: list[str] = []
+        texts: list[str] = []
         for k in range(0, len(pages), BATCH):
             batch = pa.array(pages[k : k + BATCH], pa.large_string())
-            found += main_texts(batch).text.to_pylist()
-        return found
+            texts += main_texts(batch).text.to_pylist()
+        return texts
 
     return extract
 

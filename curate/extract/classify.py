@@ -1,4 +1,4 @@
-"""Which blocks are main text: two linear looks at each, the second with what the first said nearby.
+"""The choice of main text: two linear looks at each block, the second with the chances nearby.
 
 The first look judges a block by its features; the second sees the same features and the chances of
 the blocks around it, so that a short line between two paragraphs goes with them (stacked sequential

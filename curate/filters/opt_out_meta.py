@@ -1,4 +1,4 @@
-"""What a page's own head says to robots: its `meta` elements, and the HTTP headers of its response.
+"""A page's own words to robots: the `meta` elements of its head, and the headers of its response.
 
 The kernel looks at the bytes up to </head> or <body>, and gives back places; directives are few, so
 they are read as text.

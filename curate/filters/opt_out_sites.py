@@ -1,7 +1,7 @@
-"""What sites said of themselves, as archives hold it: robots.txt, ai.txt, /.well-known/tdmrep.json.
+"""The rules of sites, as archives hold them: robots.txt, ai.txt, /.well-known/tdmrep.json.
 
 Read from the archives that a recipe names, such as Common Crawl's robotstxt files, once for all
-workers (opt_out_kept.py), and kept by origin. Most sites say one of a few things, and equal
+workers, and kept by origin. Most sites say one of a few things, and equal
 policies are one object.
 """
 

@@ -1,6 +1,6 @@
-"""Where personal data may stand in text: bytes that give an address or number away.
+"""Candidates for personal data in text: bytes that give an address or number away.
 
-The kernels find candidates; the rules in pii_email.py, pii_ip.py and pii_number.py judge each with
+The kernels find candidates; the rules in pii.py and pii_number.py judge each with
 the text around it. A page without any costs one look at every byte.
 """
 

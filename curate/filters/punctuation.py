@@ -1,4 +1,4 @@
-"""Which characters end a sentence and which are punctuation, as DataTrove's filters have it."""
+"""Ends of sentences and punctuation, as DataTrove's filters have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each word and n-gram of a line adds to a label's score.
+"""Explanations of a score: the share of each word and n-gram of a line in it.
 
 A line's hidden vector is the mean of its features' rows, and a label's logit is its product with
 the label's own row. So the logit is a sum with one term a feature, and nothing is approximated.

@@ -1,4 +1,4 @@
-"""Which rows of the input matrix a line adds up: its words, their n-grams, n-grams of words.
+"""The features of a line, rows of the input matrix: words, their n-grams, n-grams of words.
 
 fastText's `Dictionary::getLine`, `computeSubwords`, `addWordNgrams`, `pushHash` and `readWord` at
 version 0.9.2, byte by byte, also where they surprise: bytes are hashed as signed ones, an n-gram

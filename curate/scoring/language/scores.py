@@ -1,4 +1,4 @@
-"""How well labels were recognised: accuracy, F1, accuracy by length, confusions, calibration."""
+"""Figures on recognised labels: accuracy, F1, accuracy by length, confusions, calibration."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from curate.scoring.language.codes import comparable, script
-
-# Whether a model's scores mean what they say: of texts with score 0.8, are 80 % right?
 
 BINS = 10  # of equal width
 

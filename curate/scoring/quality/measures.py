@@ -1,4 +1,4 @@
-"""How well scores tell two sets apart: curves, areas, calibration, thresholds.
+"""Figures on scores that tell two sets apart: curves, areas, calibration, thresholds.
 
 scores: float64[n]; good: bool[n], whether a document is of the positive set. A document is kept
 where score >= threshold, here as in the step.
