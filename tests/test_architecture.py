@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
+from pathlib import Path
 
 import grimp
 import pytest
 
+ROOT = Path(__file__).parents[1]
 PACKAGES = ("curate", "tokenize_kit", "train", "kernel_cache")
 
 
@@ -52,3 +55,19 @@ def test_no_modules_form_a_circle(imports: dict[str, set[str]]) -> None:
 
 def test_circles_are_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}}) == [{"b", "c"}]
+
+
+def test_every_import_of_ours_names_a_module_that_there_is() -> None:
+    """mypy passes over modules that are missing, and looks neither at tests nor at benchmarks."""
+    folders = (*PACKAGES, "tests", "benchmarks", "scripts")
+    missing = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.module}"
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level
+        if node.module.split(".")[0] in (*PACKAGES, "tests")
+        if not (ROOT / node.module.replace(".", "/")).with_suffix(".py").exists()
+        and not (ROOT / node.module.replace(".", "/")).is_dir()
+    ]
+    assert missing == []

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from curate.refresh import keeping, run, snapshot
+from curate.refresh import retention, run, snapshot
 from curate.refresh.state import State
 from tests.curate.command_line import ROOT
 from tests.curate.refresh.growing import Home, inputs
@@ -79,7 +79,7 @@ def test_what_is_new_beside_an_unfinished_refresh_waits_for_the_next(bench, monk
         def dies(*args):
             raise Died
 
-        patch.setattr(keeping, "tidy", dies)
+        patch.setattr(retention, "tidy", dies)
         home.refresh(b)
     with monkeypatch.context() as patch, pytest.raises(Died):
         patch.setattr(snapshot, "point", dies)
