@@ -40,14 +40,14 @@ def pages(count: int, seed: int = 0) -> list[dict[str, Any]]:
         kinds = draw.choices(["new", "old", "short", "blank", "part"], [4, 4, 1, 1, 1], k=6)
         lines = []
         for kind in kinds:
-            known = draw.choice(old)
+            old_line = draw.choice(old)
             lines.append(
                 {
                     "new": line(draw),
-                    "old": known,
+                    "old": old_line,
                     "short": "Read more.",
                     "blank": " ",
-                    "part": f"{known} {line(draw, draw.randrange(1, 14))}",
+                    "part": f"{old_line} {line(draw, draw.randrange(1, 14))}",
                 }[kind]
             )
         rows.append({"id": f"d{i:03d}", "text": "\n".join(lines)})
@@ -72,6 +72,6 @@ def run_step(
     decisions = pq.read_table(sketches.decisions)
     kept = []
     for part, docs in enumerate(batches):
-        mine = decisions.filter(pc.equal(decisions["part"], part))
-        kept += step.apply(docs.within(step.label), mine).split()[0].to_pylist()
+        part_decisions = decisions.filter(pc.equal(decisions["part"], part))
+        kept += step.apply(docs.within(step.label), part_decisions).split()[0].to_pylist()
     return kept, decisions, counts

@@ -79,7 +79,7 @@ def sets_of(bench, items: dict[str, list[str]]) -> list[str]:
 def expected(rows, items: dict[str, list[str]], step: dict[str, Any]) -> dict[str, tuple]:
     """Of each document that goes: the share, the item and the set that are named."""
     by_character = step["mode"] == "50-char"
-    known, names = [], []
+    item_windows, names = [], []
     for name, of in items.items():
         lengths = sorted(len(reference.words(t)) for t in of)
         # numpy's percentile with method "lower", for fewer than 21 values the least one
@@ -87,17 +87,19 @@ def expected(rows, items: dict[str, list[str]], step: dict[str, Any]) -> dict[st
         if step["mode"] == "13-gram":
             length = min(max(lengths[int(0.05 * (len(lengths) - 1))], 8), 13)
         for k, text in enumerate(of):
-            known.append(reference.windows(text, by_character, length, 25 if by_character else 8))
+            item_windows.append(
+                reference.windows(text, by_character, length, 25 if by_character else 8)
+            )
             names.append((f"{name}{k}", name))
     least = step.get("threshold", 0.7) if step["mode"] == "overlap" else 1e-9
-    found = {}
+    by_id = {}
     for row in rows:
-        shares = reference.shares(row["text"], known, by_character)
-        held = [round(s * len(set(w))) for s, w in zip(shares, known, strict=True)]
-        best = max(range(len(known)), key=lambda i: (shares[i], held[i], -i))
+        shares = reference.shares(row["text"], item_windows, by_character)
+        held = [round(s * len(set(w))) for s, w in zip(shares, item_windows, strict=True)]
+        best = max(range(len(item_windows)), key=lambda i: (shares[i], held[i], -i))
         if shares[best] >= least:
-            found[row["id"]] = (shares[best], *names[best])
-    return found
+            by_id[row["id"]] = (shares[best], *names[best])
+    return by_id
 
 
 @dataclass
@@ -106,7 +108,7 @@ class Here:
 
     rows: dict[str, dict[str, Any]]  # what is kept, by id
     decisions: list[dict[str, Any]]
-    found: dict[str, Any]
+    summary: dict[str, Any]
     items: list[dict[str, Any]]
 
 
@@ -115,21 +117,21 @@ def here(rows: list[dict[str, Any]], **choice: Any) -> Here:
     step.open()
     half = len(rows) // 2
     batches = []
-    for part, mine in enumerate((rows[:half], rows[half:])):
-        batches.append((part, documents({c: [r[c] for r in mine] for c in ("id", "text")})))
+    for part, part_rows in enumerate((rows[:half], rows[half:])):
+        batches.append((part, documents({c: [r[c] for r in part_rows] for c in ("id", "text")})))
     kept = {}
     with tempfile.TemporaryDirectory() as name, database(Path(name, "spill")) as db:
         folder = Path(name)
         db.register("rows", pa.concat_tables(sketch_rows(step, d.table, p) for p, d in batches))
         db.execute("CREATE VIEW sketches AS SELECT * FROM rows")
-        found = step.resolve(Sketches(db, folder / "decisions.parquet", folder))
+        summary = step.resolve(Sketches(db, folder / "decisions.parquet", folder))
         decisions = pq.read_table(folder / "decisions.parquet")
         items = pq.read_table(folder / "contamination.parquet").to_pylist()
     for part, docs in batches:
-        mine = decisions.filter(pc.equal(decisions["part"], part))
-        done = step.apply(docs.within(step.label), mine)
+        part_rows = decisions.filter(pc.equal(decisions["part"], part))
+        done = step.apply(docs.within(step.label), part_rows)
         kept.update({row["id"]: row for row in done.split()[0].to_pylist()})
-    return Here(kept, decisions.to_pylist(), found, items)
+    return Here(kept, decisions.to_pylist(), summary, items)
 
 
 def contamination(bench, out: str = "out") -> list[dict[str, Any]]:
@@ -140,8 +142,10 @@ def agree(bench, items, rows, settings) -> int:
     """Runs and compares with plain Python; returns how many documents went."""
     run = here(rows, evals=tuple(sets_of(bench, items)), **settings)
     wanted = expected(rows, items, settings)
-    told = {d["id"]: (d["similarity"], d["partner_id"], d["partner_corpus"]) for d in run.decisions}
-    assert told == {k: (pytest.approx(v[0]), *v[1:]) for k, v in wanted.items()}
+    decided = {
+        d["id"]: (d["similarity"], d["partner_id"], d["partner_corpus"]) for d in run.decisions
+    }
+    assert decided == {k: (pytest.approx(v[0]), *v[1:]) for k, v in wanted.items()}
     assert set(run.rows) == {r["id"] for r in rows} - set(wanted)
     assert {d["method"] for d in run.decisions} == {f"decontaminate:{settings['mode']}"}
     return len(wanted)

@@ -42,15 +42,15 @@ def with_keys(keys: list[list[int] | None], seed: int = 0) -> pa.Table:
 def texts(count: int, seed: int = 0) -> list[str]:
     """Near copies, chains of them, and texts alone; some without words."""
     draw = random.Random(seed)
-    found: list[str] = []
+    drawn: list[str] = []
     for i in range(count):
         words = draw.choices(WORDS, k=40)
-        if i % 3 and found:
-            words = draw.choice(found[-9:]).split() or words
+        if i % 3 and drawn:
+            words = draw.choice(drawn[-9:]).split() or words
             for _ in range(draw.randrange(4)):
                 words[draw.randrange(len(words))] = draw.choice(WORDS)
-        found.append("..." if i % 20 == 19 else " ".join(words))
-    return found
+        drawn.append("..." if i % 20 == 19 else " ".join(words))
+    return drawn
 
 
 def write(folder: Path, table: pa.Table, parts: int = 3) -> tuple[SketchFile, ...]:
@@ -84,8 +84,10 @@ def random_keys(count: int, values: int, seed: int) -> list[list[int] | None]:
     draw = random.Random(seed)
     keys: list[list[int] | None] = []
     for _ in range(count):
-        one = [(draw.randrange(values) * BANDS + b) * 0x9E3779B97F4A7C15 for b in range(BANDS)]
-        keys.append(None if draw.random() < 0.1 else [k % 2**64 for k in one])
+        band_keys = [
+            (draw.randrange(values) * BANDS + b) * 0x9E3779B97F4A7C15 for b in range(BANDS)
+        ]
+        keys.append(None if draw.random() < 0.1 else [k % 2**64 for k in band_keys])
     return keys
 
 
@@ -98,11 +100,11 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 
 
-def sketched(step: DedupMinhash, found: list[str]) -> pa.Table:
-    docs = documents({"id": [str(i) for i in range(len(found))], "text": found})
-    names = pa.array([f"d{i * 7919 % 10**4:04d}" for i in range(len(found))])
+def sketched(step: DedupMinhash, contents: list[str]) -> pa.Table:
+    docs = documents({"id": [str(i) for i in range(len(contents))], "text": contents})
+    names = pa.array([f"d{i * 7919 % 10**4:04d}" for i in range(len(contents))])
     return (
         step.sketch(docs)
-        .append_column("n", pa.array(np.arange(len(found))))
+        .append_column("n", pa.array(np.arange(len(contents))))
         .append_column("id", names)
     )

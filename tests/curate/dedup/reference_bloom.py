@@ -30,13 +30,13 @@ def word_hash(word: bytes) -> int:
     return mix(value)
 
 
-def gram_key(gram: Gram, known: dict[bytes, int]) -> int:
+def gram_key(gram: Gram, hashes: dict[bytes, int]) -> int:
     """The 64-bit key of an n-gram, seed 0."""
     value = 0
     for word in gram:
-        if word not in known:
-            known[word] = word_hash(word)
-        value = (value * PRIME + known[word]) & MASK
+        if word not in hashes:
+            hashes[word] = word_hash(word)
+        value = (value * PRIME + hashes[word]) & MASK
     return mix(value ^ len(gram))
 
 
@@ -74,20 +74,20 @@ class GramFilter:
     """The same over n-grams."""
 
     filter: Blocked
-    known: dict[bytes, int] = field(default_factory=dict)
+    hashes: dict[bytes, int] = field(default_factory=dict)
 
     def __contains__(self, gram: Gram) -> bool:
-        return gram_key(gram, self.known) in self.filter
+        return gram_key(gram, self.hashes) in self.filter
 
     def add(self, gram: Gram) -> None:
-        self.filter.add(gram_key(gram, self.known))
+        self.filter.add(gram_key(gram, self.hashes))
 
 
 def tokens(data: bytes) -> list[tuple[int, bytes]]:
     """(position, word) as `split_word_bounds` without white space; tests of text/uax29.py compare
     that with a peer."""
-    found = uax_words(np.frombuffer(bytearray(data), np.uint8), np.array([0, len(data)], np.int64))
-    return [(a, data[a:z]) for a, z in zip(found.start.tolist(), found.end.tolist(), strict=True)]
+    cuts = uax_words(np.frombuffer(bytearray(data), np.uint8), np.array([0, len(data)], np.int64))
+    return [(a, data[a:z]) for a, z in zip(cuts.start.tolist(), cuts.end.tolist(), strict=True)]
 
 
 def windows(data: bytes) -> list[tuple[int, int]]:
@@ -97,8 +97,8 @@ def windows(data: bytes) -> list[tuple[int, int]]:
 
 
 def grams(words: list[bytes], size: int, least: int) -> list[Gram]:
-    found = [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
-    return found or ([tuple(words)] if words and len(words) >= least else [])
+    runs = [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
+    return runs or ([tuple(words)] if words and len(words) >= least else [])
 
 
 def share(part: int, whole: int) -> float:
@@ -130,22 +130,22 @@ def bff(
     data = text.encode()
     spans, total, contained = [], 0, 0
     for a, z in [(0, len(data))] if mode == "document" else windows(data):
-        found = grams([w for _, w in tokens(data[a:z])], size, least)
-        hits = sum(g in seen for g in found)
-        total += len(found)
+        ngrams = grams([w for _, w in tokens(data[a:z])], size, least)
+        hits = sum(g in seen for g in ngrams)
+        total += len(ngrams)
         contained += hits
-        if share(hits, len(found)) > threshold:
+        if share(hits, len(ngrams)) > threshold:
             spans.append((a, z))
         else:
-            for g in found:
+            for g in ngrams:
                 seen.add(g)
     overlap = share(contained, total)
-    left = without(data, spans)
+    remaining = without(data, spans)
     if mode == "document":
-        return Done([], bool(spans), overlap, left)
+        return Done([], bool(spans), overlap, remaining)
     if mode == "old-both" and overlap > threshold:
         return Done(spans, True, overlap, b"")
-    return Done(spans, False, overlap, left)
+    return Done(spans, False, overlap, remaining)
 
 
 def bff_both(text: str, seen: Any, size: int, least: int, threshold: float) -> Done:
@@ -154,20 +154,20 @@ def bff_both(text: str, seen: Any, size: int, least: int, threshold: float) -> D
     data = text.encode()
     cuts = windows(data)
     placed = tokens(data)
-    found = grams([w for _, w in placed], size, least)
-    length = len(placed) - len(found) + 1
+    ngrams = grams([w for _, w in placed], size, least)
+    length = len(placed) - len(ngrams) + 1
     of = [next(k for k, (_, z) in enumerate(cuts) if at < z) for at, _ in placed]
-    reach = [(of[i], of[i + length - 1]) for i in range(len(found))]
-    hits = [g in seen for g in found]
-    overlap = share(sum(hits), len(found))
+    reach = [(of[i], of[i + length - 1]) for i in range(len(ngrams))]
+    hits = [g in seen for g in ngrams]
+    overlap = share(sum(hits), len(ngrams))
     if overlap >= threshold:
         return Done([], True, overlap, b"")
     removed = set()
     for k in range(len(cuts)):
-        mine = [h for h, r in zip(hits, reach, strict=True) if r == (k, k)]
-        if share(sum(mine), len(mine)) >= threshold:
+        own_hits = [h for h, r in zip(hits, reach, strict=True) if r == (k, k)]
+        if share(sum(own_hits), len(own_hits)) >= threshold:
             removed.add(k)
-    for g, (a, z) in zip(found, reach, strict=True):
+    for g, (a, z) in zip(ngrams, reach, strict=True):
         if not removed & set(range(a, z + 1)):
             seen.add(g)
     spans = [cuts[k] for k in sorted(removed)]

@@ -36,18 +36,18 @@ def kind(c: str) -> str:
 
 def words(text: str) -> list[Unit]:
     """Runs of word characters; a character of a script without spaces is a word with its marks."""
-    found: list[Unit] = []
+    units: list[Unit] = []
     open_, cluster = False, False
     for i, c in enumerate(text):
         this = kind(c)
         if not this:
             open_ = cluster = False
         elif open_ and this != "cluster" and not (cluster and this != "mark"):
-            found[-1] = Unit(found[-1].key + lower(c), found[-1].start, i + 1)
+            units[-1] = Unit(units[-1].key + lower(c), units[-1].start, i + 1)
         else:
-            found.append(Unit(lower(c), i, i + 1))
+            units.append(Unit(lower(c), i, i + 1))
             open_, cluster = True, this == "cluster"
-    return found
+    return units
 
 
 def letters(text: str) -> list[Unit]:
@@ -68,15 +68,15 @@ def windows(text: str, by_character: bool, length: int, shortest: int) -> list[t
 
 def places(text: str, by_character: bool, wanted: set[tuple[str, ...]]) -> set[tuple]:
     """(window, first byte, byte behind the last) of every window that the text holds."""
-    found = set()
+    hits = set()
     have = units(text, by_character)
     for size in {len(w) for w in wanted}:
         for i in range(len(have) - size + 1):
             window = tuple(u.key for u in have[i : i + size])
             if window in wanted:
                 a, z = have[i].start, have[i + size - 1].end
-                found.add((window, len(text[:a].encode()), len(text[:z].encode())))
-    return found
+                hits.add((window, len(text[:a].encode()), len(text[:z].encode())))
+    return hits
 
 
 def shares(document: str, items: list[list[tuple[str, ...]]], by_character: bool) -> list[float]:

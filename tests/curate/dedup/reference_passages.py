@@ -97,30 +97,30 @@ def murmur3(data: bytes) -> tuple[int, int]:
     mask = (1 << 64) - 1
     c1, c2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 
-    def rotate(value: int, left: int) -> int:
-        return ((value << left) | (value >> (64 - left))) & mask
+    def rotate(value: int, bits: int) -> int:
+        return ((value << bits) | (value >> (64 - bits))) & mask
 
     def final(value: int) -> int:
         value = ((value ^ (value >> 33)) * 0xFF51AFD7ED558CCD) & mask
         value = ((value ^ (value >> 33)) * 0xC4CEB9FE1A85EC53) & mask
         return value ^ (value >> 33)
 
-    one = two = 0
+    h1 = h2 = 0
     whole = len(data) // 16 * 16
     for i in range(0, whole, 16):
         k1 = int.from_bytes(data[i : i + 8], "little")
         k2 = int.from_bytes(data[i + 8 : i + 16], "little")
-        one ^= (rotate((k1 * c1) & mask, 31) * c2) & mask
-        one = ((rotate(one, 27) + two) * 5 + 0x52DCE729) & mask
-        two ^= (rotate((k2 * c2) & mask, 33) * c1) & mask
-        two = ((rotate(two, 31) + one) * 5 + 0x38495AB5) & mask
+        h1 ^= (rotate((k1 * c1) & mask, 31) * c2) & mask
+        h1 = ((rotate(h1, 27) + h2) * 5 + 0x52DCE729) & mask
+        h2 ^= (rotate((k2 * c2) & mask, 33) * c1) & mask
+        h2 = ((rotate(h2, 31) + h1) * 5 + 0x38495AB5) & mask
     tail = data[whole:]
     k1, k2 = int.from_bytes(tail[:8], "little"), int.from_bytes(tail[8:], "little")
-    two ^= (rotate((k2 * c2) & mask, 33) * c1) & mask
-    one ^= (rotate((k1 * c1) & mask, 31) * c2) & mask
-    one, two = one ^ len(data), two ^ len(data)
-    one = (one + two) & mask
-    two = (two + one) & mask
-    one, two = final(one), final(two)
-    one = (one + two) & mask
-    return one, (two + one) & mask
+    h2 ^= (rotate((k2 * c2) & mask, 33) * c1) & mask
+    h1 ^= (rotate((k1 * c1) & mask, 31) * c2) & mask
+    h1, h2 = h1 ^ len(data), h2 ^ len(data)
+    h1 = (h1 + h2) & mask
+    h2 = (h2 + h1) & mask
+    h1, h2 = final(h1), final(h2)
+    h1 = (h1 + h2) & mask
+    return h1, (h2 + h1) & mask

@@ -21,11 +21,11 @@ def windows_to_cut(
         for i in range(len(units) - window + 1):
             places[tuple(units[i : i + window])].append((d, i))
     gone: list[set[int]] = [set() for _ in documents]
-    for found in places.values():
-        first, at = found[0]
-        for d, i in found:
+    for copies in places.values():
+        first, at = copies[0]
+        for d, i in copies:
             overlaps = d == first and i < at + window
-            if d >= earlier and len(found) > 1 and (keep_none or not overlaps):
+            if d >= earlier and len(copies) > 1 and (keep_none or not overlaps):
                 gone[d].add(i)
     return gone
 

@@ -61,12 +61,12 @@ def with_settings(step: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_b_against_a_equals_the_part_of_b_in_a_run_over_both(bench, step, workers):
     a, b = corpora()
-    one, two = bench.jsonl("one.jsonl", a), bench.jsonl("two.jsonl", b)
-    bench.run(with_settings(step), one, out="a")
+    first, second = bench.jsonl("one.jsonl", a), bench.jsonl("two.jsonl", b)
+    bench.run(with_settings(step), first, out="a")
     against = with_settings(step, against=[str(bench.folder / "a")])
-    bench.run(against, two, out="b", workers=workers)
+    bench.run(against, second, out="b", workers=workers)
     both = with_settings(step, survivor="first")
-    bench.run(both, one, two, out="both")
+    bench.run(both, first, second, out="both")
     alone = {r["id"]: r["text"] for r in bench.rows("b")}
     together = {r["id"]: r["text"] for r in bench.rows("both") if r["id"].startswith("b")}
     assert alone == together
@@ -78,8 +78,8 @@ def test_the_corpus_that_matched_is_named(bench):
     bench.run([{"dedup_exact": {}}], bench.jsonl("one.jsonl", a), out="wiki")
     earlier = [str(bench.folder / "wiki")]
     bench.run([{"dedup_exact": {"against": earlier}}], bench.jsonl("two.jsonl", b), out="b")
-    found = {d["id"]: d for d in bench.decisions("b")}
-    named = [d for d in found.values() if d["partner_corpus"]]
+    by_id = {d["id"]: d for d in bench.decisions("b")}
+    named = [d for d in by_id.values() if d["partner_corpus"]]
     assert named and all(d["partner_corpus"] == "wiki" for d in named)
     assert all(d["partner_id"].startswith("a") and d["kept_id"].startswith("a") for d in named)
     details = {r["id"]: r["detail"] for r in bench.rows("b", "rejected")}
@@ -96,8 +96,8 @@ def test_two_earlier_corpora_come_in_the_order_given(bench):
         out = "-".join(order)
         source = bench.jsonl("again.jsonl", [*b, *same])
         bench.run([{"dedup_exact": {"against": earlier}}], source, out=out)
-        found = {d["partner_corpus"] for d in bench.decisions(out)} - {None}
-        assert found == {order[0]}
+        partners = {d["partner_corpus"] for d in bench.decisions(out)} - {None}
+        assert partners == {order[0]}
 
 
 def test_an_id_of_an_earlier_corpus_may_hold_any_character(bench):
@@ -106,8 +106,8 @@ def test_an_id_of_an_earlier_corpus_may_hold_any_character(bench):
     earlier = [str(bench.folder / "a")]
     new = [{"id": "n", "text": odd["text"]}, {"id": "m", "text": "Another text."}]
     bench.run([{"dedup_exact": {"against": earlier}}], bench.jsonl("two.jsonl", new), out="b")
-    (found,) = bench.decisions("b")
-    assert (found["partner_id"], found["partner_corpus"]) == (odd["id"], "a")
+    (decision,) = bench.decisions("b")
+    assert (decision["partner_id"], decision["partner_corpus"]) == (odd["id"], "a")
 
 
 def test_an_index_stays_usable_when_the_stages_are_gone(bench):
@@ -121,19 +121,19 @@ def test_an_index_stays_usable_when_the_stages_are_gone(bench):
 
 def test_what_cannot_be_compared_is_said_in_one_line(bench):
     a, _ = corpora(5)
-    one = bench.jsonl("one.jsonl", a)
-    bench.run([{"dedup_minhash": {"ngram": 4}}], one, out="a")
+    source = bench.jsonl("one.jsonl", a)
+    bench.run([{"dedup_minhash": {"ngram": 4}}], source, out="a")
     earlier = {"against": [str(bench.folder / "a")]}
     with pytest.raises(UsageError, match="made with ngram: 4"):
-        bench.run([{"dedup_minhash": earlier}], one, out="b")
+        bench.run([{"dedup_minhash": earlier}], source, out="b")
     with pytest.raises(UsageError, match="an index of dedup_minhash, none of dedup_exact"):
-        bench.run([{"dedup_exact": earlier}], one, out="b")
+        bench.run([{"dedup_exact": earlier}], source, out="b")
     with pytest.raises(UsageError, match="no index there"):
-        bench.run([{"dedup_exact": {"against": [str(bench.folder / "c")]}}], one, out="b")
+        bench.run([{"dedup_exact": {"against": [str(bench.folder / "c")]}}], source, out="b")
     with pytest.raises(UsageError, match="survivor must be `first`"):
-        bench.run([{"dedup_minhash": {**earlier, "survivor": "longest"}}], one, out="b")
+        bench.run([{"dedup_minhash": {**earlier, "survivor": "longest"}}], source, out="b")
     with pytest.raises(UsageError, match="two corpora 'a'"):
-        bench.run([{"dedup_minhash": {"ngram": 4, "against": earlier["against"] * 2}}], one)
+        bench.run([{"dedup_minhash": {"ngram": 4, "against": earlier["against"] * 2}}], source)
 
 
 def test_a_dedup_that_would_remove_nearly_all_stops_before_anything_is_applied(bench):
@@ -173,9 +173,9 @@ def test_the_hash_of_kept_ids_depends_on_the_set_alone(bench):
         rows = list(b)
         random.Random(nth).shuffle(rows)
         cut = 17 * (nth + 1)
-        one = bench.jsonl(f"{nth}-one.jsonl", rows[:cut])
-        two = bench.jsonl(f"{nth}-two.jsonl", rows[cut:])
-        outcome = bench.run(step, one, two, out=f"out{nth}", workers=workers)
+        first = bench.jsonl(f"{nth}-one.jsonl", rows[:cut])
+        second = bench.jsonl(f"{nth}-two.jsonl", rows[cut:])
+        outcome = bench.run(step, first, second, out=f"out{nth}", workers=workers)
         hashes.add(outcome.totals()["kept_ids"])
     assert len(hashes) == 1
     fewer = bench.run(step, bench.jsonl("fewer.jsonl", b[1:]), out="fewer")

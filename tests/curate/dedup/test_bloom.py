@@ -55,8 +55,8 @@ def test_old_both_equals_bffs_rules_over_an_exact_set_on_500_real_documents(vers
 def test_old_both_equals_bffs_rules_over_the_same_filter_wrong_answers_included(versions, tmp_path):
     texts = versions[:60]
     kept, _, _ = run_step(DedupBloom(false_positives=0.5), [texts[:25], texts[25:]], tmp_path)
-    (one,) = read_header(tmp_path / "own" / FILTER).slices
-    blocked = plain.Blocked(one.blocks, one.probes)
+    (only_slice,) = read_header(tmp_path / "own" / FILTER).slices
+    blocked = plain.Blocked(only_slice.blocks, only_slice.probes)
     seen = plain.GramFilter(blocked)
     want, done = plain.run(texts, lambda t: plain.bff(t, seen, 13, 13, 0.8))
     assert [row["text"] for row in kept] == want
@@ -141,7 +141,7 @@ def test_keys_are_those_of_the_plain_rules_and_depend_on_the_seed(seed):
 
     text = "The mill, the mill; the river's mill\nthe house 3.5 m high."
     docs = documents({"id": ["a"], "text": [text]})
-    found = document_grams(docs, 4, 4, seed).keys.tolist()
+    keys = document_grams(docs, 4, 4, seed).keys.tolist()
     words = [w for _, w in plain.tokens(text.encode())]
     salt = plain.mix(seed ^ 4) if seed else 4
     want = []
@@ -150,4 +150,4 @@ def test_keys_are_those_of_the_plain_rules_and_depend_on_the_seed(seed):
         for word in gram:
             value = (value * plain.PRIME + plain.word_hash(word)) & plain.MASK
         want.append(plain.mix(value ^ salt))
-    assert found == want and len(set(want)) == len(want) == np.unique(found).size
+    assert keys == want and len(set(want)) == len(want) == np.unique(keys).size

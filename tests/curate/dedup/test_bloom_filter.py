@@ -122,26 +122,28 @@ def test_a_grown_filter_knows_what_the_first_knew_and_leaves_that_alone(tmp_path
 
 
 def test_spare_room_is_used_before_a_filter_grows(tmp_path):
-    one = BloomFilter.create(tmp_path / "one", "k", 0.01)
-    one.make_room(10_000)
-    one.add(random_keys(4_000, 1))
-    one.finish()
+    bloom = BloomFilter.create(tmp_path / "one", "k", 0.01)
+    bloom.make_room(10_000)
+    bloom.add(random_keys(4_000, 1))
+    bloom.finish()
     two = BloomFilter.create(tmp_path / "two", "k", 0.01)
     two.take_over(tmp_path / "one")
     assert not two.make_room(6_000)
     two.add(random_keys(6_000, 2))
-    assert len(two.slices) == 1 and two.bytes == one.bytes
+    assert len(two.slices) == 1 and two.bytes == bloom.bytes
 
 
 def test_of_filters_inside_each_other_the_outermost_is_enough(tmp_path):
-    one, two, other = (tmp_path / n for n in ("one", "two", "other"))
-    made(one, 1_000)
-    bloom = BloomFilter.create(two, "k", 0.01)
-    bloom.take_over(one)
+    first, second, other = (tmp_path / n for n in ("one", "two", "other"))
+    made(first, 1_000)
+    bloom = BloomFilter.create(second, "k", 0.01)
+    bloom.take_over(first)
     bloom.add(random_keys(1_000, 2))
     bloom.finish()
     made(other, 1_000, seed=3)
-    assert grown_from([one, two, other]) == [two, other] == grown_from([two, one, other])
+    assert (
+        grown_from([first, second, other]) == [second, other] == grown_from([second, first, other])
+    )
     copy = tmp_path / "copy"
     shutil.copy(other, copy)
     assert grown_from([other, copy]) == [other]

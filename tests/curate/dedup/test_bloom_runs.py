@@ -57,8 +57,8 @@ def test_bytes_do_not_depend_on_workers_and_edits_replay(bench, mode):
 
 def test_what_goes_names_its_share_and_the_threshold_and_what_stays_its_share(bench):
     draw = random.Random(5)
-    one, two = line(draw), line(draw)
-    rows = [("a", one), ("b", f"{one}\n{two}"), ("c", two), ("d", line(draw)), ("e", "")]
+    first, second = line(draw), line(draw)
+    rows = [("a", first), ("b", f"{first}\n{second}"), ("c", second), ("d", line(draw)), ("e", "")]
     source = bench.jsonl("in.jsonl", [{"id": i, "text": t} for i, t in rows])
     bench.run([{"dedup_bloom": SURE}], source)
     kept = {r["id"]: r["dedup_bloom.overlap"] for r in bench.rows()}
@@ -75,11 +75,15 @@ def test_what_goes_names_its_share_and_the_threshold_and_what_stays_its_share(be
     for d in decisions.values():
         assert d["similarity"] == 1.0 and d["method"] == "bloom:old-both"
         assert d["cluster"] is d["kept_id"] is d["partner_id"] is None
-    assert decisions["b", 0]["span_end"] == len(one)
-    found = explain([bench.folder / "out"], "c")
-    assert "bloom:old-both: seen before with similarity 1.000, where is not" in explained(found)
-    found = explain([bench.folder / "out"], "b")
-    assert f"bytes 0 to {len(one)} of its input had been seen before (100%)" in explained(found)
+    assert decisions["b", 0]["span_end"] == len(first)
+    explanation = explain([bench.folder / "out"], "c")
+    assert "bloom:old-both: seen before with similarity 1.000, where is not" in explained(
+        explanation
+    )
+    explanation = explain([bench.folder / "out"], "b")
+    assert f"bytes 0 to {len(first)} of its input had been seen before (100%)" in explained(
+        explanation
+    )
 
 
 def test_the_report_says_how_full_and_how_wrong_the_filter_is(bench):
@@ -107,11 +111,11 @@ def corpora() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 def test_b_against_a_equals_the_part_of_b_in_a_run_over_both(bench):
     a, b = corpora()
-    one, two = bench.jsonl("one.jsonl", a), bench.jsonl("two.jsonl", b)
-    bench.run([{"dedup_bloom": SURE}], one, out="a")
+    file_a, file_b = bench.jsonl("one.jsonl", a), bench.jsonl("two.jsonl", b)
+    bench.run([{"dedup_bloom": SURE}], file_a, out="a")
     earlier = {"against": [str(bench.folder / "a")]}
-    outcome = bench.run([{"dedup_bloom": {**SURE, **earlier}}], two, out="b", workers=2)
-    bench.run([{"dedup_bloom": SURE}], one, two, out="both")
+    outcome = bench.run([{"dedup_bloom": {**SURE, **earlier}}], file_b, out="b", workers=2)
+    bench.run([{"dedup_bloom": SURE}], file_a, file_b, out="both")
     late = {r["id"] for r in b}
     together = {r["id"]: r["text"] for r in bench.rows("both") if r["id"] in late}
     assert {r["id"]: r["text"] for r in bench.rows("b")} == together
@@ -135,10 +139,10 @@ def test_a_run_against_a_grown_filter_and_its_parent_takes_each_key_once(bench):
     bench.run([{"dedup_bloom": {"against": names}}], files[2], out="r2")
     bench.run([{"dedup_bloom": {"against": names[1:]}}], files[2], out="r2b")
     assert bench.ids("r2") == bench.ids("r2b")
-    one, two = (
+    first, second = (
         read_header(bench.folder / r / "index/dedup_bloom/own" / FILTER) for r in ("r2", "r2b")
     )
-    assert one.checksum == two.checksum and len(one.parents) == 2
+    assert first.checksum == second.checksum and len(first.parents) == 2
 
 
 def test_other_settings_than_the_indexs_are_refused_but_another_size_is_not(bench):
@@ -188,8 +192,8 @@ def test_killed_while_deciding_and_run_again_it_decides_the_same(tmp_path, monke
         finally:
             os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    left = list((folder / "own").iterdir())
-    assert [p.name.endswith(FILTER) for p in left] == [True] and left[0].name != FILTER
+    leftovers = list((folder / "own").iterdir())
+    assert [p.name.endswith(FILTER) for p in leftovers] == [True] and leftovers[0].name != FILTER
     kept, again, _ = run_step(DedupBloom(), parts, folder)
     assert kept == want and again.equals(decisions)
     assert [p.name for p in (folder / "own").iterdir()] == [FILTER]
@@ -214,7 +218,7 @@ def test_a_changed_threshold_or_rate_does_not_sketch_again(bench):
 
 
 @pytest.mark.parametrize(
-    "settings_, said",
+    "settings_, message",
     [
         ({"survivor": "longest"}, "survivor must be `first`"),
         ({"min_ngram": 14}, "min_ngram: must not be larger"),
@@ -223,6 +227,6 @@ def test_a_changed_threshold_or_rate_does_not_sketch_again(bench):
         ({"false_positives": 0}, "false_positives"),
     ],
 )
-def test_wrong_settings_are_refused_in_one_line(bench, settings_, said):
-    with pytest.raises(UsageError, match=said):
+def test_wrong_settings_are_refused_in_one_line(bench, settings_, message):
+    with pytest.raises(UsageError, match=message):
         bench.run([{"dedup_bloom": settings_}], bench.jsonl("in.jsonl", pages(3)))

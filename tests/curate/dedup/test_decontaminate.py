@@ -52,8 +52,8 @@ def test_the_length_of_windows_is_the_fifth_percentile_between_8_and_13(bench):
     def length(words: list[int]) -> tuple[int, list[int]]:
         rows = [{"text": " ".join(f"w{i}x{k}" for k in range(n))} for i, n in enumerate(words)]
         path = str(bench.jsonl("set.jsonl", rows))
-        found = Decontaminate(evals=(path,)).windows()
-        return found.lengths["set"], (found.rows[1:] - found.rows[:-1]).tolist()
+        windows = Decontaminate(evals=(path,)).windows()
+        return windows.lengths["set"], (windows.rows[1:] - windows.rows[:-1]).tolist()
 
     # 40 items: the second shortest is the 5th percentile; what is shorter is one window
     assert length([20] * 40)[0] == 13
@@ -77,8 +77,8 @@ def test_one_or_two_workers_leave_the_same_bytes(bench, action):
             read={"partition_bytes": 5000},
         )
     assert bench.bytes_of("out1") == bench.bytes_of("out2")
-    one, two = (bench.folder / f"out{n}/contamination.parquet" for n in (1, 2))
-    assert one.read_bytes() == two.read_bytes()
+    first, second = (bench.folder / f"out{n}/contamination.parquet" for n in (1, 2))
+    assert first.read_bytes() == second.read_bytes()
 
 
 def test_each_item_is_reported(bench):
@@ -90,11 +90,11 @@ def test_each_item_is_reported(bench):
     ]
     step = {"evals": sets_of(bench, ITEMS)}
     outcome = bench.run([{"decontaminate": step}], bench.jsonl("in.jsonl", rows))
-    found = contamination(bench)
-    assert [(r["set"], r["item"]) for r in found] == [
+    reported = contamination(bench)
+    assert [(r["set"], r["item"]) for r in reported] == [
         (name, f"{name}{k}") for name in ITEMS for k in range(3)
     ]
-    first, second, short = found[:3]
+    first, second, short = reported[:3]
     assert first["documents"] == first["contaminated"] == 2
     assert (first["best_overlap"], first["example"]) == (1.0, "whole")
     assert first["matched"] == q[0].rstrip("?")
@@ -113,9 +113,9 @@ def test_the_longest_passage_of_the_best_document_is_shown(bench):
     items = bench.jsonl("set.jsonl", [{"id": "i", "text": text}])
     held = f"{' '.join(words[:14])} gap {' '.join(words[20:45])} gap {' '.join(words[46:60])}"
     rows = [{"id": "a", "text": " ".join(words[30:50])}, {"id": "b", "text": held}]
-    (found,) = here(rows, evals=str(items)).items
-    assert (found["example"], found["matched"]) == ("b", " ".join(words[20:45]))
-    assert found["best_overlap"] == pytest.approx((2 + 13 + 2) / 48)
+    (item,) = here(rows, evals=str(items)).items
+    assert (item["example"], item["matched"]) == ("b", " ".join(words[20:45]))
+    assert item["best_overlap"] == pytest.approx((2 + 13 + 2) / 48)
 
 
 def test_n_grams_in_more_documents_than_max_hits_are_ignored(bench):
@@ -127,7 +127,7 @@ def test_n_grams_in_more_documents_than_max_hits_are_ignored(bench):
     for limit, gone in ((None, 5), (4, 5), (3, 1)):
         run = here(rows, evals=str(items), max_hits=limit)
         assert len(rows) - len(run.rows) == gone
-    assert "windows in more than 3 documents were ignored" in str(run.found["notes"])
+    assert "windows in more than 3 documents were ignored" in str(run.summary["notes"])
     assert run.items[0]["documents"] == 1
 
 
@@ -152,8 +152,8 @@ def test_text_that_many_items_share_is_no_item(bench):
     for limit, kept in ((100, []), (5, ["guide"]), (None, [])):
         run = here(rows, evals=str(items), max_items=limit)
         assert list(run.rows) == kept
-        told = "windows that more than 5 items share" in str(run.found["notes"])
-        assert told == (limit == 5)
+        noted = "windows that more than 5 items share" in str(run.summary["notes"])
+        assert noted == (limit == 5)
 
 
 def test_an_item_of_shared_text_alone_is_said_to_be_unchecked(bench):
@@ -169,9 +169,9 @@ def test_samples_are_some_of_the_windows_and_the_same_every_time(bench):
     items = bench.jsonl("set.jsonl", [{"id": "a", "text": text}, {"id": "b", "text": text[:30]}])
 
     def drawn(**more: Any) -> list[int]:
-        found = Decontaminate(evals=(str(items),), mode="50-char", **more).windows()
-        assert (found.end - found.start)[-1] == 30  # the whole of the short one
-        return found.start[:-1].tolist()
+        windows = Decontaminate(evals=(str(items),), mode="50-char", **more).windows()
+        assert (windows.end - windows.start)[-1] == 30  # the whole of the short one
+        return windows.start[:-1].tolist()
 
     assert len(drawn()) == 351
     assert len(drawn(samples=3)) == 3

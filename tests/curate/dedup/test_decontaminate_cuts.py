@@ -54,8 +54,8 @@ def test_passages_are_cut_as_plain_python_cuts_them(bench, chars, piece, most):
     step = {"action": "cut", "context": chars, "min_piece": piece, "max_pieces": most}
     run = here(rows, evals=str(path), **step)
     wanted = {w for t in items for w in reference.windows(t, False, 13, 8)}
-    left = {r["id"]: cut_reference(r["text"], wanted, chars, piece, most) for r in rows}
-    kept = {k: v for k, v in left.items() if v is not None}
+    remaining = {r["id"]: cut_reference(r["text"], wanted, chars, piece, most) for r in rows}
+    kept = {k: v for k, v in remaining.items() if v is not None}
     assert {k: r["text"] for k, r in run.rows.items()} == kept
     assert len(kept) < len(rows) and any("\n\n" in text for text in kept.values())
     texts = {r["id"]: r["text"].encode() for r in rows}
@@ -89,8 +89,8 @@ def test_explain_names_the_item_and_its_set(bench):
     assert done.returncode == 0, done.stderr
     assert "math: 1 of 2 checked items (50.0%) are in 1 document\n" in done.stdout
     assert "math: 3 items, windows of 8 words" in done.stderr
-    told = bench.command("explain", "d", "--in", "out").stdout
-    assert "dropped by decontaminate.contaminated: value 1 (math1 in math)" in told
+    printed = bench.command("explain", "d", "--in", "out").stdout
+    assert "dropped by decontaminate.contaminated: value 1 (math1 in math)" in printed
     again = bench.command("decontaminate", source, *sets, "-o", "out", "--json", "--quiet")
     record = json.loads(again.stdout.splitlines()[-1])
     assert record["by_rule"] == {"decontaminate.contaminated": 1}

@@ -14,8 +14,8 @@ from curate.errors import UsageError
 
 
 def items(*evals: object, fields: tuple[str, ...] = ()) -> list[tuple[str, str, str]]:
-    found = read_items(tuple(map(str, evals)), fields, "decontaminate")
-    return [(i.set, i.id, i.text) for i in found]
+    read = read_items(tuple(map(str, evals)), fields, "decontaminate")
+    return [(i.set, i.id, i.text) for i in read]
 
 
 def test_an_item_is_its_text_or_else_all_its_strings(bench):
@@ -37,8 +37,8 @@ def test_an_item_is_its_text_or_else_all_its_strings(bench):
 def test_fields_are_joined_in_the_order_asked_for(bench):
     rows = [{"answer": 42, "choices": ["x", "y"], "question": "q", "id": "a"}, {"question": "r"}]
     path = bench.jsonl("set.jsonl", rows)
-    found = items(path, fields=("question", "choices", "answer"))
-    assert [i[2] for i in found] == ["q\nx\ny\n42", "r"]
+    read = items(path, fields=("question", "choices", "answer"))
+    assert [i[2] for i in read] == ["q\nx\ny\n42", "r"]
 
 
 def test_repeated_ids_are_numbered(bench):
@@ -58,19 +58,19 @@ def test_the_same_items_come_from_every_format(bench):
     plain = bench.folder / "plain.txt"
     plain.write_text("one ü\n\n  \ntwo\n", encoding="utf-8")
     for path in (lines, packed, array, table):
-        found = items(path)
-        assert [i[1:] for i in found] == [("a", "one ü"), ("b", "two")], path
-        assert {i[0] for i in found} == {path.name.split(".")[0]}
+        read = items(path)
+        assert [i[1:] for i in read] == [("a", "one ü"), ("b", "two")], path
+        assert {i[0] for i in read} == {path.name.split(".")[0]}
     assert [i[1:] for i in items(plain)] == [("plain.txt#0", "one ü"), ("plain.txt#1", "two")]
 
 
 def test_sets_are_named_by_file_or_as_given(bench):
-    one = bench.jsonl("gsm8k.test.jsonl", [{"text": "a b"}])
-    two = bench.jsonl("other/gsm8k.test.jsonl", [{"text": "c d"}])
-    assert named_files((str(one),), "x") == [("gsm8k.test", str(one))]
-    assert [i[0] for i in items(one, f"train={two}")] == ["gsm8k.test", "train"]
+    first = bench.jsonl("gsm8k.test.jsonl", [{"text": "a b"}])
+    second = bench.jsonl("other/gsm8k.test.jsonl", [{"text": "c d"}])
+    assert named_files((str(first),), "x") == [("gsm8k.test", str(first))]
+    assert [i[0] for i in items(first, f"train={second}")] == ["gsm8k.test", "train"]
     with pytest.raises(UsageError, match=r"two evaluation sets 'gsm8k.test'; write NAME=FILE"):
-        items(one, two)
+        items(first, second)
 
 
 def test_what_is_no_evaluation_set_is_said_in_one_line(bench):

@@ -35,8 +35,8 @@ def sets_and_documents(draw) -> tuple[list[str], list[str]]:
 
 def cut(texts: list[str], mode: str = "overlap", ngram: int = 3, **more) -> Windows:
     items = [Item("set", str(k), t) for k, t in enumerate(texts)]
-    given = {"shortest": 1, "samples": None, "seed": 0, "max_items": None} | more
-    return cut_windows(items, Cutting(mode, ngram, **given))
+    cutting = {"shortest": 1, "samples": None, "seed": 0, "max_items": None} | more
+    return cut_windows(items, Cutting(mode, ngram, **cutting))
 
 
 def batch(texts: list[str]):
@@ -53,15 +53,15 @@ def found(texts: list[str], windows: Windows) -> list[list[tuple[int, int, int]]
 
 def names(windows: Windows, texts: list[str], length: int) -> dict[int, tuple[str, ...]]:
     """What each gram is, as reference windows; all windows of one gram must be the same."""
-    known: dict[int, tuple[str, ...]] = {}
+    windows_of: dict[int, tuple[str, ...]] = {}
     for item, text in enumerate(texts):
         grams = windows.gram[windows.rows[item] : windows.rows[item + 1]].tolist()
         by_character = windows.cutting.by_character
         expected = reference.windows(text, by_character, length, windows.cutting.shortest)
         assert len(grams) == len(expected)
         for gram, window in zip(grams, expected, strict=True):
-            assert known.setdefault(gram, window) == window
-    return known
+            assert windows_of.setdefault(gram, window) == window
+    return windows_of
 
 
 @given(sets_and_documents(), st.integers(2, 5), st.integers(1, 3))
@@ -69,11 +69,11 @@ def names(windows: Windows, texts: list[str], length: int) -> dict[int, tuple[st
 def test_words_are_found_where_plain_python_finds_them(both, ngram, shortest):
     items, texts = both
     windows = cut(items, ngram=ngram, shortest=shortest)
-    known = names(windows, items, ngram)
+    by_key = names(windows, items, ngram)
     for text, hits in zip(texts, found(texts, windows), strict=True):
-        expected = reference.places(text, False, set(known.values()))
+        expected = reference.places(text, False, set(by_key.values()))
         assert len(hits) == len(expected)
-        assert {(known[g], a, z) for g, a, z in hits} == expected
+        assert {(by_key[g], a, z) for g, a, z in hits} == expected
 
 
 @given(sets_and_documents(), st.integers(1, 12))
@@ -83,11 +83,11 @@ def test_characters_are_found_where_plain_python_finds_them(both, length):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decontaminate_windows, "CHARACTERS", length)
         windows = cut(items, "50-char")
-    known = names(windows, items, length)
+    by_key = names(windows, items, length)
     for text, hits in zip(texts, found(texts, windows), strict=True):
-        expected = reference.places(text, True, set(known.values()))
+        expected = reference.places(text, True, set(by_key.values()))
         assert len(hits) == len(expected)
-        assert {(known[g], a, z) for g, a, z in hits} == expected
+        assert {(by_key[g], a, z) for g, a, z in hits} == expected
 
 
 @given(st.text(st.sampled_from(ALPHABET), max_size=60))
@@ -139,8 +139,10 @@ def test_a_passage_is_widened_by_characters_not_bytes(text, data):
     chars = data.draw(st.integers(0, 12))
     sizes = [len(text[:k].encode()) for k in range(len(text) + 1)]
     buffer, offsets = batch(["xx", text, "yy"]).buffers()
-    one = lambda value: np.array([value], np.int64)  # noqa: E731
-    a, z = kernel.widen(buffer, offsets, one(1), one(sizes[first]), one(sizes[last]), chars)
+    array_of = lambda value: np.array([value], np.int64)  # noqa: E731
+    a, z = kernel.widen(
+        buffer, offsets, array_of(1), array_of(sizes[first]), array_of(sizes[last]), chars
+    )
     assert (a[0], z[0]) == (sizes[max(0, first - chars)], sizes[min(len(text), last + chars)])
 
 
@@ -165,8 +167,8 @@ def test_a_document_of_nothing_but_beginnings_of_items_is_searched_quickly():
 @pytest.mark.parametrize("mode", ["13-gram", "50-char", "overlap"])
 def test_windows_do_not_depend_on_the_blocks_they_are_made_in(mode):
     draw = random.Random(3)
-    known = "red green blue ätt mill".split()
-    items = [" ".join(draw.choices(known, k=draw.randrange(40))) for _ in range(50)]
+    vocabulary = "red green blue ätt mill".split()
+    items = [" ".join(draw.choices(vocabulary, k=draw.randrange(40))) for _ in range(50)]
     whole = cut(items, mode, shortest=8, max_items=20)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decontaminate_windows, "_BLOCK_BYTES", 100)

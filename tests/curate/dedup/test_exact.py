@@ -94,11 +94,11 @@ def test_the_survivor_is_the_same_whatever_the_order_and_the_files(bench, policy
     orders = [ROWS, ROWS[::-1], [ROWS[i] for i in (2, 4, 1, 0, 3)]]
     for number, rows in enumerate(orders):
         half = number + 1
-        one = bench.jsonl(f"{number}/x.jsonl", rows[:half])
-        two = bench.jsonl(f"{number}/a.jsonl", rows[half:])
+        first = bench.jsonl(f"{number}/x.jsonl", rows[:half])
+        second = bench.jsonl(f"{number}/a.jsonl", rows[half:])
         out = f"out-{number}"
         steps = [{"dedup_exact": {"normalize": True, "survivor": policy}}]
-        bench.run(steps, one, two, out=out)
+        bench.run(steps, first, second, out=out)
         assert bench.ids(out) == [POLICIES[policy]]
 
 
@@ -112,9 +112,9 @@ def test_what_is_null_or_nan_comes_last(bench, policy, present, kept):
 
 
 def test_first_follows_the_order_of_the_inputs(bench):
-    one, two = bench.jsonl("z.jsonl", ROWS[:1]), bench.jsonl("a.jsonl", ROWS[1:])
+    first, second = bench.jsonl("z.jsonl", ROWS[:1]), bench.jsonl("a.jsonl", ROWS[1:])
     steps = [{"dedup_exact": {"normalize": True, "survivor": "first"}}]
-    for number, inputs in enumerate(itertools.permutations([one, two])):
+    for number, inputs in enumerate(itertools.permutations([first, second])):
         bench.run(steps, *inputs, out=f"out-{number}")
     assert bench.ids("out-0") == ["a"]
     assert bench.ids("out-1") == ["b"]

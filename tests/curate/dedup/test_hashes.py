@@ -38,9 +38,9 @@ def joined(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("name", HASHES)
 def test_a_digest_is_what_the_hash_says_of_those_bytes(name):
-    found = digests(*joined(TEXTS), name)
-    assert found.shape == (len(TEXTS), HASHES[name].bits // 8)
-    assert [row.tobytes() for row in found] == [KNOWN[name](t) for t in TEXTS]
+    hashed = digests(*joined(TEXTS), name)
+    assert hashed.shape == (len(TEXTS), HASHES[name].bits // 8)
+    assert [row.tobytes() for row in hashed] == [KNOWN[name](t) for t in TEXTS]
     assert digests(*joined([]), name).shape == (0, HASHES[name].bits // 8)
 
 
@@ -63,15 +63,15 @@ def test_the_same_documents_match_whichever_hash_compares_them(settings):
             "url": [[None, "", "https://h.test/", "http://www.h.test"][i % 4] for i in range(9)],
         }
     )
-    found = []
+    partners = []
     for name in HASHES:
         keys = DedupExact(hash=name, **settings).sketch(docs.within("x"))["key"].to_pylist()
         assert {len(k) * 8 for k in keys if k is not None} == {HASHES[name].bits}
-        found.append([None if k is None else keys.index(k) for k in keys])
-    assert all(f == found[0] for f in found)
+        partners.append([None if k is None else keys.index(k) for k in keys])
+    assert all(f == partners[0] for f in partners)
     url = settings.get("key") == "url"
-    assert found[0][0] is None and found[0][5] == (None if url else 1)
-    assert found[0][3] == (2 if url else 3)
+    assert partners[0][0] is None and partners[0][5] == (None if url else 1)
+    assert partners[0][3] == (2 if url else 3)
 
 
 def test_keys_of_any_width_decide(bench):
@@ -99,9 +99,9 @@ def test_the_comparison_has_every_hash_with_its_speed_and_odds(bench):
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == list(HASHES)
     done = bench.command("dedup", "hashes", "--documents", "50", "--json")
-    found = json.loads(done.stdout)
-    assert (found["documents"], found["bytes"]) == (50, 2000)
-    for row in found["hashes"]:
+    comparison = json.loads(done.stdout)
+    assert (comparison["documents"], comparison["bytes"]) == (50, 2000)
+    for row in comparison["hashes"]:
         assert row["bits"] == HASHES[row["hash"]].bits
         assert row["documents_per_second"] > 0 and row["paragraphs_mb_per_second"] > 0
         assert row["odds_1e9"] == collision_odds(row["bits"], 1e9) < row["odds_1e12"]

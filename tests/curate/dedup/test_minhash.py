@@ -56,8 +56,8 @@ def shares_a_band(step: DedupMinhash, versions, pairs) -> np.ndarray:
     number = {row["id"]: i for i, row in enumerate(versions)}
     text = pa.array([row["text"] for row in versions], pa.large_string())
     keys = band_keys(step.signatures(text)[0], *step.banding)
-    left, right = (np.array([number[p[i]] for p in pairs]) for i in (0, 1))
-    return (keys[left] == keys[right]).any(axis=1)
+    first, second = (np.array([number[p[i]] for p in pairs]) for i in (0, 1))
+    return (keys[first] == keys[second]).any(axis=1)
 
 
 @real
@@ -65,14 +65,14 @@ def shares_a_band(step: DedupMinhash, versions, pairs) -> np.ndarray:
 def test_recall_lies_on_the_predicted_curve(versions, pairs, seed):
     """Each 0.05 bin within four standard deviations. Pairs of a bin share documents, so they are
     not independent; documents are few a component, which doubles the variance at most."""
-    found = shares_a_band(DedupMinhash(seed=seed), versions, pairs)
+    candidates = shares_a_band(DedupMinhash(seed=seed), versions, pairs)
     true = np.array([p[2] for p in pairs])
     for low in np.arange(0.1, 1.0, 0.05):
-        here = (true >= low) & (true < low + 0.05)
-        p = np.array([predicted(14, 8, s) for s in true[here]])
+        in_bin = (true >= low) & (true < low + 0.05)
+        p = np.array([predicted(14, 8, s) for s in true[in_bin]])
         spread = np.sqrt(2 * (p * (1 - p)).sum()) + 1
-        assert abs(found[here].sum() - p.sum()) < 4 * spread, f"{low:.2f}"
-    assert found[true >= 0.85].mean() >= 0.99
+        assert abs(candidates[in_bin].sum() - p.sum()) < 4 * spread, f"{low:.2f}"
+    assert candidates[true >= 0.85].mean() >= 0.99
 
 
 @real
@@ -84,12 +84,12 @@ def test_a_target_of_recall_is_reached_on_real_pairs(versions, pairs, threshold,
     step = DedupMinhash(threshold=threshold, recall=recall, permutations=256)
     near = [p for p in pairs if threshold <= p[2] < threshold + 0.04]
     assert len(near) > 50
-    found = total = 0
+    candidates = total = 0
     for seed in (1, 2, 3):
         shared = shares_a_band(step.model_copy(update={"seed": seed}), versions, near)
-        found, total = found + int(shared.sum()), total + len(near)
+        candidates, total = candidates + int(shared.sum()), total + len(near)
     spread = (2 * recall * (1 - recall) / total) ** 0.5
-    assert found / total >= recall - 4 * spread
+    assert candidates / total >= recall - 4 * spread
     low = [p for p in pairs if p[2] < threshold - 0.3]
     expected = np.mean([predicted(*step.banding, p[2]) for p in low])
     assert shares_a_band(step, versions, low).mean() <= 2 * expected + 0.01
@@ -129,11 +129,11 @@ def test_matches_by_signature_are_those_by_shingles_but_for_the_error_of_the_est
     matched = [r for r in rows if r["partner_id"]]
     off = [r["similarity"] - true.get(frozenset((r["id"], r["partner_id"])), 0) for r in matched]
     assert len(off) > 500 and np.mean(np.abs(off) < 4 * 0.026) > 0.99
-    one, two = (set(shared_bench.ids(name)) for name in ("exact", "estimated"))
-    assert len(one ^ two) < 0.03 * len(one)
+    exact, estimated = (set(shared_bench.ids(name)) for name in ("exact", "estimated"))
+    assert len(exact ^ estimated) < 0.03 * len(exact)
     stages = record(shared_bench, "estimated")["stages"]
-    (said,) = (s["decided"]["notes"] for s in stages if s.get("decided"))
-    assert any("estimates from 8 bits of each of 320 hash values" in note for note in said)
+    (notes,) = (s["decided"]["notes"] for s in stages if s.get("decided"))
+    assert any("estimates from 8 bits of each of 320 hash values" in note for note in notes)
 
 
 def jaccard_of(versions) -> Any:
@@ -156,8 +156,8 @@ def exact_components(names: list[str], pairs, least: float) -> list[set[str]]:
             group[a] |= group[b]
             for name in group[b]:
                 group[name] = group[a]
-    found = {id(g): g for g in group.values()}
-    return [g for g in found.values() if len(g) > 1]
+    components = {id(g): g for g in group.values()}
+    return [g for g in components.values() if len(g) > 1]
 
 
 @real
@@ -304,7 +304,7 @@ def test_connected_documents_are_one_component_unless_first_decides(bench):
 
 
 def test_the_record_says_how_it_was_decided(bench):
-    for settings, said in (
+    for settings, method in (
         ({}, "estimates from the share of bands"),
         ({"verify": 0.8}, "Similarities are exact"),
         ({"verify": 0.8, "verify_by": "signature", "bits": 4}, "estimates from 4 bits of each"),
@@ -314,7 +314,7 @@ def test_the_record_says_how_it_was_decided(bench):
         assert decided["candidates"] == decided["members"] == 4
         assert "14 bands of 8 rows" in decided["notes"][0]
         assert "4 of 5 documents" in decided["notes"][0]
-        assert said in decided["notes"][1] and "3 documents dropped" in decided["notes"][2]
+        assert method in decided["notes"][1] and "3 documents dropped" in decided["notes"][2]
         (curve,) = decided["curves"]
         assert len(curve["x"]) == len(curve["y"]) and curve["mark"][1] == 0.5
 
@@ -324,22 +324,22 @@ def test_another_least_similarity_does_not_sketch_again(bench):
     written = set()
     for settings in ({"verify": 0.8}, {"verify": 0.99}, {"verify": 0.9, "threshold": 0.685}):
         bench.run([{"dedup_minhash": settings}], source)
-        found = (bench.folder / "out/stages").rglob("part-*.sketch-*.parquet")
-        written |= {(p.name, p.stat().st_mtime_ns) for p in found}
+        paths = (bench.folder / "out/stages").rglob("part-*.sketch-*.parquet")
+        written |= {(p.name, p.stat().st_mtime_ns) for p in paths}
         assert len(written) == (2 if "threshold" in settings else 1)
 
 
 @pytest.mark.parametrize("bits", [1, 6])
 def test_signatures_of_earlier_runs_are_compared_too(bench, bits):
     step = {"verify": 0.8, "verify_by": "signature", "bits": bits, "bands": 30, "rows": 4}
-    one, two = bench.jsonl("one.jsonl", ROWS[:2]), bench.jsonl("two.jsonl", ROWS[2:])
-    bench.run([{"dedup_minhash": step}], one, out="a")
+    first, second = bench.jsonl("one.jsonl", ROWS[:2]), bench.jsonl("two.jsonl", ROWS[2:])
+    bench.run([{"dedup_minhash": step}], first, out="a")
     against = {**step, "against": [str(bench.folder / "a")]}
-    bench.run([{"dedup_minhash": against}], two, out="b")
+    bench.run([{"dedup_minhash": against}], second, out="b")
     assert bench.ids("b") == ["e"]
     other = {**against, "bits": bits + 1}
     with pytest.raises(CurateError, match=f"made with bits: {bits}"):
-        bench.run([{"dedup_minhash": other}], two, out="c")
+        bench.run([{"dedup_minhash": other}], second, out="c")
 
 
 def test_texts_without_words_match_nothing_and_short_ones_their_equals(bench):

@@ -48,10 +48,10 @@ def pairs(similarity: float, count: int, draw: np.random.Generator, size: int = 
     shared = round(2 * size * similarity / (1 + similarity))
     a, b = kernel.permutations(112, 1)
     values = draw.integers(0, 2**32, (count, 2 * size - shared), np.uint64)
-    left = values[:, :size]
-    right = values[:, size - shared :]
+    first = values[:, :size]
+    second = values[:, size - shared :]
     offsets = np.arange(count + 1) * size
-    signatures = [kernel.signatures(offsets, x.reshape(-1).copy(), a, b) for x in (left, right)]
+    signatures = [kernel.signatures(offsets, x.reshape(-1).copy(), a, b) for x in (first, second)]
     return *signatures, shared / (2 * size - shared)
 
 
@@ -59,8 +59,8 @@ def pairs(similarity: float, count: int, draw: np.random.Generator, size: int = 
 @pytest.mark.parametrize("similarity", [0.0, 0.3, 0.8])
 def test_the_estimate_is_unbiased_and_as_exact_as_theory_says(bits, similarity):
     """400 pairs: their mean within four of its standard errors, their spread within a fifth."""
-    left, right, true = pairs(similarity, 400, np.random.default_rng(bits))
-    x, y = bits_.pack(left, bits), bits_.pack(right, bits)
+    first, second, true = pairs(similarity, 400, np.random.default_rng(bits))
+    x, y = bits_.pack(first, bits), bits_.pack(second, bits)
     equal = np.array([bits_.equal_values(p, q, 112, bits) for p, q in zip(x, y, strict=True)])
     chance = 2.0**-bits
     estimates = (equal / 112 - chance) / (1 - chance)  # not cut off at 0 as `estimated` is

@@ -53,8 +53,8 @@ def test_bits_are_counted_and_listed(seed):
     before = shuffle_candidates.ones_before(bits)
     assert before.tolist() == [sum(i < 64 * w for i in plain) for w in range(6)]
     for first, stop in ((0, 320), (3, 3), (70, 200), (319, 320)):
-        found = shuffle_candidates.set_bits(bits, first, stop) + first
-        assert found.tolist() == [i for i in plain if first <= i < stop]
+        listed = shuffle_candidates.set_bits(bits, first, stop) + first
+        assert listed.tolist() == [i for i in plain if first <= i < stop]
 
 
 def test_buckets_are_rewritten_in_order_of_preference():

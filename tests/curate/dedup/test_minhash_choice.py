@@ -79,7 +79,7 @@ def test_a_threshold_chooses_instead_of_the_preset():
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"recall": 0.9}, "recall: needs threshold"),
         ({"permutations": 64}, "permutations: needs threshold"),
@@ -90,8 +90,8 @@ def test_a_threshold_chooses_instead_of_the_preset():
         ({"verify": 0.8, "bits": 4}, "bits: needs verify_by: signature"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(settings, said):
-    with pytest.raises(ValidationError, match=said):
+def test_settings_that_do_not_go_together_are_refused(settings, message):
+    with pytest.raises(ValidationError, match=message):
         DedupMinhash(**settings)
 
 

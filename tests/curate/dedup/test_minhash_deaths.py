@@ -111,8 +111,10 @@ def test_kill_9_in_some_phases_and_the_last_process_decides_the_same(tmp_path, v
         files = write(tmp_path / name, table)
     decide(tmp_path / "whole", write(tmp_path / "whole", table), step)
     folder = tmp_path / "killed"
-    here = str(Path(__file__).parent)
-    paths = os.pathsep.join([environment()["PYTHONPATH"], here, str(Path(here).parent)])
+    test_folder = str(Path(__file__).parent)
+    paths = os.pathsep.join(
+        [environment()["PYTHONPATH"], test_folder, str(Path(test_folder).parent)]
+    )
     for victim in victims:
         done = subprocess.run(
             [sys.executable, "-c", KILLER, str(folder), victim],

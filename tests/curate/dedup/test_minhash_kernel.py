@@ -30,16 +30,16 @@ def large(*texts: str) -> pa.LargeStringArray:
 
 def flat(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     offsets = np.cumsum([0, *map(len, lists)])
-    return offsets, np.array([h for one in lists for h in one], np.uint64)
+    return offsets, np.array([h for hashes in lists for h in hashes], np.uint64)
 
 
 def theirs(hashes: list[int], permutations: int, seed: int):
     from datasketch import MinHash
 
-    found = MinHash(permutations, seed, hashfunc=lambda h: h)
+    signature = MinHash(permutations, seed, hashfunc=lambda h: h)
     for h in hashes:
-        found.update(h)
-    return found
+        signature.update(h)
+    return signature
 
 
 @given(HASHES, st.sampled_from([1, 16, 112, 130]), st.integers(0, 2**32 - 1))
@@ -116,9 +116,9 @@ def test_shingles_are_the_runs_of_units(kind, text, units):
 
 
 def test_sets_of_word_shingles_overlap_as_their_words_do():
-    one, two, short, same = sets(kernel.WORD, 2, "a b c d", "x B c, D", "a b", "A  b!")
-    assert (len(one), len(two), len(one & two)) == (3, 3, 2)
-    assert short < one and short == same
+    first, second, short, same = sets(kernel.WORD, 2, "a b c d", "x B c, D", "a b", "A  b!")
+    assert (len(first), len(second), len(first & second)) == (3, 3, 2)
+    assert short < first and short == same
     assert sets(kernel.WORD, 5, "a b")[0] == short
     assert sets(kernel.WORD, 5, "a b c d")[0].isdisjoint(sets(kernel.WORD, 5, "a b c d e")[0])
 
@@ -149,8 +149,8 @@ def test_datatrove_form_knows_no_case_numbers_punctuation_or_accents():
 @settings(max_examples=200, deadline=None)
 def test_jaccard_is_exact_from_its_least_value_on(x, y, least):
     true = len(x & y) / len(x | y) if x | y else 0.0
-    found = jaccard(*(np.array(sorted(s), np.uint64) for s in (x, y)), least)
-    assert found == (true if true >= least else -1.0)
+    similarity = jaccard(*(np.array(sorted(s), np.uint64) for s in (x, y)), least)
+    assert similarity == (true if true >= least else -1.0)
 
 
 def reference_edges(bucket: list[int], sets_: list[set[int]], least: float) -> list[set[int]]:
@@ -159,10 +159,10 @@ def reference_edges(bucket: list[int], sets_: list[set[int]], least: float) -> l
     for i, d in enumerate(bucket):
         for e in bucket[:i]:
             if len(sets_[d] & sets_[e]) / len(sets_[d] | sets_[e]) >= least:
-                one, two = (next(g for g in groups if m in g) for m in (d, e))
-                if one is not two:
-                    groups.remove(two)
-                    one |= two
+                group_d, group_e = (next(g for g in groups if m in g) for m in (d, e))
+                if group_d is not group_e:
+                    groups.remove(group_e)
+                    group_d |= group_e
     return groups
 
 
@@ -177,8 +177,8 @@ def matched(buckets: list[list[int]], sets_: list[set[int]], least: float, first
     sizes = np.array([len(b) for b in buckets], np.uint32)
     members = np.array([d for b in buckets for d in b], np.uint32)
     parent = np.arange(len(sets_), dtype=np.uint32)
-    found = match_buckets(members, sizes, by_shingles(sets_), least, first, 1000, parent)
-    return list(zip(*(x.tolist() for x in found), strict=True))
+    edges = match_buckets(members, sizes, by_shingles(sets_), least, first, 1000, parent)
+    return list(zip(*(x.tolist() for x in edges), strict=True))
 
 
 @given(st.lists(st.sets(st.integers(0, 8), min_size=1), min_size=2, max_size=9))
@@ -203,8 +203,8 @@ def test_the_curve_of_the_presets_is_the_published_one():
         20,
     )
     # Penedo et al. 2024: 56%, 77%, 92% and 98.8% at 0.7, 0.75, 0.8 and 0.85.
-    found = [round(predicted(14, 8, s), 3) for s in (0.7, 0.75, 0.8, 0.85)]
-    assert found == [0.565, 0.772, 0.924, 0.988]
+    curve = [round(predicted(14, 8, s), 3) for s in (0.7, 0.75, 0.8, 0.85)]
+    assert curve == [0.565, 0.772, 0.924, 0.988]
     assert [round(predicted(450, 20, s), 3) for s in (0.7, 0.8)] == [0.302, 0.995]
     assert [round(predicted(93, 15, s), 3) for s in (0.7, 0.8)] == [0.358, 0.964]
     assert predicted(14, 8, midpoint(14, 8)) == pytest.approx(0.5)
@@ -229,8 +229,8 @@ def test_a_bucket_of_unlike_documents_is_cut_short():
     sets_ = [{i} for i in range(40)] + [{3}, {39}]
     bucket = np.arange(42, dtype=np.uint32)
     sizes = np.array([42], np.uint32)
-    for most, found in ((1000, [(40, 3), (41, 39)]), (10, [(40, 3)])):
-        left, right, _ = match_buckets(
+    for most, expected in ((1000, [(40, 3), (41, 39)]), (10, [(40, 3)])):
+        first, second, _ = match_buckets(
             bucket, sizes, by_shingles(sets_), 1.0, False, most, bucket.copy()
         )
-        assert list(zip(left.tolist(), right.tolist(), strict=True)) == found
+        assert list(zip(first.tolist(), second.tolist(), strict=True)) == expected

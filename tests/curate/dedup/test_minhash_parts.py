@@ -57,16 +57,18 @@ class Corpus:
 
     def __init__(self, folder: Path, buckets: list[list[int]], seed: int) -> None:
         self.folder, draw = folder, np.random.default_rng(seed)
-        known = sorted({d for bucket in buckets for d in bucket})
-        self.buckets, self.count = buckets, len(known)
+        members = sorted({d for bucket in buckets for d in bucket})
+        self.buckets, self.count = buckets, len(members)
         bits = np.zeros(4, np.uint64)
-        for d in known:
+        for d in members:
             bits[d // 64] |= np.uint64(1 << (d % 64))
         bits.tofile(folder / BITS)
         for array, path in zip(in_arrays(buckets), bucket_files(folder, 1)[0], strict=True):
             array.tofile(path)
         self.order = draw.permutation(self.count).astype(np.uint32)
-        self.in_k = [sorted(int(self.order[known.index(d)]) for d in bucket) for bucket in buckets]
+        self.in_k = [
+            sorted(int(self.order[members.index(d)]) for d in bucket) for bucket in buckets
+        ]
         # By c. Few values, so that similarities of any size and equal ones are found.
         self.sets = [
             np.flatnonzero(draw.random(5) < 0.6).astype(np.uint64) for _ in range(self.count)
@@ -88,8 +90,8 @@ class Corpus:
             by = Compared(values[:0], extents, self.packed[by_k], VALUES, bits)
         parent = np.arange(self.count, dtype=np.uint32)
         partner, best = np.full(self.count, NONE, np.uint32), np.zeros(self.count)
-        found = match_buckets(*in_arrays(self.in_k), read_only(by), least, first, most, parent)
-        keep_best(*found, first, partner, best)
+        edges = match_buckets(*in_arrays(self.in_k), read_only(by), least, first, most, parent)
+        keep_best(*edges, first, partner, best)
         flatten(parent)
         clear_roots(parent, partner)
         return [parent, partner, best]
@@ -105,13 +107,13 @@ class Corpus:
             writer = SliceWriter(SliceFiles.within(folder, compared.KIND, group), parts)
             for c in range(start, stop):
                 data = self.packed[c] if bits else self.sets[c].view(np.uint8)
-                told = np.array([[place[c], len(data)]], np.uint32)
+                header = np.array([[place[c], len(data)]], np.uint32)
                 offsets = np.array([0, len(data)])
-                writer.add(parts_of(place[c : c + 1], begins), told, offsets, data)
+                writer.add(parts_of(place[c : c + 1], begins), header, offsets, data)
             writer.close()
-        told = {"bits": bits, "values": VALUES, "width": WIDTH, "least": least, "first": first}
-        told |= {"groups": 2, "compared": str(folder)}
-        write_matches(folder, run_here, folder, order, told)
+        header = {"bits": bits, "values": VALUES, "width": WIDTH, "least": least, "first": first}
+        header |= {"groups": 2, "compared": str(folder)}
+        write_matches(folder, run_here, folder, order, header)
         names = ((ROOTS, np.uint32), (PARTNERS, np.uint32), (SIMILARITY, np.float64))
         return [np.fromfile(folder / name, dtype) for name, dtype in names]
 
@@ -131,25 +133,25 @@ def test_parts_decide_what_one_process_does(buckets, seed, size, first, bits, mo
         patch.setattr(verify, "MAPPED_MEMBERS", 3)
         corpus = Corpus(Path(name), buckets, seed)
         want = corpus.whole(0.5, first, bits, most)
-        found = corpus.in_parts(size, 0.5, first, bits)
-        assert [x.tolist() for x in found] == [x.tolist() for x in want]
+        decided = corpus.in_parts(size, 0.5, first, bits)
+        assert [x.tolist() for x in decided] == [x.tolist() for x in want]
 
 
 @given(bucket_lists(100), st.integers(0, 9), st.integers(1, 30))
 @settings(max_examples=100, deadline=None)
 def test_parts_hold_whole_components_and_no_more_than_they_may(buckets, seed, most):
-    known = sorted({d for bucket in buckets for d in bucket})
+    documents = sorted({d for bucket in buckets for d in bucket})
     bits = np.zeros(2, np.uint64)
-    for d in known:
+    for d in documents:
         bits[d // 64] |= np.uint64(1 << (d % 64))
-    count = len(known)
+    count = len(documents)
     parent = np.arange(count, dtype=np.uint32)
     join(*in_arrays(buckets), bits, ones_before(bits), parent)
     flatten(parent)
     label = list(range(count))
     for bucket in buckets:
-        here = {label[known.index(d)] for d in bucket}
-        label = [min(here) if x in here else x for x in label]
+        labels = {label[documents.index(d)] for d in bucket}
+        label = [min(labels) if x in labels else x for x in label]
     assert parent.tolist() == label
     part = np.empty(count, np.uint32)
     begins = part_components(parent, most, part)

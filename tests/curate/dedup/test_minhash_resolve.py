@@ -45,8 +45,12 @@ def expected(files: tuple[SketchFile, ...], first: bool) -> list[dict[str, Any]]
             for band in range(BANDS):
                 buckets[row["bands"][8 * band : 8 * band + 8]].append(d)
     buckets = {key: members for key, members in buckets.items() if len(members) > 1}
-    found = sorted({d for members in buckets.values() for d in members})
-    order = found if first else sorted(found, key=lambda d: (-rows[d]["size"], rows[d]["id"]))
+    members_of_buckets = sorted({d for members in buckets.values() for d in members})
+    order = (
+        members_of_buckets
+        if first
+        else sorted(members_of_buckets, key=lambda d: (-rows[d]["size"], rows[d]["id"]))
+    )
     place = {d: k for k, d in enumerate(order)}
     held = [{place[d] for d in members} for members in buckets.values()]
     weights: dict[int, Counter[int]] = defaultdict(Counter)

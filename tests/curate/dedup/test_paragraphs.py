@@ -49,9 +49,9 @@ def check(rows: list[dict[str, Any]], kept: dict[str, dict[str, Any]]) -> None:
         if row["text"]:
             assert (row["id"] in kept) == (row["id"] in want), row
         if row["id"] in want:
-            found = kept[row["id"]]
-            assert found["text"] == want[row["id"]]
-            assert replayed(row["text"], found.get("edits")) == want[row["id"]]
+            kept_row = kept[row["id"]]
+            assert kept_row["text"] == want[row["id"]]
+            assert replayed(row["text"], kept_row.get("edits")) == want[row["id"]]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -104,11 +104,11 @@ def test_mutated_real_paragraphs_match_where_ccnets_do(bench):
 
 def test_which_hash_compares_changes_nothing():
     rows = ccnet_rows(random.Random(9), LINES, 30)
-    found = [
+    outputs = [
         {n: r["text"] for n, r in decide_here(rows, **{**CCNET, "hash": name}).items()}
         for name in ("murmur3-128", "xxh3-128", "blake2b-128", "sha1-64")
     ]
-    assert all(texts == found[0] for texts in found)
+    assert all(texts == outputs[0] for texts in outputs)
 
 
 def test_ccnets_key_is_eight_bytes_of_sha1_read_as_a_little_endian_number():
@@ -116,9 +116,9 @@ def test_ccnets_key_is_eight_bytes_of_sha1_read_as_a_little_endian_number():
 
     lines = [line for line in LINES if line]
     docs = documents({"id": [str(i) for i in range(len(lines))], "text": lines})
-    found = passages(docs, "paragraph", 1, "sha1-64", blank=True)
-    assert found.keys[:, 1].tolist() == [ccnet_key(line) for line in lines]
-    assert not found.keys[:, 0].any()
+    table = passages(docs, "paragraph", 1, "sha1-64", blank=True)
+    assert table.keys[:, 1].tolist() == [ccnet_key(line) for line in lines]
+    assert not table.keys[:, 0].any()
 
 
 def test_a_document_too_large_for_positions_has_no_passages(monkeypatch):
@@ -126,8 +126,8 @@ def test_a_document_too_large_for_positions_has_no_passages(monkeypatch):
 
     monkeypatch.setattr(passage_keys, "TOO_LARGE", 6)
     docs = documents({"id": ["a", "b", "c"], "text": ["One\nx", "One\ntwo", ""]})
-    found = passage_keys.passages(docs, "line", 1)
-    assert found.rows.tolist() == [0, 2, 2, 2]
+    table = passage_keys.passages(docs, "line", 1)
+    assert table.rows.tolist() == [0, 2, 2, 2]
 
 
 @settings(deadline=None, max_examples=60)
@@ -138,12 +138,12 @@ def test_with_keep_one_each_paragraph_stays_once_and_blank_lines_stay(values, po
     nothing = ccnet_key("")
 
     def keys(texts: list[str]) -> list[int]:
-        found = [ccnet_key(line) for text in texts for line in text.split("\n")]
-        return [key for key in found if key != nothing]
+        line_keys = [ccnet_key(line) for text in texts for line in text.split("\n")]
+        return [key for key in line_keys if key != nothing]
 
-    left = keys([row["text"] for row in kept.values()])
-    assert len(left) == len(set(left))
-    assert set(left) == set(keys(values))
+    kept_keys = keys([row["text"] for row in kept.values()])
+    assert len(kept_keys) == len(set(kept_keys))
+    assert set(kept_keys) == set(keys(values))
     for row in rows:
         if row["id"] in kept:
             assert kept[row["id"]]["text"].count("\n\n") >= row["text"].count("\n\n\n")
@@ -161,24 +161,24 @@ def test_keep_none_leaves_no_copy_of_what_stands_in_two_documents(bench, unit):
     kept = decide(bench, rows, **settings)
     assert kept["a"]["text"] == "Only a here." and kept["b"]["text"] == "Only b here."
     assert kept["c"]["text"].count("Twice in c.") == 1 and "Only c." in kept["c"]["text"]
-    found = bench.decisions("out/run")
-    lost = [d for d in found if d["id"] in "ab"]
+    decisions = bench.decisions("out/run")
+    lost = [d for d in decisions if d["id"] in "ab"]
     assert {(d["id"], d["partner_id"], d["kept_id"]) for d in lost} == {
         ("a", "b", None),
         ("b", "a", None),
     }
-    assert {d["kept_id"] for d in found if d["id"] == "c"} == {"c"}
+    assert {d["kept_id"] for d in decisions if d["id"] == "c"} == {"c"}
 
 
 @pytest.mark.parametrize("keep", ["one", "none"])
 def test_decisions_are_the_same_for_one_worker_and_two(bench, keep):
     rows = ccnet_rows(random.Random(11), LINES, 60)
-    found = []
+    digests = []
     for workers in (1, 2):
         decide(bench, rows, f"{workers}", 4, workers, unit="paragraph", keep=keep)
         files = bench.bytes_of(f"{workers}/run").items()
-        found.append({name: digest for name, digest in files if "manifest" not in name})
-    assert found[0] == found[1]
+        digests.append({name: digest for name, digest in files if "manifest" not in name})
+    assert digests[0] == digests[1]
 
 
 def test_a_document_without_a_line_left_is_dropped_with_its_text(bench):

@@ -70,15 +70,15 @@ def decide(
         view(db, files)
         if run is None:
             order = survivors.preference(step.survivor)
-            found = Sketches(db, path, own, files)
-            counts = reference_owners.decide(found, order, step.method, step.keep)
+            sketch_files = Sketches(db, path, own, files)
+            counts = reference_owners.decide(sketch_files, order, step.method, step.keep)
         else:
             counts = step.resolve(Sketches(db, path, own, files, run=run))
-            mine = path
+            own_rows = path
             if any(file.part < 0 for file in files):
-                mine = folder / "mine.parquet"
-                pq.write_table(pq.read_table(path, filters=[("part", ">=", 0)]), mine)
-            asked = _removal(db, mine, (0, 0), None)["bytes"][0]
+                own_rows = folder / "mine.parquet"
+                pq.write_table(pq.read_table(path, filters=[("part", ">=", 0)]), own_rows)
+            asked = _removal(db, own_rows, (0, 0), None)["bytes"][0]
             assert counts.pop("cut") == asked
     assert list(own.iterdir()) == []
     return path.read_bytes(), counts
@@ -123,10 +123,10 @@ def test_tasks_decide_what_one_query_decides(parts, survivor, keep, earlier, see
         first = None
         for most in (1, 12, 10**6):
             cut(most, patch)
-            found = decide(folder, files, step)
-            assert rows_of(found[0]) == rows_of(want) and found[1] == counts
-            assert first in (None, found[0]), "the bytes depend on groups"
-            first = found[0]
+            decided = decide(folder, files, step)
+            assert rows_of(decided[0]) == rows_of(want) and decided[1] == counts
+            assert first in (None, decided[0]), "the bytes depend on groups"
+            first = decided[0]
 
 
 def test_one_line_of_all_documents_is_one_row_a_group(tmp_path, monkeypatch):
@@ -142,11 +142,11 @@ def test_one_line_of_all_documents_is_one_row_a_group(tmp_path, monkeypatch):
                 sent[name].append(result[name])
             yield task, result
 
-    found, counts = decide(tmp_path, files, step, watched)
+    decided, counts = decide(tmp_path, files, step, watched)
     assert counts["members"] == counts["dropped"] == 240
     # Shuffled: one key of each group; to be decided: the first and the last document of each.
     assert sum(sent["shared"]) == 3 and sent["rows"] == [2, 2, 2]
-    assert rows_of(found) == rows_of(decide(tmp_path, files, step, None)[0])
+    assert rows_of(decided) == rows_of(decide(tmp_path, files, step, None)[0])
 
 
 def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path, monkeypatch):
@@ -169,10 +169,10 @@ def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path, monkeypatch
 @settings(max_examples=50, deadline=None)
 def test_keys_that_come_again_are_marked_with_the_one_before(keys, first):
     array = np.array(keys, np.uint64)
-    known, places = np.zeros(8, np.uint64), np.full(8, NONE, np.uint32)
+    last_keys, places = np.zeros(8, np.uint64), np.full(8, NONE, np.uint32)
     repeated = np.zeros(first + len(keys), np.uint8)
     out = np.empty_like(array), np.empty(len(keys), np.uint32)
-    left = leave_repeats(array, first, known, places, repeated, *out)
+    count = leave_repeats(array, first, last_keys, places, repeated, *out)
     held: dict[int, tuple[int, int]] = {}
     want, marked = [], set()
     for i, key in enumerate(keys):
@@ -182,7 +182,7 @@ def test_keys_that_come_again_are_marked_with_the_one_before(keys, first):
         else:
             held[key % 8] = key, i
             want.append((key, first + i))
-    assert [*zip(out[0][:left].tolist(), out[1][:left].tolist(), strict=True)] == want
+    assert [*zip(out[0][:count].tolist(), out[1][:count].tolist(), strict=True)] == want
     assert np.flatnonzero(repeated).tolist() == sorted(first + i for i in marked)
 
 
@@ -199,25 +199,25 @@ def test_of_each_key_the_least_and_the_greatest_place_are_found(keys, seed):
     runs = Runs(low, high, np.array(place, np.uint64), np.array(copies, np.int64))
     order = sorted(range(len(keys)), key=lambda r: keys[r])
     assert in_order(low, high).tolist() == order
-    known = sorted(set(keys))
-    rows = {key: [r for r in range(len(keys)) if keys[r] == key] for key in known}
-    assert runs.run_of.tolist() == [known.index(key) for key in keys]
-    assert runs.first.tolist() == [min(rows[key], key=place.__getitem__) for key in known]
-    assert runs.last.tolist() == [max(rows[key], key=place.__getitem__) for key in known]
-    assert runs.total.tolist() == [sum(copies[r] for r in rows[key]) for key in known]
-    assert Counter(runs.run_of.tolist()) == Counter(known.index(key) for key in keys)
+    distinct = sorted(set(keys))
+    rows = {key: [r for r in range(len(keys)) if keys[r] == key] for key in distinct}
+    assert runs.run_of.tolist() == [distinct.index(key) for key in keys]
+    assert runs.first.tolist() == [min(rows[key], key=place.__getitem__) for key in distinct]
+    assert runs.last.tolist() == [max(rows[key], key=place.__getitem__) for key in distinct]
+    assert runs.total.tolist() == [sum(copies[r] for r in rows[key]) for key in distinct]
+    assert Counter(runs.run_of.tolist()) == Counter(distinct.index(key) for key in keys)
 
 
 @given(st.lists(st.integers(0, 5), max_size=8), st.integers(0, 3), st.integers(0, 3))
-def test_what_is_packed_comes_back_from_any_slice(counts, left, right):
+def test_what_is_packed_comes_back_from_any_slice(counts, begin, behind):
     rows = np.cumsum([0, *counts]).astype(np.int64)
     for dtype in (np.uint64, np.uint32):
         values = np.arange(2 * rows[-1], dtype=dtype).reshape(-1, 2) * 7
         column = packed(values, rows)
-        stop = max(len(counts) - right, left)
-        mine = column.slice(left, stop - left)
-        found, bounds = unpacked(mine, dtype)
-        assert len(bounds) == len(mine) + 1
-        for i in range(len(mine)):
-            want = values[rows[left + i] : rows[left + i + 1]]
-            assert np.array_equal(found[bounds[i] : bounds[i + 1]], want)
+        stop = max(len(counts) - behind, begin)
+        part = column.slice(begin, stop - begin)
+        numbers, bounds = unpacked(part, dtype)
+        assert len(bounds) == len(part) + 1
+        for i in range(len(part)):
+            want = values[rows[begin + i] : rows[begin + i + 1]]
+            assert np.array_equal(numbers[bounds[i] : bounds[i + 1]], want)

@@ -56,8 +56,8 @@ def decide_here(rows: list[dict[str, Any]], **choice: Any) -> dict[str, dict[str
     step = DedupPassages(**choice)
     half = len(rows) // 2
     batches = []
-    for part, mine in enumerate((rows[:half], rows[half:])):
-        columns = {c: [r.get(c) for r in mine] for c in ("id", "text", "url")}
+    for part, part_rows in enumerate((rows[:half], rows[half:])):
+        columns = {c: [r.get(c) for r in part_rows] for c in ("id", "text", "url")}
         batches.append((part, documents(columns)))
     kept = {}
     with tempfile.TemporaryDirectory() as folder, database(Path(folder, "spill")) as db:
@@ -69,8 +69,8 @@ def decide_here(rows: list[dict[str, Any]], **choice: Any) -> dict[str, dict[str
         step.resolve(Sketches(db, path, path.parent, files))
         decisions = pq.read_table(path)
     for part, docs in batches:
-        mine = decisions.filter(pc.equal(decisions["part"], part))
-        done = step.apply(docs.within(step.label), mine)
+        part_rows = decisions.filter(pc.equal(decisions["part"], part))
+        done = step.apply(docs.within(step.label), part_rows)
         kept.update({row["id"]: row for row in done.split()[0].to_pylist()})
     return kept
 
@@ -194,21 +194,21 @@ def test_decisions_name_the_keeper_and_the_bytes(bench):
     ]
     first, second = sorted(rows, key=lambda r: md5(r["url"]))
     decide(bench, rows, **OPEN)
-    found = bench.decisions("out/run")
-    assert {d["kept_id"] for d in found} == {first["id"]}
-    assert {d["cluster"] for d in found} == {0} and {d["method"] for d in found} == {
+    decisions = bench.decisions("out/run")
+    assert {d["kept_id"] for d in decisions} == {first["id"]}
+    assert {d["cluster"] for d in decisions} == {0} and {d["method"] for d in decisions} == {
         "passages:line"
     }
-    spans = {(d["id"], d["span_start"]): d for d in found}
+    spans = {(d["id"], d["span_start"]): d for d in decisions}
     assert set(spans) == {("a", 8), ("a", 21), ("b", 0)}
     keeper = spans[(first["id"], 8 if first["id"] == "a" else 0)]
     assert (keeper["partner_id"], keeper["similarity"]) == (None, None)
-    for d in found:
+    for d in decisions:
         if d is not keeper:
             assert (d["partner_id"], d["similarity"]) == (first["id"], 1.0)
         text = next(r["text"] for r in rows if r["id"] == d["id"]).encode()
         assert text[d["span_start"] : d["span_end"]].lower() == b"shared line."
-    assert second["id"] in {d["id"] for d in found}
+    assert second["id"] in {d["id"] for d in decisions}
 
 
 def test_a_document_that_lost_lines_and_has_too_little_left_is_dropped_with_its_text(bench):
@@ -285,11 +285,11 @@ def test_a_cut_sentence_leaves_the_line_ends_around_it(bench):
 
 def test_fifty_words_must_be_left_of_a_document_that_lost_sentences(bench):
     shared = "This goes. That goes. It all goes."
-    left = " ".join(["One more of these words."] * 9 + ["Four words are here"])
+    remaining = " ".join(["One more of these words."] * 9 + ["Four words are here"])
     rows = [
         {"id": "a", "text": shared},
-        {"id": "b", "text": f"{shared} {left.replace('One', 'Two')}"},
-        {"id": "c", "text": f"{shared} Three of these. {left.replace('more', 'less')} too."},
+        {"id": "b", "text": f"{shared} {remaining.replace('One', 'Two')}"},
+        {"id": "c", "text": f"{shared} Three of these. {remaining.replace('more', 'less')} too."},
     ]
     kept = decide(bench, rows, unit="sentences", survivor="first", span=3)
     gone = bench.rows("out/run", "rejected")

@@ -97,10 +97,10 @@ def test_a_chain_is_one_cluster_and_its_end_stays(bench):
         words = changed(words, 20, step).split()
         rows.append({"id": f"s{step}", "text": " ".join(words) + " x" * (60 - 10 * step)})
     assert semantic(bench, rows, epsilon=0.25, clusters=1) == ["s0"]
-    found = {r["id"]: r for r in bench.decisions()}
-    assert {r["cluster"] for r in found.values()} == {0}
-    assert {r["kept_id"] for r in found.values()} == {"s0"}
-    assert found["s5"]["partner_id"] != "s0"
+    by_id = {r["id"]: r for r in bench.decisions()}
+    assert {r["cluster"] for r in by_id.values()} == {0}
+    assert {r["kept_id"] for r in by_id.values()} == {"s0"}
+    assert by_id["s5"]["partner_id"] != "s0"
     first = {r["id"]: r for r in rows}
     semantic(bench, [first["s0"], first["s5"]], "ends", epsilon=0.25, clusters=1)
     assert bench.ids("ends") == ["s0", "s5"]
@@ -146,11 +146,11 @@ def test_the_survivor_is_the_one_of_the_policy(bench, policy):
 def test_hard_keeps_the_one_farthest_from_its_centroid(base):
     semantic(base, corpus(), "hard", survivor="hard", clusters=4)
     own = base.folder / "hard/index/dedup_semantic/own"
-    found = pq.read_table(own / "similarity.parquet").to_pylist()
+    rows = pq.read_table(own / "similarity.parquet").to_pylist()
     matrix, centroids = np.load(own / "embeddings.npy"), np.load(own / "centroids.npy")
     places = np.arange(len(matrix))
     cosine = semantic_clusters.nearest_centroids(matrix, centroids, places, 1)[1]
-    to_centroid = {r["id"]: cosine[r["place"]] for r in found}
+    to_centroid = {r["id"]: cosine[r["place"]] for r in rows}
     dropped = [r for r in base.decisions("hard") if r["partner_id"]]
     assert len(dropped) == 80
     assert all(to_centroid[r["partner_id"]] <= to_centroid[r["id"]] for r in dropped)
@@ -158,8 +158,8 @@ def test_hard_keeps_the_one_farthest_from_its_centroid(base):
 
 
 def written(bench, out: str, pattern: str) -> dict[str, int]:
-    found = (bench.folder / out / "stages").rglob(pattern)
-    return {str(p): p.stat().st_mtime_ns for p in found if p.is_file()}
+    paths = (bench.folder / out / "stages").rglob(pattern)
+    return {str(p): p.stat().st_mtime_ns for p in paths if p.is_file()}
 
 
 def test_another_epsilon_neither_sketches_nor_compares_again(bench, monkeypatch):
@@ -372,11 +372,11 @@ def test_against_the_exact_truth_of_real_versions(shared_bench, versions):
         for pair in map(json.loads, file):
             a, b = sorted((place[pair["a"]], place[pair["b"]]))
             jaccard[a, b] = pair["jaccard"]
-    found = cosine > 1 - DedupSemantic().epsilon
-    assert found[jaccard >= 0.9].mean() >= 0.99
-    assert found[jaccard >= 0.8].mean() >= 0.95
-    assert (jaccard[found] >= 0.5).mean() >= 0.99
-    assert (jaccard[found] >= 0.8).mean() >= 0.93
+    similar = cosine > 1 - DedupSemantic().epsilon
+    assert similar[jaccard >= 0.9].mean() >= 0.99
+    assert similar[jaccard >= 0.8].mean() >= 0.95
+    assert (jaccard[similar] >= 0.5).mean() >= 0.99
+    assert (jaccard[similar] >= 0.8).mean() >= 0.93
 
 
 @real

@@ -48,26 +48,26 @@ def counted(texts: list[str | None], features: int) -> embeddings.Counts:
 )
 def test_counts_are_those_of_words_and_their_pairs(texts, features):
     table = word_table(*text_buffers(pa.array(texts, pa.large_string())))
-    found = counted(texts, features)
+    counts = counted(texts, features)
     for d in range(len(texts)):
-        span = slice(found.offsets[d], found.offsets[d + 1])
-        buckets = found.buckets[span].tolist()
+        span = slice(counts.offsets[d], counts.offsets[d + 1])
+        buckets = counts.buckets[span].tolist()
         assert len(set(buckets)) == len(buckets)
         hashes = table.hash[table.rows[d] : table.rows[d + 1]].tolist()
-        got = dict(zip(buckets, found.counts[span].tolist(), strict=True))
+        got = dict(zip(buckets, counts.counts[span].tolist(), strict=True))
         assert got == plain_counts(hashes, features)
 
 
 def test_a_word_counts_up_to_a_limit():
-    found = counted(["a " * (MOST_COUNTED + 10)], 2**18)
-    assert sorted(found.counts.tolist()) == [MOST_COUNTED, MOST_COUNTED]
+    counts = counted(["a " * (MOST_COUNTED + 10)], 2**18)
+    assert sorted(counts.counts.tolist()) == [MOST_COUNTED, MOST_COUNTED]
 
 
-def plain_weights(found: embeddings.Counts, idf: np.ndarray) -> np.ndarray:
-    dense = np.zeros((len(found.offsets) - 1, len(idf)))
+def plain_weights(counts: embeddings.Counts, idf: np.ndarray) -> np.ndarray:
+    dense = np.zeros((len(counts.offsets) - 1, len(idf)))
     for d in range(len(dense)):
-        for k in range(found.offsets[d], found.offsets[d + 1]):
-            dense[d, found.buckets[k]] = (1 + math.log(found.counts[k])) * idf[found.buckets[k]]
+        for k in range(counts.offsets[d], counts.offsets[d + 1]):
+            dense[d, counts.buckets[k]] = (1 + math.log(counts.counts[k])) * idf[counts.buckets[k]]
     return dense
 
 
@@ -84,10 +84,10 @@ TEXTS = [
 @pytest.mark.parametrize("residual", [0, 1, 16])
 def test_vectors_are_weights_on_the_axes_and_the_hashed_rest(residual):
     features = 512
-    found = counted(TEXTS, features)
-    df = np.bincount(found.buckets, minlength=features)
-    basis = embeddings_basis.fit(df, len(TEXTS), found, 4, residual, 1)
-    dense = plain_weights(found, np.log((1 + len(TEXTS)) / (1 + df)) + 1)
+    counts = counted(TEXTS, features)
+    df = np.bincount(counts.buckets, minlength=features)
+    basis = embeddings_basis.fit(df, len(TEXTS), counts, 4, residual, 1)
+    dense = plain_weights(counts, np.log((1 + len(TEXTS)) / (1 + df)) + 1)
     axes = np.zeros((features, 4))
     axes[basis.row >= 0] = basis.axes[basis.row[basis.row >= 0]]
     on_axes = dense @ axes
@@ -97,7 +97,7 @@ def test_vectors_are_weights_on_the_axes_and_the_hashed_rest(residual):
         at, signs = embeddings_basis.signed_places(np.arange(features), residual)
         hashed[np.arange(features), at] = signs
     expected = np.hstack([on_axes, rest @ hashed])
-    np.testing.assert_allclose(basis.vectors(*found), expected, atol=2e-4)
+    np.testing.assert_allclose(basis.vectors(*counts), expected, atol=2e-4)
 
 
 def test_the_residual_keeps_inner_products():
@@ -108,15 +108,15 @@ def test_the_residual_keeps_inner_products():
     base = [" ".join(draw.choice(words, 200)) for _ in range(60)]
     texts = base + [" ".join([*t.split()[:150], *draw.choice(words, 50)]) for t in base]
     features = 2**16
-    found = counted(texts, features)
-    df = np.bincount(found.buckets, minlength=features)
-    dense = plain_weights(found, np.log((1 + len(texts)) / (1 + df)) + 1)
+    counts = counted(texts, features)
+    df = np.bincount(counts.buckets, minlength=features)
+    dense = plain_weights(counts, np.log((1 + len(texts)) / (1 + df)) + 1)
     dense /= np.linalg.norm(dense, axis=1, keepdims=True)
     true = (dense @ dense.T)[np.triu_indices(len(texts), 1)]
     errors = {}
     for residual in (0, 64, 1024):
-        basis = embeddings_basis.fit(df, len(texts), found, 16, residual, 1)
-        vectors = basis.vectors(*found)
+        basis = embeddings_basis.fit(df, len(texts), counts, 16, residual, 1)
+        vectors = basis.vectors(*counts)
         vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         ours = (vectors @ vectors.T)[np.triu_indices(len(texts), 1)]
         errors[residual] = np.sqrt(((ours - true) ** 2).mean())
@@ -127,9 +127,9 @@ def test_the_residual_keeps_inner_products():
 def test_axes_are_the_first_singular_vectors():
     draw = np.random.default_rng(3)
     strengths = np.array([9.0, 7.0, 5.0, 3.0] + [0.05] * 16)
-    left = np.linalg.qr(draw.standard_normal((60, 20)))[0]
+    basis = np.linalg.qr(draw.standard_normal((60, 20)))[0]
     right = np.linalg.qr(draw.standard_normal((80, 20)))[0]
-    matrix = (left * strengths) @ right.T
+    matrix = (basis * strengths) @ right.T
     axes = embeddings_basis.randomized_axes(csr_array(matrix), 4, 1)
     exact = np.linalg.svd(matrix)[2][:4].T
     overlap = np.abs((axes * exact).sum(axis=0))
@@ -285,8 +285,8 @@ def test_the_same_vector_is_found_whatever_the_hash(monkeypatch):
     )
     assert semantic_clusters.same_vectors(matrix, rows[:1], rank).tolist() == [1]
     # All keys collide: what differs from the head stands for itself.
-    found = semantic_clusters.same_vectors(matrix, rows, rank)
-    assert (matrix[found] == matrix[rows]).all()
+    firsts = semantic_clusters.same_vectors(matrix, rows, rank)
+    assert (matrix[firsts] == matrix[rows]).all()
 
 
 def test_two_nearest_clusters_find_pairs_that_one_loses():
@@ -302,13 +302,13 @@ def test_two_nearest_clusters_find_pairs_that_one_loses():
     recall = {}
     for nearest in (1, 2):
         labels, _ = semantic_clusters.nearest_centroids(matrix, centroids, rows, nearest)
-        found = semantic_clusters.highest(matrix, rows, labels, rank)[0] > 0.9
-        recall[nearest] = (found & close).sum() / close.sum()
+        paired = semantic_clusters.highest(matrix, rows, labels, rank)[0] > 0.9
+        recall[nearest] = (paired & close).sum() / close.sum()
     assert close.sum() > 1500
     assert recall[1] < 0.86
     assert recall[2] > 0.98
 
 
 def test_clusters_by_default_are_about_the_square_root():
-    found = [semantic_clusters.default_clusters(n) for n in (0, 1, 2000, 10**6, 10**10)]
-    assert found == [1, 1, 44, 1000, 200_000]
+    sizes = [semantic_clusters.default_clusters(n) for n in (0, 1, 2000, 10**6, 10**10)]
+    assert sizes == [1, 1, 44, 1000, 200_000]

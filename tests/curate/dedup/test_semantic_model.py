@@ -78,11 +78,11 @@ def vectors(folder: Path, texts: list[str | None], max_tokens: int = 512) -> Any
 
 def test_a_vector_is_the_mean_over_the_tokens(model):
     texts = ["the cat sits", "the the dog", "zebra", None, "", " \n"]
-    found = vectors(model, texts)
-    assert found.type == pa.list_(pa.float32(), 6)
+    embedded = vectors(model, texts)
+    assert embedded.type == pa.list_(pa.float32(), 6)
     expected = [TABLE[[8, 1, 3]].mean(0), TABLE[[8, 8, 2]].mean(0), TABLE[0]]
-    np.testing.assert_allclose(np.array(found.to_pylist()[:3]), expected, rtol=1e-5)
-    assert found.to_pylist()[3:] == [None] * 3
+    np.testing.assert_allclose(np.array(embedded.to_pylist()[:3]), expected, rtol=1e-5)
+    assert embedded.to_pylist()[3:] == [None] * 3
     assert len(vectors(model, [])) == 0
 
 
@@ -186,8 +186,8 @@ def test_sentence_transformers_gives_its_own_vectors(tmp_path):
 
     tokenizer = Tokenizer(WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
     static = StaticEmbedding(tokenizer, embedding_weights=TABLE)
-    made = library.SentenceTransformer(modules=[static])
-    made.save(str(tmp_path / "model"))
-    found = vectors(tmp_path / "model", ["cat", "", "dog"])
-    assert found.to_pylist()[1] is None
-    np.testing.assert_allclose(found.to_pylist()[0], made.encode(["cat"])[0], rtol=1e-5)
+    transformer = library.SentenceTransformer(modules=[static])
+    transformer.save(str(tmp_path / "model"))
+    embedded = vectors(tmp_path / "model", ["cat", "", "dog"])
+    assert embedded.to_pylist()[1] is None
+    np.testing.assert_allclose(embedded.to_pylist()[0], transformer.encode(["cat"])[0], rtol=1e-5)

@@ -41,8 +41,10 @@ def write(folder: Path, step: DedupSemantic, parts: int = 5) -> tuple[SketchFile
     files = []
     every = texts(200)
     for part in range(parts):
-        mine = every[part::parts]
-        docs = documents({"id": [f"{part}-{i}" for i in range(len(mine))], "text": mine})
+        part_texts = every[part::parts]
+        docs = documents(
+            {"id": [f"{part}-{i}" for i in range(len(part_texts))], "text": part_texts}
+        )
         path = folder / f"part-{part}.parquet"
         pq.write_table(sketch_rows(step, docs.table, part), path)
         files.append(SketchFile(part, path, part))
@@ -61,8 +63,8 @@ def decide(
     names = ["basis.npz", "centroids.npy", "embeddings.npy", "similarity.parquet"]
     assert sorted(p.name for p in home.iterdir()) == names
     # An archive of arrays says when they were packed.
-    left = {name: (home / name).read_bytes() for name in names[1:]}
-    return {"decisions": path.read_bytes(), **left}
+    written = {name: (home / name).read_bytes() for name in names[1:]}
+    return {"decisions": path.read_bytes(), **written}
 
 
 def cut(patch: pytest.MonkeyPatch, group: int, cosines: int, products: int) -> None:
@@ -137,8 +139,8 @@ def test_ranges_find_what_all_clusters_at_once_do(seed, nearest, cosines, produc
         want = semantic_clusters.nearest_centroids(rows, centroids, used, nearest)
         assert np.array_equal(labels, want[0]) and np.array_equal(cosine, want[1])
         best, partner = compare.highest(matrix, used, labels, rank)
-        one, other = semantic_clusters.highest(rows, used, labels, rank)
-        assert np.array_equal(best, one) and np.array_equal(partner, other)
+        all_best, all_partners = semantic_clusters.highest(rows, used, labels, rank)
+        assert np.array_equal(best, all_best) and np.array_equal(partner, all_partners)
         assert [p.name for p in folder.iterdir()] == ["rows.npy"]
 
 

@@ -45,9 +45,9 @@ def decide_here(
         files = []
         batches = []
         for part in range(parts):
-            mine = texts[part * size : (part + 1) * size]
-            ids = [f"d{part * size + i:03d}" for i in range(len(mine))]
-            docs = documents({"id": ids, "text": mine})
+            part_texts = texts[part * size : (part + 1) * size]
+            ids = [f"d{part * size + i:03d}" for i in range(len(part_texts))]
+            docs = documents({"id": ids, "text": part_texts})
             path = Path(own, f"sketch-{part}.parquet")
             pq.write_table(sketch_rows(step, docs.table, part), path)
             files.append(SketchFile(part, path, part))
@@ -62,8 +62,8 @@ def decide_here(
             resolve(step, Sketches(db, path, home, tuple(files)), **(TINY if tiny else {}))
         decisions = pq.read_table(path)
         for part, docs in enumerate(batches):
-            mine = decisions.filter(pc.equal(decisions["part"], part))
-            done = step.apply(docs.within(step.label), mine)
+            part_texts = decisions.filter(pc.equal(decisions["part"], part))
+            done = step.apply(docs.within(step.label), part_texts)
             kept = {r["id"]: r["text"] for r in done.split()[0].to_pylist()}
             after += [kept.get(i) for i in docs.table["id"].to_pylist()]
     return after, decisions.to_pylist()
@@ -75,8 +75,8 @@ def without(text: str, spans: list[tuple[int, int]]) -> str | None:
     for a, z in spans:
         out += data[at:a]
         at = z
-    left = (out + data[at:]).decode()
-    return left if left.strip() or not spans else None
+    remaining = (out + data[at:]).decode()
+    return remaining if remaining.strip() or not spans else None
 
 
 def units_of(text: str, unit: str) -> list[bytes]:
@@ -91,12 +91,12 @@ def expected(
     units = [units_of(t, unit) for t in texts]
     out = []
     for text, of, spans in zip(texts, units, spans_to_cut(units, window, none), strict=True):
-        found = on_characters(text, in_bytes(of, spans))
+        ranges = on_characters(text, in_bytes(of, spans))
         if boundary == "word":
-            found = on_words(text, found)
+            ranges = on_words(text, ranges)
         elif boundary == "line":
-            found = on_lines(text, found)
-        out.append(without(text, found))
+            ranges = on_lines(text, ranges)
+        out.append(without(text, ranges))
     return out
 
 
@@ -162,10 +162,12 @@ def test_the_copy_that_stays_is_the_one_asked_for(bench, keep, stays):
             out += data[at : edit["start"]]
             at = edit["end"]
         assert (out + data[at:]).decode() == row["text"]
-    found = bench.decisions()
-    assert {d["id"] for d in found} == {"a", "b", "c"} and len({d["cluster"] for d in found}) == 1
+    decisions = bench.decisions()
+    assert {d["id"] for d in decisions} == {"a", "b", "c"} and len(
+        {d["cluster"] for d in decisions}
+    ) == 1
     first = "a" if keep == "none" else next(iter(stays))
-    for d in found:
+    for d in decisions:
         span = texts[d["id"]][d["span_start"] : d["span_end"]].decode()
         assert span.strip(" .") == SHARED_PART.strip(".") and d["method"] == "suffix-array"
         assert d["kept_id"] == (None if keep == "none" else first)
@@ -174,8 +176,10 @@ def test_the_copy_that_stays_is_the_one_asked_for(bench, keep, stays):
         else:
             assert (d["partner_id"], d["similarity"]) == (first, 1.0)
     done = bench.command("explain", "c", "--in", "out")
-    told = "stand in a too; no copy stays" if keep == "none" else f"are a copy; {first} keeps them"
-    assert done.returncode == 0 and told in done.stdout, done.stdout + done.stderr
+    sentence = (
+        "stand in a too; no copy stays" if keep == "none" else f"are a copy; {first} keeps them"
+    )
+    assert done.returncode == 0 and sentence in done.stdout, done.stdout + done.stderr
 
 
 def test_a_copy_within_the_document_is_local_and_overlapping_copies_stay(bench):
@@ -189,11 +193,11 @@ def test_a_copy_within_the_document_is_local_and_overlapping_copies_stay(bench):
 
 
 def test_a_cut_that_equals_two_documents_is_two_rows_that_meet(bench):
-    left, right = "abcdefghij" * 3, "klmnopqrst" * 3
+    first, second = "abcdefghij" * 3, "klmnopqrst" * 3
     rows = [
-        {"id": "a", "text": f"{left}{right[:9]}!"},
-        {"id": "b", "text": f"?{right}"},
-        {"id": "c", "text": f"<{left}{right}>"},
+        {"id": "a", "text": f"{first}{second[:9]}!"},
+        {"id": "b", "text": f"?{second}"},
+        {"id": "c", "text": f"<{first}{second}>"},
     ]
     source = bench.jsonl("in.jsonl", rows)
     bench.run([{"dedup_suffix_array": {"threshold": 30}}], source)
@@ -272,13 +276,13 @@ def test_tokens_are_counted_and_cut_as_bytes_on_whole_characters(tmp_path):
     units = [[str(i).encode() for i, _, _ in tokens] for tokens in of]
     want = []
     for text, tokens, spans in zip(texts, of, spans_to_cut(units, 12), strict=True):
-        found = []
+        ranges = []
         for a, z in spans:
             first = max(tokens[a][1], tokens[a - 1][2] if a else 0)
             last = min(tokens[z - 1][2], tokens[z][1] if z < len(tokens) else len(text.encode()))
             if last > first:
-                found.append((first, last))
-        want.append(without(text, found))
+                ranges.append((first, last))
+        want.append(without(text, ranges))
     for tiny in (False, True):
         after, decisions = decide_here(texts, 2, tiny=tiny, tokenizer=str(path), threshold=12)
         assert after == want

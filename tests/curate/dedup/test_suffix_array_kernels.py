@@ -61,8 +61,8 @@ def window_at(text: str, at: int, window: int) -> bytes | None:
     data = text.encode()
     if at < len(data) and (data[at] & 0xC0) == 0x80:
         return None
-    found = data[at:].decode()[:window]
-    return found.encode() if len(found) == window else None
+    letters = data[at:].decode()[:window]
+    return letters.encode() if len(letters) == window else None
 
 
 @CHECK
@@ -73,8 +73,8 @@ def test_windows_end_compare_and_stand_as_pythons_slices(text, window):
     for i in range(len(data)):
         want = window_at(text, i, window)
         if (data[i] & 0xC0) != 0x80:
-            found = _end(data, i, window, True, len(data))
-            assert found == (-1 if want is None else i + len(want))
+            window_end = _end(data, i, window, True, len(data))
+            assert window_end == (-1 if want is None else i + len(want))
     for i in places:
         for j in places:
             a, b = window_at(text, i, window), window_at(text, j, window)
@@ -132,8 +132,8 @@ def test_regions_are_the_unions_of_marked_windows(texts, window, chars, draw):
         size = len(text.encode())
         for i in range(size):
             if chars:
-                found = window_at(text, i, window)
-                end = None if found is None else i + len(found)
+                cut = window_at(text, i, window)
+                end = None if cut is None else i + len(cut)
             else:
                 end = i + window if i + window <= size else None
             if end is None or not marks[offsets[r] + i]:
@@ -182,8 +182,8 @@ def test_regions_move_into_the_order_of_preference(tmp_path):
 @CHECK
 @given(st.binary(max_size=60))
 def test_suffixes_are_ordered_by_their_bytes(data):
-    found = suffix_array(np.frombuffer(data, np.uint8))
-    assert found.tolist() == sorted(range(len(data)), key=lambda i: data[i:])
+    order = suffix_array(np.frombuffer(data, np.uint8))
+    assert order.tolist() == sorted(range(len(data)), key=lambda i: data[i:])
 
 
 def test_more_than_libdivsufsort_can_take_is_refused():
@@ -199,7 +199,7 @@ def test_more_than_libdivsufsort_can_take_is_refused():
 @given(st.lists(st.text("ab", max_size=20), min_size=1, max_size=5), st.integers(1, 8))
 def test_chunks_and_tasks_merge_to_what_one_of_each_gives(tmp_path_factory, texts, window):
     """And a sort that goes on in the same folder finds what is done."""
-    found = []
+    outcomes = []
     for room, size in ((1, 7), (400, 20), (1 << 20, 1 << 20)):
         of = regions_of(texts, tmp_path_factory.mktemp("orders"), window)
         total = of.regions().symbols
@@ -221,9 +221,9 @@ def test_chunks_and_tasks_merge_to_what_one_of_each_gives(tmp_path_factory, text
             [row for p in parts for row in zip(*vars(p).values(), strict=True)] for parts in joined
         ]
         assert rows[0] == rows[1] == rows[2]
-        found.append((pairs, rows[0]))
-    assert found[0] == found[1] == found[2]
-    for p, first in found[0][0]:
+        outcomes.append((pairs, rows[0]))
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+    for p, first in outcomes[0][0]:
         assert whole[p : p + window] == whole[first : first + window] and first + window <= p
 
 
@@ -233,12 +233,12 @@ def test_one_window_at_millions_of_places_is_told_in_parts(tmp_path, monkeypatch
     parts = list(repeated_of(of, orders))
     assert len(parts) == 3 and len(orders.bases) == 1
     assert sum(len(p) for p, _ in parts) == 2_500_000 - 19 - 20
-    found = list(passages(parts, of.text().values, of.regions(), 20, False))
-    assert [p.start.tolist() for p in found] == [[20]] and found[0].end.tolist() == [2_500_000]
+    chunks = list(passages(parts, of.text().values, of.regions(), 20, False))
+    assert [p.start.tolist() for p in chunks] == [[20]] and chunks[0].end.tolist() == [2_500_000]
     # One range of places and one cut, however small a task may be; places in a file.
     monkeypatch.setattr(suffix_sort, "HELD", 1000)
-    (one,) = find_passages(run_here, of, orders, False, 0, 500_000)
-    assert one.start.tolist() == [20] and one.end.tolist() == [2_500_000]
+    (whole,) = find_passages(run_here, of, orders, False, 0, 500_000)
+    assert whole.start.tolist() == [20] and whole.end.tolist() == [2_500_000]
     assert not list(orders.folder.glob(".part-*"))
 
 
@@ -259,8 +259,8 @@ def test_orders_are_cut_at_the_same_windows(texts, parts):
             keys = []
             for chunk, base in enumerate(orders.bases):
                 held = np.fromfile(orders.path(chunk), np.uint32) & ~SAME
-                mine = held[begins[chunk] : ends[chunk]].tolist()
-                keys += [window_of(whole, base + p, of) for p in mine]
+                positions = held[begins[chunk] : ends[chunk]].tolist()
+                keys += [window_of(whole, base + p, of) for p in positions]
             assert all(len(key.decode()) == 4 for key in keys)
             assert not keys or before < min(keys)
             before = max([before, *keys])

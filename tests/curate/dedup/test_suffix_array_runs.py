@@ -123,9 +123,9 @@ def test_licence_headers_of_real_source_code_are_found(bench):
     holders = [t for t in texts if header in t]
     assert len(holders) > 100
     bench.run([{"dedup_suffix_array": {}}], path)
-    left = sum(header in r["text"] for r in bench.rows())
+    remaining = sum(header in r["text"] for r in bench.rows())
     # What stays differs in the marks of comments and in line ends.
-    assert 0 < left < len(holders) / 20
+    assert 0 < remaining < len(holders) / 20
     read = {f"code.jsonl.gz#{i}": t.encode() for i, t in enumerate(texts)}
     for d in bench.decisions()[::50]:
         if d["partner_id"]:

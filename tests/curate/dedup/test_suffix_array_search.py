@@ -46,13 +46,13 @@ def occurrences(texts: list[str], phrase: str) -> list[tuple[str, int]]:
 def test_every_occurrence_is_counted_and_shown_in_the_order_of_the_corpus(texts, phrase, room):
     with tempfile.TemporaryDirectory() as folder:
         index = index_of(Path(folder), texts, room)
-        found = find(index, phrase, limit=1000)
+        matches = find(index, phrase, limit=1000)
         want = occurrences(texts, phrase)
-        assert found.count == len(want)
-        assert [(h.document, h.byte) for h in found.hits] == want
+        assert matches.count == len(want)
+        assert [(h.document, h.byte) for h in matches.hits] == want
         few = find(index, phrase, limit=2)
-        assert few.count == len(want) and few.hits == found.hits[:2]
-        for hit in found.hits:
+        assert few.count == len(want) and few.hits == matches.hits[:2]
+        for hit in matches.hits:
             whole = texts[int(hit.document[1:])]
             assert hit.match == phrase and hit.before + hit.match + hit.after == whole
 
@@ -67,11 +67,11 @@ def test_the_longest_shared_passage_is_the_longest_whichever_the_chunk(texts, te
             if size > best[1] and any(text[a:z] in t for t in texts):
                 best = (len(text[:a].encode()), size)
     with tempfile.TemporaryDirectory() as folder:
-        found = longest(index_of(Path(folder), texts, room), text, limit=1000)
-    assert (found.byte, found.bytes) == best
+        passage = longest(index_of(Path(folder), texts, room), text, limit=1000)
+    assert (passage.byte, passage.bytes) == best
     if best[1]:
-        assert found.text.encode() == text.encode()[found.byte : found.byte + found.bytes]
-        assert [(h.document, h.byte) for h in found.hits] == occurrences(texts, found.text)
+        assert passage.text.encode() == text.encode()[passage.byte : passage.byte + passage.bytes]
+        assert [(h.document, h.byte) for h in passage.hits] == occurrences(texts, passage.text)
 
 
 def test_a_match_never_reaches_from_one_document_into_the_next(tmp_path):
@@ -148,9 +148,9 @@ def test_the_index_of_a_run_and_one_that_was_built_are_searched_alike(bench):
     for place in ("run", "run/index", "run/index/dedup_suffix_array", "built"):
         done = bench.command("search", place, "wide world", "--json")
         assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
-        assert found["count"] == 2
-        assert [(h["document"], h["byte"]) for h in found["hits"]] == [("a", 6), ("b", 4)]
+        result = json.loads(done.stdout)
+        assert result["count"] == 2
+        assert [(h["document"], h["byte"]) for h in result["hits"]] == [("a", 6), ("b", 4)]
     done = bench.command("search", "built", "wide world", "--limit", "1")
     assert "found 2 times, the first 1:" in done.stdout
     assert "  a byte 6: Hello [wide world]." in done.stdout
@@ -166,12 +166,12 @@ def test_the_index_of_a_run_and_one_that_was_built_are_searched_alike(bench):
 
 def test_building_an_index_again_finds_that_all_is_done(bench):
     source = bench.jsonl("in.jsonl", [{"id": "a", "text": "text"}])
-    told = []
+    all_done = []
     for _ in range(2):
         done = bench.command("search", "build", source, "-o", "index")
         assert done.returncode == 0, done.stderr
-        told.append("all is done" in done.stdout)
-    assert told == [False, True]
+        all_done.append("all is done" in done.stdout)
+    assert all_done == [False, True]
 
 
 def test_an_empty_corpus_has_an_index_too(tmp_path):

@@ -36,8 +36,10 @@ def write(folder: Path, step: DedupSuffixArray, parts: int = 5) -> tuple[SketchF
     files = []
     rows = pages_of(random.Random(3), 150)
     for part in range(parts):
-        mine = rows[part::parts]
-        docs = documents({"id": [r["id"] for r in mine], "text": [r["text"] for r in mine]})
+        part_rows = rows[part::parts]
+        docs = documents(
+            {"id": [r["id"] for r in part_rows], "text": [r["text"] for r in part_rows]}
+        )
         path = folder / f"part-{part}.parquet"
         pq.write_table(sketch_rows(step, docs.table, part), path)
         files.append(SketchFile(part, path, part))
@@ -96,18 +98,19 @@ def test_chunks_of_the_index_are_tasks_too(tmp_path, engine):  # noqa: F811
     folder.mkdir()
     files = write(folder, step)
     alone = Alone(folder, tmp_path / "aside")
-    found = []
+    outcomes = []
     for run in (run_here, through(engine), alone):
         decisions = decide(folder, files, step, run, room=2 * 5 * 20_000)
-        left = {path.name: path.read_bytes() for path in sorted((folder / "own").iterdir())}
-        found.append((decisions, left))
+        contents = {path.name: path.read_bytes() for path in sorted((folder / "own").iterdir())}
+        outcomes.append((decisions, contents))
         shutil.rmtree(folder / "own")
-    assert found[0] == found[1] == found[2]
+    assert outcomes[0] == outcomes[1] == outcomes[2]
     assert (
-        alone.seen["sort_suffixes"] > 1 and len(found[0][1]) == 3 + 2 * alone.seen["sort_suffixes"]
+        alone.seen["sort_suffixes"] > 1
+        and len(outcomes[0][1]) == 3 + 2 * alone.seen["sort_suffixes"]
     )
     decisions = decide(folder, files, step)
-    assert decisions == found[0][0]
+    assert decisions == outcomes[0][0]
 
 
 def test_a_resolve_that_died_in_any_task_keeps_what_is_done(tmp_path, monkeypatch):

@@ -17,12 +17,12 @@ WORDS = [a + b + c for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 
 def documents(name, seeds, changed=0):
     """Sixty words drawn from each seed, the last of them changed."""
-    found = []
+    rows = []
     for seed in seeds:
         words = random.Random(seed).choices(WORDS, k=60)
         words[60 - changed :] = [f"{name}{i}" for i in range(changed)]
-        found.append({"id": f"{name}-{seed}", "text": " ".join(words)})
-    return found
+        rows.append({"id": f"{name}-{seed}", "text": " ".join(words)})
+    return rows
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +40,9 @@ def overlap(bench, out, overlap="minhash", **sources):
 
 
 def test_near_copies_of_another_source_are_counted_and_the_mix_without_them(bench):
-    found = overlap(bench, "near", a="a.jsonl", b="b.jsonl")
-    assert found["documents"] == [[0, 10], [10, 1]]
-    assert found["unique_documents"] == 60 and found["from_index"] == []
+    shared = overlap(bench, "near", a="a.jsonl", b="b.jsonl")
+    assert shared["documents"] == [[0, 10], [10, 1]]
+    assert shared["unique_documents"] == 60 and shared["from_index"] == []
 
 
 def test_the_index_of_a_dedup_gives_the_same_figures_without_sketching(bench, monkeypatch):

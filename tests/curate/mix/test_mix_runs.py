@@ -57,10 +57,10 @@ def by_name(outcome):
 
 def test_documents_come_as_often_as_the_weights_say_and_none_is_lost(bench):
     outcome = mix(bench, "half", weights={"web": 1, "wiki": 1}, unit="documents", total=500)
-    found = by_name(outcome)
-    assert [found[n]["copies"] for n in ("web", "wiki")] == [250, 250]
-    assert found["wiki"]["epochs"] == 2.5 and found["wiki"]["never"] == 0
-    assert found["web"]["never"] == 150
+    sources = by_name(outcome)
+    assert [sources[n]["copies"] for n in ("web", "wiki")] == [250, 250]
+    assert sources["wiki"]["epochs"] == 2.5 and sources["wiki"]["never"] == 0
+    assert sources["web"]["never"] == 150
     copies = Counter((r["mix.source"], r["id"]) for r in bench.rows("half"))
     times = Counter((source, n) for (source, _), n in copies.items())
     assert times == {("web", 1): 250, ("wiki", 2): 50, ("wiki", 3): 50}
@@ -75,21 +75,21 @@ def test_documents_come_as_often_as_the_weights_say_and_none_is_lost(bench):
 
 def test_no_window_of_an_epoch_repeats_a_document_and_sources_are_spread_over_all_parts(bench):
     mix(bench, "epochs", weights={"web": 1, "wiki": 1}, unit="documents", total=600)
-    found = bench.rows("epochs")
+    mixed = bench.rows("epochs")
     for source in ("web", "wiki"):
-        mine = [r for r in found if r["mix.source"] == source]
-        epochs = [r["mix.epoch"] for r in mine]
+        source_rows = [r for r in mixed if r["mix.source"] == source]
+        epochs = [r["mix.epoch"] for r in source_rows]
         assert epochs == sorted(epochs)
         for epoch in set(epochs):
-            ids = [r["id"] for r in mine if r["mix.epoch"] == epoch]
+            ids = [r["id"] for r in source_rows if r["mix.epoch"] == epoch]
             assert len(ids) == len(set(ids))
     parts = sorted((bench.folder / "epochs/corpus").glob("part-*.parquet"))
     assert len(parts) > 3
     for part in parts:
         sources = Counter(pq.ParquetFile(part).read()["mix.source"].to_pylist())
         assert 0.25 < sources["wiki"] / sources.total() < 0.75
-    first = [r["id"] for r in found if r["mix.source"] == "wiki" and r["mix.epoch"] == 0]
-    second = [r["id"] for r in found if r["mix.source"] == "wiki" and r["mix.epoch"] == 1]
+    first = [r["id"] for r in mixed if r["mix.source"] == "wiki" and r["mix.epoch"] == 0]
+    second = [r["id"] for r in mixed if r["mix.source"] == "wiki" and r["mix.epoch"] == 1]
     assert sorted(first) == sorted(second) and first != second
 
 
@@ -126,9 +126,9 @@ def test_a_recipe_mixes_what_its_steps_keep_by_a_column_beside_the_corpus(bench)
     step = {"mix": {"by": "lang", "weights": "temperature", "floors": {"en": 0.5}, "unit": "bytes"}}
     keep = {"document_length": {"max": 17, "unit": "words"}}
     out = bench.run([keep, step, "export"], bench.folder / "web.jsonl", out="steps")
-    found = by_name(out)
-    assert set(found) == {"en", "th"}
-    assert found["en"]["share"] == pytest.approx(0.58, abs=0.1) and found["en"]["share"] >= 0.5
+    groups = by_name(out)
+    assert set(groups) == {"en", "th"}
+    assert groups["en"]["share"] == pytest.approx(0.58, abs=0.1) and groups["en"]["share"] >= 0.5
     kept = len(bench.ids("steps"))
     assert kept == record(out)["total"]["documents"] < 400
     assert len(bench.ids("steps", "mix")) == record(out)["total"]["copies"]
@@ -137,8 +137,8 @@ def test_a_recipe_mixes_what_its_steps_keep_by_a_column_beside_the_corpus(bench)
 
 
 def test_weights_by_language_take_documents_of_all_sources(bench):
-    found = by_name(mix(bench, "lang", by="lang", weights="unimax", unit="documents", total=180))
-    assert {n: r["copies"] for n, r in found.items()} == {"en": 60, "lo": 60, "th": 60}
+    groups = by_name(mix(bench, "lang", by="lang", weights="unimax", unit="documents", total=180))
+    assert {n: r["copies"] for n, r in groups.items()} == {"en": 60, "lo": 60, "th": 60}
 
 
 def test_the_best_documents_come_more_often_and_those_without_a_score_as_told(bench):
@@ -174,10 +174,10 @@ def test_texts_that_sources_share_are_counted_and_the_mix_in_unique_tokens(bench
     bench.jsonl("a.jsonl", [*shared, *rows("a", 30)])
     bench.jsonl("b.jsonl", [*shared, *shared[:2], *rows("b", 8)])
     out = mix(bench, "overlap", "a=a.jsonl", "b=b.jsonl", epochs={"a": 2}, unit="documents")
-    found = record(out)["overlap"]
-    assert found["groups"] == ["a", "b"]
-    assert found["documents"] == [[0, 10], [12, 2]]
-    assert found["unique"] == found["unique_documents"] == 48
+    overlap = record(out)["overlap"]
+    assert overlap["groups"] == ["a", "b"]
+    assert overlap["documents"] == [[0, 10], [12, 2]]
+    assert overlap["unique"] == overlap["unique_documents"] == 48
     assert record(out)["total"]["amount"] == 100
     page = (bench.folder / "overlap/report.html").read_text()
     assert 'id="mix"' in page and "Overlap by exact text" in page
@@ -301,7 +301,7 @@ def test_token_shards_of_a_source_give_its_counts_and_others_are_refused(bench):
 
 
 @pytest.mark.parametrize(
-    "given, said",
+    "settings, message",
     [
         ({"weights": "much"}, "weights 'much'"),
         ({"by": "no"}, "no column 'no'"),
@@ -317,26 +317,26 @@ def test_token_shards_of_a_source_give_its_counts_and_others_are_refused(bench):
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_wrong_settings_are_one_line(bench, given, said):
-    with pytest.raises(UsageError, match=said) as error:
-        mix(bench, "wrong", **given)
+def test_wrong_settings_are_one_line(bench, settings, message):
+    with pytest.raises(UsageError, match=message) as error:
+        mix(bench, "wrong", **settings)
     assert "\n" not in str(error.value)
 
 
 def test_the_short_forms_of_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
-    found = options(
+    parsed = options(
         {"weights": "web=80,wiki=20", "amounts": ["a=1e3"], "quality": "q.s:0.2,1:0,1,3"},
         ["data", "wiki=x/y.jsonl.zst", "x/books.jsonl.gz"],
     )
-    assert found["sources"] == {
+    assert parsed["sources"] == {
         "data": ("data",),
         "wiki": ("x/y.jsonl.zst",),
         "books": ("x/books.jsonl.gz",),
     }
-    assert found["weights"] == {"web": 80, "wiki": 20} and found["amounts"] == {"a": 1000}
-    assert found["quality"] == {"column": "q.s", "edges": [0.2, 1], "epochs": [0, 1, 3]}
+    assert parsed["weights"] == {"web": 80, "wiki": 20} and parsed["amounts"] == {"a": 1000}
+    assert parsed["quality"] == {"column": "q.s", "edges": [0.2, 1], "epochs": [0, 1, 3]}
     for wrong in ({"weights": "a=b"}, {"caps": ["a=1,a=2"]}, {"quality": "q"}):
         with pytest.raises(UsageError):
             options(wrong, ["data"])

@@ -74,16 +74,16 @@ def measured(path: Path, strata: list[int], base: list[int], sizes: list[int]) -
 def by_sorting(rows, stratum, full, rest):
     """The reference: documents by key in the epoch after the whole ones, as many as come nearest;
     equal keys in order of arrival. Returns their indexes."""
-    mine = [
+    keyed = [
         (splitmix(base, full), i, size) for i, (s, base, size) in enumerate(rows) if s == stratum
     ]
     best, taken, reached = (rest, 0), 0, 0
-    for count, (_, _, size) in enumerate(sorted(mine), 1):
+    for count, (_, _, size) in enumerate(sorted(keyed), 1):
         reached += size
         if abs(reached - rest) < best[0]:
             best = (abs(reached - rest), count)
     taken = best[1]
-    return {i for _, i, _ in sorted(mine)[:taken]}
+    return {i for _, i, _ in sorted(keyed)[:taken]}
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,32 +101,32 @@ def by_sorting(rows, stratum, full, rest):
 )
 def test_the_last_epoch_holds_the_documents_that_sorting_by_key_gives(tmp_path_factory, rows, data):
     path = tmp_path_factory.mktemp("choose") / "rows.parquet"
-    found = measured(path, *(list(column) for column in zip(*rows, strict=True)))
-    quota = np.array([data.draw(st.integers(0, 3 * int(s))) for s in found.sizes], np.int64)
-    chosen = choose(found, quota)
-    full = np.where(found.sizes > 0, quota // np.maximum(found.sizes, 1), 0)
+    measures = measured(path, *(list(column) for column in zip(*rows, strict=True)))
+    quota = np.array([data.draw(st.integers(0, 3 * int(s))) for s in measures.sizes], np.int64)
+    chosen = choose(measures, quota)
+    full = np.where(measures.sizes > 0, quota // np.maximum(measures.sizes, 1), 0)
     taking = Taking(chosen)
     number, base, _ = (np.array(c) for c in zip(*((s, b, z) for s, b, z in rows), strict=True))
     number = number.astype(np.int32)
     base = np.array([b for _, b, _ in rows], np.uint64)
     taken = taking.last(number, last_keys(base, chosen.full[number]))
     for stratum in range(len(full)):
-        here = {i for i in np.flatnonzero(taken).tolist() if number[i] == stratum}
+        chosen_rows = {i for i in np.flatnonzero(taken).tolist() if number[i] == stratum}
         rest = (
-            int(quota[stratum] - full[stratum] * found.sizes[stratum])
-            if found.sizes[stratum]
+            int(quota[stratum] - full[stratum] * measures.sizes[stratum])
+            if measures.sizes[stratum]
             else 0
         )
         wanted = by_sorting(rows, stratum, int(full[stratum]), rest) if rest else set()
         everything = {i for i in range(len(rows)) if number[i] == stratum}
         if chosen.full[stratum] == full[stratum] + 1:  # the last epoch is whole after all
-            assert not here and sum(rows[i][2] for i in wanted) == found.sizes[stratum]
+            assert not chosen_rows and sum(rows[i][2] for i in wanted) == measures.sizes[stratum]
             assert all(rows[i][2] == 0 for i in everything - wanted)
         else:
-            assert here == wanted
+            assert chosen_rows == wanted
     marked = path.with_name("marked.parquet")
-    totals = count_taken(found, chosen, np.zeros(len(full), np.int32), marked)
-    assert np.array_equal(totals.copies, chosen.full * found.documents + totals.drawn)
+    totals = count_taken(measures, chosen, np.zeros(len(full), np.int32), marked)
+    assert np.array_equal(totals.copies, chosen.full * measures.documents + totals.drawn)
     for stratum, amount in enumerate(totals.amount.tolist()):
         largest = max((z for s, _, z in rows if s == stratum), default=0)
-        assert abs(amount - int(quota[stratum])) <= largest / 2 or not found.sizes[stratum]
+        assert abs(amount - int(quota[stratum])) <= largest / 2 or not measures.sizes[stratum]

@@ -50,13 +50,13 @@ def test_pieces_are_read_as_they_were_appended_in_any_order(tmp_path, monkeypatc
         monkeypatch.setattr(os, "write", once("write"))
         monkeypatch.setattr(os, "preadv", once("preadv"))
     file = Scratch(tmp_path / "rows")
-    given = pieces(3)
-    places = [(file.append(memoryview(data)), len(data)) for data in given]
+    written = pieces(3)
+    places = [(file.append(memoryview(data)), len(data)) for data in written]
     file.close()
-    order = random.Random(4).sample(range(len(given)), len(given))
+    order = random.Random(4).sample(range(len(written)), len(written))
     room, begins = file.read([places[i] for i in order])
-    found = [bytes(room[at : at + places[i][1]]) for at, i in zip(begins, order, strict=True)]
-    assert found == [given[i] for i in order]
+    read = [bytes(room[at : at + places[i][1]]) for at, i in zip(begins, order, strict=True)]
+    assert read == [written[i] for i in order]
     file.remove()
     assert not (tmp_path / "rows").exists()
 
@@ -101,10 +101,10 @@ def test_rows_of_any_stretches_in_any_order_are_those_that_were_added(folder, pa
     tables = [documents(texts) for texts in parts]
     stretches = [file.add(table) for table in tables]
     file.close()
-    mine = data.draw(st.lists(st.sampled_from(range(len(tables))), min_size=1, max_size=6))
-    whole = pa.concat_tables([tables[i] for i in mine])
+    numbers = data.draw(st.lists(st.sampled_from(range(len(tables))), min_size=1, max_size=6))
+    whole = pa.concat_tables([tables[i] for i in numbers])
     order = data.draw(st.permutations(range(whole.num_rows)))
-    held = file.read([stretches[i] for i in mine])
+    held = file.read([stretches[i] for i in numbers])
     assert held.take(np.array(order)).to_pylist() == whole.take(order).to_pylist()
     assert file.empty().schema == whole.schema
     file.remove()
@@ -120,11 +120,11 @@ def test_a_copy_gives_all_rows_in_order_some_bytes_at_a_time(tmp_path):
         copy.add(table)
     copy.close()
     runs = [held.take(np.arange(len(held.place))) for held in copy.runs(12)]
-    found = pa.concat_tables(runs)
+    copied = pa.concat_tables(runs)
     assert len(runs) > 3
     texts = [t for table in tables for t in table["text"].to_pylist()]
-    assert found["text"].to_pylist() == [t or "" for t in texts]
-    assert found["id"].to_pylist() == [i for table in tables for i in table["id"].to_pylist()]
+    assert copied["text"].to_pylist() == [t or "" for t in texts]
+    assert copied["id"].to_pylist() == [i for table in tables for i in table["id"].to_pylist()]
     copy.remove()
 
 

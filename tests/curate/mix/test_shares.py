@@ -42,23 +42,23 @@ def test_quotas_add_up_and_each_is_within_one_of_its_share_in_any_order(shares, 
     if not any(shares):
         shares[0] = 1
     given_ = by_name(shares)
-    found = quotas(given_, total)
-    assert sum(found.values()) == total
+    amounts = quotas(given_, total)
+    assert sum(amounts.values()) == total
     for name, share in given_.items():
-        assert abs(found[name] - Fraction(share * total, sum(shares))) < 1
-    assert quotas(shuffled(given_, seed), total) == found
+        assert abs(amounts[name] - Fraction(share * total, sum(shares))) < 1
+    assert quotas(shuffled(given_, seed), total) == amounts
 
 
 def unimax(sizes, total, cap):
     """Chung et al. 2023, algorithm 1, as it is printed: languages from the smallest on."""
-    budget, left = Fraction(total), len(sizes)
-    found = {}
+    budget, remaining = Fraction(total), len(sizes)
+    amounts = {}
     for name in sorted(sizes, key=lambda name: sizes[name]):
-        even = budget / left
-        found[name] = min(even, Fraction(sizes[name] * cap))
-        budget -= found[name]
-        left -= 1
-    return found
+        even = budget / remaining
+        amounts[name] = min(even, Fraction(sizes[name] * cap))
+        budget -= amounts[name]
+        remaining -= 1
+    return amounts
 
 
 @settings(max_examples=60, deadline=None)
@@ -69,11 +69,11 @@ def test_unimax_is_the_algorithm_of_the_paper(sizes, total, cap):
     high = {n: Fraction(cap * s) for n, s in named.items()}
     ours = clamped(dict.fromkeys(named, Fraction(1)), Fraction(total), {}, high)
     assert ours == unimax(named, total, cap)
-    found = design(
+    plan = design(
         {(n, 0): s for n, s in named.items()}, Request("unimax", total=total, max_epochs=cap)
     )
-    assert found.refused is None and sum(found.amounts.values()) == total
-    assert all(abs(found.amounts[n] - ours[n]) < 1 for n in named)
+    assert plan.refused is None and sum(plan.amounts.values()) == total
+    assert all(abs(plan.amounts[n] - ours[n]) < 1 for n in named)
 
 
 @settings(max_examples=60, deadline=None)
@@ -84,18 +84,18 @@ def test_amounts_between_bounds_add_up_and_one_scale_gives_all_that_touch_none(s
     low = {n: Fraction(data.draw(st.integers(0, 20))) for n in named}
     high = {n: low[n] + data.draw(st.integers(0, 100)) for n in named}
     total = Fraction(data.draw(st.integers(int(sum(low.values())), int(sum(high.values())))))
-    found = clamped(weight, total, low, high)
-    assert sum(found.values()) == total
-    assert all(low[n] <= found[n] <= high[n] for n in named)
-    free = {found[n] / weight[n] for n in named if low[n] < found[n] < high[n]}
+    amounts = clamped(weight, total, low, high)
+    assert sum(amounts.values()) == total
+    assert all(low[n] <= amounts[n] <= high[n] for n in named)
+    free = {amounts[n] / weight[n] for n in named if low[n] < amounts[n] < high[n]}
     assert len(free) <= 1
 
 
 def test_the_epochs_of_llamas_table_are_reproduced():
     sizes = {(name, 0): round(row.unique(LLAMA1_TOKENS)) for name, row in LLAMA1.items()}
-    found = design(sizes, Request("llama1", total=LLAMA1_TOKENS))
-    assert found.refused is None and sum(found.amounts.values()) == LLAMA1_TOKENS
-    epochs = {name: f"{found.amounts[name] / sizes[name, 0]:.2f}" for name in LLAMA1}
+    plan = design(sizes, Request("llama1", total=LLAMA1_TOKENS))
+    assert plan.refused is None and sum(plan.amounts.values()) == LLAMA1_TOKENS
+    epochs = {name: f"{plan.amounts[name] / sizes[name, 0]:.2f}" for name in LLAMA1}
     assert epochs == {name: row.epochs for name, row in LLAMA1.items()}
     assert sum(preset_weights("llama1").values()) == 100
 
@@ -107,9 +107,9 @@ def test_the_tokens_that_llamas_table_implies_fit_its_sizes_on_disk():
 
 
 def test_temperature_is_a_power_of_the_size():
-    found = tempered({"big": 1000, "small": 10, "none": 0}, 0.3)
-    assert float(found["big"] / found["small"]) == pytest.approx(100**0.3)
-    assert found["none"] == 0
+    weights = tempered({"big": 1000, "small": 10, "none": 0}, 0.3)
+    assert float(weights["big"] / weights["small"]) == pytest.approx(100**0.3)
+    assert weights["none"] == 0
     assert set(tempered({"a": 5, "b": 500}, 0.0).values()) == {1}
     flat = tempered({"a": 5, "b": 500}, 1.0)
     assert flat["b"] / flat["a"] == pytest.approx(100)
@@ -119,9 +119,9 @@ THERE = {("en", 0): 10_000, ("th", 0): 1_000, ("lo", 0): 100}
 
 
 def shares(wanted):
-    found = design(THERE, wanted)
-    assert found.refused is None
-    return {g: a / sum(found.amounts.values()) for g, a in found.amounts.items()}
+    plan = design(THERE, wanted)
+    assert plan.refused is None
+    return {g: a / sum(plan.amounts.values()) for g, a in plan.amounts.items()}
 
 
 def test_a_floor_and_a_cap_hold_and_the_rest_keeps_its_proportions():
@@ -144,18 +144,18 @@ def test_more_epochs_than_the_cap_are_refused_with_a_mix_that_can_be_had(kind):
         "epochs": Request(epochs={"lo": 4.5}),
         "cap": Request(total=20_000, caps={"en": 0.6}),
     }[kind]
-    found = design(THERE, wanted)
-    assert found.refused
+    plan = design(THERE, wanted)
+    assert plan.refused
     for key, size in THERE.items():
-        assert found.amounts[key[0]] <= 4 * size
-    assert found.strata == {key: found.amounts[key[0]] for key in THERE}
-    again = design(THERE, Request(amounts=found.amounts))
-    assert again.refused is None and again.amounts == found.amounts
+        assert plan.amounts[key[0]] <= 4 * size
+    assert plan.strata == {key: plan.amounts[key[0]] for key in THERE}
+    again = design(THERE, Request(amounts=plan.amounts))
+    assert again.refused is None and again.amounts == plan.amounts
 
 
 def test_the_nearest_mix_keeps_the_total_and_the_proportions_of_what_is_not_exhausted():
-    found = design(THERE, Request({"en": 2, "th": 1, "lo": 1}, total=3_400))
-    assert found.amounts == {"en": 2_000, "th": 1_000, "lo": 400}
+    plan = design(THERE, Request({"en": 2, "th": 1, "lo": 1}, total=3_400))
+    assert plan.amounts == {"en": 2_000, "th": 1_000, "lo": 400}
 
 
 @pytest.mark.parametrize(

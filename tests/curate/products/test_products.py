@@ -66,12 +66,12 @@ def test_another_vocabulary_rebuilds_products_but_not_the_corpus_and_back_reuses
     second = (out / "tokenizer.json").read_bytes(), (out / "tokens-00000.bin").read_bytes()
     assert first[0] != second[0] and first[1] != second[1]
     assert times(out, "corpus/part-00000.parquet", "corpus/manifest.json") == corpus
-    made = {p: p.stat().st_mtime_ns for p in (out / "stages").rglob("*") if p.is_file()}
+    first_times = {p: p.stat().st_mtime_ns for p in (out / "stages").rglob("*") if p.is_file()}
     built.run(STEPS, source, out="vocab")
     third = (out / "tokenizer.json").read_bytes(), (out / "tokens-00000.bin").read_bytes()
     assert third == first
-    now = {p: p.stat().st_mtime_ns for p in made if not p.name.startswith("stage")}
-    assert now == {p: t for p, t in made.items() if p in now}
+    now = {p: p.stat().st_mtime_ns for p in first_times if not p.name.startswith("stage")}
+    assert now == {p: t for p, t in first_times.items() if p in now}
 
 
 @pytest.mark.parametrize("gone", ["tokenizer.json", "tokens-00000.bin", "manifest.json"])
@@ -182,15 +182,15 @@ def test_a_model_is_trained_by_two_processes(built):
 def test_the_error_of_several_processes_is_the_line_of_one():
     from curate.products.pretraining import _failure
 
-    said = (
+    log = (
         "W1121 torch/distributed/run.py: Setting OMP_NUM_THREADS\n"
         "error: rows is 3: 2 processes of 1 micro-batches cannot share them equally\n"
         "error: rows is 3: 2 processes of 1 micro-batches cannot share them equally\n"
         "train FAILED\nRoot Cause:\n  rank      : 0\n  exitcode  : 2 (pid: 7)\n"
     )
-    failure = _failure(said, 1)
+    failure = _failure(log, 1)
     assert str(failure).startswith("rows is 3: 2 processes") and "\n" not in str(failure)
-    assert failure.exit_code == 2 and _failure(said.replace(": 2 (", ": 1 ("), 1).exit_code == 1
+    assert failure.exit_code == 2 and _failure(log.replace(": 2 (", ": 1 ("), 1).exit_code == 1
     assert str(_failure("Traceback\n\nKilled\n", 137)) == "Traceback / Killed"
     assert str(_failure("", 9)) == "torchrun ended with status 9"
 
@@ -239,7 +239,7 @@ def test_several_sizes_stand_in_a_folder_each_and_no_shards_are_made_of_them(bui
 
 
 @pytest.mark.parametrize(
-    "settings, said",
+    "settings, message",
     [
         ({"vocab": "3OO"}, "'3OO': give one number or several"),
         ({"vocab": [400, 20]}, "vocab 20: ask for 258 or more"),
@@ -249,8 +249,8 @@ def test_several_sizes_stand_in_a_folder_each_and_no_shards_are_made_of_them(bui
     ],
     ids=lambda value: "" if isinstance(value, str) else "-".join(value),
 )
-def test_wrong_settings_of_a_tokenizer_are_refused_before_anything_is_read(settings, said):
-    with pytest.raises(UsageError, match=f"step tokenizer: .*{said}"):
+def test_wrong_settings_of_a_tokenizer_are_refused_before_anything_is_read(settings, message):
+    with pytest.raises(UsageError, match=f"step tokenizer: .*{message}"):
         compose("t", [("tokenizer", settings)], ())
 
 

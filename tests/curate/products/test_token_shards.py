@@ -122,8 +122,8 @@ def stopped(corpus, monkeypatch):
 def test_a_stopped_encode_goes_on_and_says_how_much_is_not_encoded_again(stopped, corpus, capsys):
     again = stopped("stopped")
     assert invoke(again) == 0
-    said = re.search(r"(\d+) documents were encoded before it was", capsys.readouterr().err)
-    assert 100 < int(said[1]) <= 150
+    match = re.search(r"(\d+) documents were encoded before it was", capsys.readouterr().err)
+    assert 100 < int(match[1]) <= 150
     assert invoke(arguments("undisturbed")) == 0
     assert shards(corpus.folder / "stopped") == shards(corpus.folder / "undisturbed")
 
@@ -140,8 +140,8 @@ def test_a_stopped_encode_of_something_else_is_begun_anew_with_a_line(
         (corpus.folder / "fewer.jsonl").write_text("\n".join(rows) + "\n")
         again[again.index("in.jsonl")] = "fewer.jsonl"
     assert invoke(again) == 0
-    said = capsys.readouterr().err
-    assert "begun anew: the input or a setting is not that of the run that was stopped" in said
+    errors = capsys.readouterr().err
+    assert "begun anew: the input or a setting is not that of the run that was stopped" in errors
     assert not list((corpus.folder / f"other-{change}").rglob(".shards.partial"))
 
 
@@ -151,8 +151,8 @@ def test_shards_do_not_depend_on_workers(corpus):
     for workers in (1, 3):
         source = corpus.folder / "in.jsonl"
         corpus.run(steps, source, out=f"workers{workers}", workers=workers, read=read)
-    one, three = (shards(corpus.folder / f"workers{n}") for n in (1, 3))
-    assert one == three and "val/manifest.json" in one
+    single, three = (shards(corpus.folder / f"workers{n}") for n in (1, 3))
+    assert single == three and "val/manifest.json" in single
 
 
 def test_without_the_split_nothing_of_it_stays(corpus):
@@ -210,14 +210,14 @@ def test_ranges_of_a_text_that_a_step_changed_are_refused_by_name(corpus, form):
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (corpus.folder / f"{form}.jsonl").write_text(lines)
     settings = {"tokenizer": str(corpus.folder / "tok"), "loss_mask": "learn"}
-    given = [{"shards": settings}], corpus.folder / f"{form}.jsonl"
-    corpus.run(*given, out=f"as-it-is-{form}")
-    steps = ["pii", *given[0]]
+    run_arguments = [{"shards": settings}], corpus.folder / f"{form}.jsonl"
+    corpus.run(*run_arguments, out=f"as-it-is-{form}")
+    steps = ["pii", *run_arguments[0]]
     if form == "booleans":
-        corpus.run(steps, given[1], out=form)
+        corpus.run(steps, run_arguments[1], out=form)
         mask = np.fromfile(corpus.folder / form / "loss-00000.mask", np.uint8)
         assert mask.all()
         return
     with pytest.raises(UsageError, match="document m1: the step pii changed its text, so the ran"):
-        corpus.run(steps, given[1], out=form)
+        corpus.run(steps, run_arguments[1], out=form)
     assert not (corpus.folder / form / "manifest.json").exists()

@@ -21,8 +21,8 @@ class Browser:
     """One page. requests: addresses it asked for."""
 
     def __init__(self, profile: Path) -> None:
-        found = next((p for n in NAMES if (p := shutil.which(n))), None)
-        if found is None:
+        program = next((p for n in NAMES if (p := shutil.which(n))), None)
+        if program is None:
             pytest.skip("no Chromium here (apt-get install chromium)")
         take, self._to = os.pipe()
         self._from, give = os.pipe()
@@ -31,7 +31,16 @@ class Browser:
         options += ["--disable-dev-shm-usage", "--remote-debugging-pipe"]
         line = f'exec "$@" 3<&{take} 4>&{give}'
         self._process = subprocess.Popen(
-            ["bash", "-c", line, "_", found, *options, f"--user-data-dir={profile}", "about:blank"],
+            [
+                "bash",
+                "-c",
+                line,
+                "_",
+                program,
+                *options,
+                f"--user-data-dir={profile}",
+                "about:blank",
+            ],
             pass_fds=(take, give),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -58,10 +67,10 @@ class Browser:
             message["sessionId"] = self._session
         os.write(self._to, json.dumps(message).encode() + b"\0")
         while True:
-            found = self._next()
-            if found.get("id") == self._number:
-                assert "error" not in found, found
-                answer: dict[str, Any] = found["result"]
+            reply = self._next()
+            if reply.get("id") == self._number:
+                assert "error" not in reply, reply
+                answer: dict[str, Any] = reply["result"]
                 return answer
 
     def _next(self) -> dict[str, Any]:
@@ -69,13 +78,13 @@ class Browser:
             piece = os.read(self._from, 1 << 20)
             assert piece, "the browser ended"
             self._data += piece
-        one, _, self._data = self._data.partition(b"\0")
-        found: dict[str, Any] = json.loads(one)
-        if found.get("method") == "Network.requestWillBeSent":
-            self.requests.append(found["params"]["request"]["url"])
-        if found.get("method") == "Page.javascriptDialogOpening":
+        frame, _, self._data = self._data.partition(b"\0")
+        message: dict[str, Any] = json.loads(frame)
+        if message.get("method") == "Network.requestWillBeSent":
+            self.requests.append(message["params"]["request"]["url"])
+        if message.get("method") == "Page.javascriptDialogOpening":
             self.dialogs += 1
-        return found
+        return message
 
     def open(self, address: str, width: int) -> None:
         """Goes to the address in a window of that width, and waits until it is there."""

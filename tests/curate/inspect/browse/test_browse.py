@@ -36,7 +36,7 @@ STEPS = [
 
 def rows() -> list[dict[str, Any]]:
     """Documents 0 to 69, number 7 hostile, two of one URL, one with an address, short ones."""
-    found: list[dict[str, Any]] = []
+    pages: list[dict[str, Any]] = []
     for i in range(70):
         text = f"{LINE}\nIt is page {i} of a book that is long.\nmenu {i}\n{LINE} Here it ends."
         if i == 7:
@@ -46,9 +46,9 @@ def rows() -> list[dict[str, Any]]:
         if i % 10 == 9:
             text = f"Short {i}."
         url = "http://a.test/same" if i in (20, 21) else f"http://a.test/{i}"
-        found.append({"id": f"d{i}", "text": text, "url": url, "lang": "en" if i % 2 else "de"})
-    found[7] |= {"id": f"d7{HOSTILE}", "url": f"javascript:alert(1)//{HOSTILE}"}
-    return found
+        pages.append({"id": f"d{i}", "text": text, "url": url, "lang": "en" if i % 2 else "de"})
+    pages[7] |= {"id": f"d7{HOSTILE}", "url": f"javascript:alert(1)//{HOSTILE}"}
+    return pages
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +61,17 @@ def out(shared_bench: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def books(out: Path) -> Iterator[Library]:
-    with library(out) as found:
-        yield found
+    with library(out) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
 def server(books: Library) -> Iterator[Server]:
-    with Server(books, 0) as found:
-        thread = threading.Thread(target=found.serve_forever, daemon=True)
+    with Server(books, 0) as running:
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
         thread.start()
-        yield found
-        found.shutdown()
+        yield running
+        running.shutdown()
         thread.join()
 
 
@@ -200,17 +200,17 @@ def test_edits_are_replayed_in_any_number_of_steps(
     spans: list[tuple[bytes, bytes, bytes]], end: bytes
 ) -> None:
     """Each span: text before it, what is cut, what is put; a second step cuts the middle third."""
-    original, one, edits, at = b"", b"", [], 0
+    original, edited, edits, at = b"", b"", [], 0
     for before, cut, put in spans:
         start = at + len(before)
         put_text = put.decode()
         edits.append({"step": "a", "rule": "r", "start": start, "end": start + len(cut),
                       "replacement": put_text})  # fmt: skip
-        original, one, at = original + before + cut, one + before + put, start + len(cut)
-    original, one = original + end, one + end
-    a, z = len(one) // 3, 2 * len(one) // 3
+        original, edited, at = original + before + cut, edited + before + put, start + len(cut)
+    original, edited = original + end, edited + end
+    a, z = len(edited) // 3, 2 * len(edited) // 3
     edits.append({"step": "b", "rule": "r", "start": a, "end": z, "replacement": ""})
-    final = one[:a] + one[z:]
+    final = edited[:a] + edited[z:]
     runs = replay(original, edits, final)
     assert runs is not None
     assert b"".join(r.text for r in runs if not r.put) == original
@@ -232,9 +232,9 @@ def test_the_static_page_is_the_same_twice_and_bounded(out: Path, bench: Any) ->
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    found = Browser(tmp_path_factory.mktemp("profile"))
-    yield found
-    found.close()
+    chromium = Browser(tmp_path_factory.mktemp("profile"))
+    yield chromium
+    chromium.close()
 
 
 def quiet(browser: Browser, width: int, own: str) -> None:

@@ -43,15 +43,15 @@ def compared(shared_bench: Any) -> tuple[Comparison, Path]:
     source = shared_bench.jsonl("in.jsonl", corpus())
     out = shared_bench.folder / "out"
     sets = ("dedup_passages.min_sentences=0", "dedup_exact#2.max_removal=0.1")
-    found = compare([str(source)], ["exact", "lines", "exact+url"], sets, out, None, 1, True)
-    return found, out
+    comparison = compare([str(source)], ["exact", "lines", "exact+url"], sets, out, None, 1, True)
+    return comparison, out
 
 
 def test_what_is_left_is_what_each_method_leaves(compared: Any) -> None:
-    found, out = compared
+    comparison, out = compared
     size = sum(len(row["text"]) for row in corpus())
-    assert (found.documents, found.bytes, found.tokens) == (6, size, round(size / 4))
-    exact, lines, _ = found.rows
+    assert (comparison.documents, comparison.bytes, comparison.tokens) == (6, size, round(size / 4))
+    exact, lines, _ = comparison.rows
     assert (exact.documents, exact.documents_removed) == (5, round(1 / 6, 6))
     assert exact.bytes == size - len(corpus()[0]["text"])
     assert (lines.documents, lines.bytes) == (5, exact.bytes - len(SHARED) - 1)
@@ -76,17 +76,17 @@ def test_time_and_memory_are_measured_for_each_method(compared: Any) -> None:
 
 
 def test_a_method_that_removes_too_much_is_a_line_and_no_end(compared: Any) -> None:
-    found, _ = compared
-    stopped = found.rows[2]
+    comparison, _ = compared
+    stopped = comparison.rows[2]
     assert stopped.documents is None and "stopped by its guard" in stopped.note
-    assert not found.failed
-    assert "exact+url: stopped by its guard" in comparison_text(found)
+    assert not comparison.failed
+    assert "exact+url: stopped by its guard" in comparison_text(comparison)
 
 
 def test_the_table_and_the_page_show_every_method(compared: Any) -> None:
-    found, out = compared
-    text = comparison_text(found)
-    assert "16.7 %" in text and "50.0 %" in text and found.rows[0].kept_ids[:12] in text
+    comparison, out = compared
+    text = comparison_text(comparison)
+    assert "16.7 %" in text and "50.0 %" in text and comparison.rows[0].kept_ids[:12] in text
     page = (out / "compare.html").read_text()
     assert 'href="exact/report.html"' in page and "exact+url" in page
     data = json.loads((out / "compare.json").read_text())
@@ -94,7 +94,7 @@ def test_the_table_and_the_page_show_every_method(compared: Any) -> None:
 
 
 def test_again_it_measures_nothing_and_says_the_same(compared: Any, shared_bench: Any) -> None:
-    found, out = compared
+    comparison, out = compared
     source = shared_bench.folder / "in.jsonl"
     again = shared_bench.command(
         "dedup", "compare", source, "-o", out, "--methods", "exact", "--json", "-q"
@@ -102,8 +102,8 @@ def test_again_it_measures_nothing_and_says_the_same(compared: Any, shared_bench
     assert again.returncode == 0, again.stderr
     (row,) = json.loads(again.stdout.splitlines()[-1])["methods"]
     assert (row["seconds"], row["peak_parent"]) == (
-        found.rows[0].seconds,
-        found.rows[0].peak_parent,
+        comparison.rows[0].seconds,
+        comparison.rows[0].peak_parent,
     )
 
 
@@ -111,8 +111,8 @@ def test_a_run_done_in_several_goes_has_no_time(compared: Any, shared_bench: Any
     out = shared_bench.folder / "goes"
     source = shared_bench.folder / "in.jsonl"
     shared_bench.run([{"dedup_exact": {}}], source, out="goes/exact")  # as if begun before
-    found = compare([str(source)], ["exact"], (), out, None, 1, True)
-    (row,) = found.rows
+    comparison = compare([str(source)], ["exact"], (), out, None, 1, True)
+    (row,) = comparison.rows
     assert (row.documents, row.seconds, row.peak_parent) == (5, None, None)
     assert row.kept_ids == compared[0].rows[0].kept_ids
     assert "several goes" in row.note and "several goes" in (out / "compare.html").read_text()
@@ -125,9 +125,9 @@ def test_tokens_are_counted_where_a_tokenizer_is_given(bench: Any) -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.save(str(bench.folder / "tokenizer.json"))
     source = bench.jsonl("in.jsonl", [{"text": "a b a"}, {"text": "a b a"}, {"text": "b"}])
-    found = compare([str(source)], ["exact"], (), bench.folder / "o", bench.folder, 1, True)
-    assert (found.tokens, found.rows[0].tokens, found.measured) == (7, 4, True)
-    assert "tokens: counted" in comparison_text(found)
+    comparison = compare([str(source)], ["exact"], (), bench.folder / "o", bench.folder, 1, True)
+    assert (comparison.tokens, comparison.rows[0].tokens, comparison.measured) == (7, 4, True)
+    assert "tokens: counted" in comparison_text(comparison)
 
 
 def test_wrong_use_is_told_before_anything_runs(bench: Any) -> None:
@@ -147,9 +147,9 @@ def test_wrong_use_is_told_before_anything_runs(bench: Any) -> None:
 
 
 def test_a_setting_goes_to_the_methods_that_have_it() -> None:
-    found = recipes_of(["exact", "exact+minhash"], ["dedup_minhash.verify=0.7"])
-    assert [s.name for s in found["exact"].steps] == ["dedup_exact"]
-    assert found["exact+minhash"].steps[1].verify == 0.7
+    recipes = recipes_of(["exact", "exact+minhash"], ["dedup_minhash.verify=0.7"])
+    assert [s.name for s in recipes["exact"].steps] == ["dedup_exact"]
+    assert recipes["exact+minhash"].steps[1].verify == 0.7
 
 
 @pytest.mark.slow  # each method has such a test of its own

@@ -27,15 +27,17 @@ def write_run(out: Path, kept: dict[str, list[str]], gone: dict[str, str]) -> Pa
 
 
 def test_shares_are_of_what_the_method_of_the_row_removed(tmp_path: Path) -> None:
-    one = write_run(tmp_path / "a", {"1": [], "2": []}, {"3": "x", "4": "x", "9": "read"})
-    two = write_run(tmp_path / "b", {"1": ["pii"], "2": ["y"], "3": ["y"]}, {"4": "y", "9": "read"})
-    three = write_run(tmp_path / "c", {"1": [], "2": [], "3": [], "4": []}, {"9": "read"})
-    runs = {"a": (one, ["x"]), "b": (two, ["y"]), "c": (three, ["z"])}
-    found = overlap(runs, tmp_path / "spill")
-    assert found.methods == ["a", "b", "c"]
-    assert (found.removed, found.changed) == ([2, 1, 0], [2, 3, 0])
-    assert found.both == [[2, 1, 0], [1, 1, 0], [0, 0, 0]]
-    assert found.both_changed == [[2, 2, 0], [2, 3, 0], [0, 0, 0]]
-    assert found.cuts
-    assert found.dump()["share_removed_too"] == [[1, 0.5, 0], [1, 1, 0], [None, None, None]]
-    assert found.dump()["share_changed_too"][1] == [0.666667, 1, 0]
+    first = write_run(tmp_path / "a", {"1": [], "2": []}, {"3": "x", "4": "x", "9": "read"})
+    second = write_run(
+        tmp_path / "b", {"1": ["pii"], "2": ["y"], "3": ["y"]}, {"4": "y", "9": "read"}
+    )
+    third = write_run(tmp_path / "c", {"1": [], "2": [], "3": [], "4": []}, {"9": "read"})
+    runs = {"a": (first, ["x"]), "b": (second, ["y"]), "c": (third, ["z"])}
+    table = overlap(runs, tmp_path / "spill")
+    assert table.methods == ["a", "b", "c"]
+    assert (table.removed, table.changed) == ([2, 1, 0], [2, 3, 0])
+    assert table.both == [[2, 1, 0], [1, 1, 0], [0, 0, 0]]
+    assert table.both_changed == [[2, 2, 0], [2, 3, 0], [0, 0, 0]]
+    assert table.cuts
+    assert table.dump()["share_removed_too"] == [[1, 0.5, 0], [1, 1, 0], [None, None, None]]
+    assert table.dump()["share_changed_too"][1] == [0.666667, 1, 0]

@@ -47,29 +47,31 @@ def evaluated(shared_bench: Any) -> tuple[Evaluation, Path]:
     return evaluate([str(source)], methods, sets, out, PLANT, 5, 1000, 1, True), out
 
 
-def kinds(found: Evaluation, method: str) -> dict[str, Any]:
-    (mine,) = [s for s in found.scores if s.method == method]
-    return {k.kind: k for k in mine.kinds}
+def kinds(evaluation: Evaluation, method: str) -> dict[str, Any]:
+    (scored,) = [s for s in evaluation.scores if s.method == method]
+    return {k.kind: k for k in scored.kinds}
 
 
 def test_regions_of_a_plant_hold_the_same_text(evaluated: Any) -> None:
-    found, out = evaluated
+    evaluation, out = evaluated
     rows = pq.read_table(out / "planted/documents.parquet").to_pylist()
     texts = {row["id"]: row["text"].encode() for row in rows}
     original = {row["id"]: row["text"] for row in corpus()}
     used: list[str] = []
-    for plant in found.planted.plants:
-        one, two = (texts[r.id][r.start : r.end] for r in (plant.original, plant.copy))
+    for plant in evaluation.planted.plants:
+        original_text, copied_text = (
+            texts[r.id][r.start : r.end] for r in (plant.original, plant.copy)
+        )
         if plant.kind.startswith("near"):
-            assert one != two
+            assert original_text != copied_text
             assert abs(plant.similarity - float(plant.kind.split()[1])) <= 0.01
         else:
-            assert one == two
+            assert original_text == copied_text
         used += [plant.original.id, plant.copy.id]
         assert texts[plant.original.id].decode() == original[plant.original.id]
     assert len(used) == len(set(used)) and not any(i.startswith("old-copy") for i in used)
     assert len(rows) == len(corpus()) + 7 * PLANT
-    count = {kind: sum(p.kind == kind for p in found.planted.plants) for kind in KINDS}
+    count = {kind: sum(p.kind == kind for p in evaluation.planted.plants) for kind in KINDS}
     assert count == dict.fromkeys(KINDS, PLANT)
 
 
@@ -82,19 +84,19 @@ def test_planted_copies_are_never_preferred_to_what_was_there(evaluated: Any) ->
 
 
 def test_exact_finds_every_planted_copy_and_nothing_else(evaluated: Any) -> None:
-    found, _ = evaluated
-    mine = kinds(found, "exact")
-    assert mine["exact"].recall == 1.0
-    assert all(k.found == 0 for name, k in mine.items() if name != "exact")
-    (scored,) = [s for s in found.scores if s.method == "exact"]
+    evaluation, _ = evaluated
+    by_kind = kinds(evaluation, "exact")
+    assert by_kind["exact"].recall == 1.0
+    assert all(k.found == 0 for name, k in by_kind.items() if name != "exact")
+    (scored,) = [s for s in evaluation.scores if s.method == "exact"]
     assert (scored.right_documents, scored.false_documents) == (PLANT, 0)
     assert scored.precision == scored.byte_precision == 1.0
 
 
 def test_minhash_finds_what_its_curve_says(evaluated: Any) -> None:
-    mine = kinds(evaluated[0], "minhash")
-    assert mine["exact"].recall == 1.0
-    for name, kind in mine.items():
+    by_kind = kinds(evaluated[0], "minhash")
+    assert by_kind["exact"].recall == 1.0
+    for name, kind in by_kind.items():
         if name.startswith("near"):
             assert kind.expected == pytest.approx(predicted(14, 8, kind.similarity), abs=0.02)
             chance = [
@@ -103,23 +105,23 @@ def test_minhash_finds_what_its_curve_says(evaluated: Any) -> None:
             ]
             # Neither so few nor so many that chance would give them once in ten thousand times.
             assert sum(chance[: kind.found + 1]) > 1e-4 and sum(chance[kind.found :]) > 1e-4
-    assert mine["near 0.95"].recall == 1.0 and mine["near 0.5"].recall < 0.7
+    assert by_kind["near 0.95"].recall == 1.0 and by_kind["near 0.5"].recall < 0.7
 
 
 def test_lines_finds_paragraphs_and_no_run_in_mid_line(evaluated: Any) -> None:
-    found, _ = evaluated
-    mine = kinds(found, "lines")
-    assert mine["paragraph"].recall == mine["exact"].recall == 1.0
-    assert mine["substring"].recall == 0.0
-    (scored,) = [s for s in found.scores if s.method == "lines"]
+    evaluation, _ = evaluated
+    by_kind = kinds(evaluation, "lines")
+    assert by_kind["paragraph"].recall == by_kind["exact"].recall == 1.0
+    assert by_kind["substring"].recall == 0.0
+    (scored,) = [s for s in evaluation.scores if s.method == "lines"]
     # The line that closed many pages before does not count against the method. White space that
     # goes with a cut does.
     assert scored.byte_precision > 0.99 and scored.false_documents == 0
 
 
 def test_the_table_and_the_page_show_theory_beside_minhash(evaluated: Any) -> None:
-    found, out = evaluated
-    printed = text(found)
+    evaluation, out = evaluated
+    printed = text(evaluation)
     assert f"130 documents with {9 * PLANT} plants, seed 5" in printed
     assert "theory" in printed and "near 0.95 (0.9" in printed
     page = (out / "evaluation.html").read_text()
@@ -129,12 +131,12 @@ def test_the_table_and_the_page_show_theory_beside_minhash(evaluated: Any) -> No
 
 
 def test_the_same_seed_plants_the_same(evaluated: Any, shared_bench: Any) -> None:
-    found, out = evaluated
+    evaluation, out = evaluated
     stamp = (out / "planted/documents.parquet").stat().st_mtime_ns
     source = [str(shared_bench.folder / "in.jsonl")]
     sets = ("dedup_passages.min_sentences=0",)
     again = evaluate(source, ["exact", "minhash", "lines"], sets, out, PLANT, 5, 1000, 1, True)
-    assert again.dump() == found.dump()
+    assert again.dump() == evaluation.dump()
     assert (out / "planted/documents.parquet").stat().st_mtime_ns == stamp
 
 
@@ -154,9 +156,9 @@ def cut(start: int, end: int) -> list[dict[str, Any]]:
 
 
 def test_either_copy_may_go_and_the_other_is_a_loss() -> None:
-    one = score("m", [PAIR], Gone(), Gone({"a"}, 100), None)
-    assert (one.kinds[0].found, one.right_documents, one.false_documents) == (1, 1, 0)
-    assert (one.right_bytes, one.false_bytes) == (100, 0)
+    scored = score("m", [PAIR], Gone(), Gone({"a"}, 100), None)
+    assert (scored.kinds[0].found, scored.right_documents, scored.false_documents) == (1, 1, 0)
+    assert (scored.right_bytes, scored.false_bytes) == (100, 0)
     both = score("m", [PAIR], Gone(), Gone({"a", "p"}, 200), None)
     assert (both.right_documents, both.false_documents, both.false_bytes) == (1, 1, 100)
     none = score("m", [PAIR], Gone(), Gone({"z"}, 70), None)

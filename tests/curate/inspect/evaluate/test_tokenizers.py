@@ -34,8 +34,8 @@ def judged(tmp_path_factory: Any) -> Path:
 def _eval(capsys: Any, folder: Path, *arguments: Any) -> tuple[int, str, str]:
     on = ("--on", folder / "texts.jsonl")
     code = invoke(["tokenizer", "eval", *map(str, (*arguments, *on))])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
 
 
 def test_figures_languages_and_cuts_are_printed(judged: Path, capsys: Any) -> None:
@@ -60,16 +60,16 @@ def test_colours_come_where_they_are_asked_for(judged: Path, capsys: Any) -> Non
 def test_the_page_holds_what_the_json_says(judged: Path, capsys: Any) -> None:
     out = judged / "out"
     both = (judged / "one", judged / "two")
-    code, said, _ = _eval(capsys, judged, *both, "--show", 2, "-o", out, "--json")
+    code, printed, _ = _eval(capsys, judged, *both, "--show", 2, "-o", out, "--json")
     assert code == 0
-    found = json.loads(said.splitlines()[-1])
-    assert json.loads((out / "evaluation.json").read_text(encoding="utf-8")) == found
-    assert found["read"] == found["kept"] == 3
-    assert [one["name"] for one in found["tokenizers"]] == ["one", "two"]
-    assert [row["label"] for row in found["tokenizers"][0]["source"]] == ["b", "a"]
+    evaluation = json.loads(printed.splitlines()[-1])
+    assert json.loads((out / "evaluation.json").read_text(encoding="utf-8")) == evaluation
+    assert evaluation["read"] == evaluation["kept"] == 3
+    assert [figures["name"] for figures in evaluation["tokenizers"]] == ["one", "two"]
+    assert [row["label"] for row in evaluation["tokenizers"][0]["source"]] == ["b", "a"]
     page = (out / "evaluation.html").read_text(encoding="utf-8")
-    for one in found["tokenizers"]:
-        assert f"{one['bytes_a_token']:.3f}" in page
+    for figures in evaluation["tokenizers"]:
+        assert f"{figures['bytes_a_token']:.3f}" in page
     assert "<b>sat" not in page and "sat" in page  # text from documents is text
     assert page.count("class=tokens") == 4
     assert "premium<br>a text" in page
@@ -77,14 +77,14 @@ def test_the_page_holds_what_the_json_says(judged: Path, capsys: Any) -> None:
 
 def test_lengths_are_set_against_a_baseline(judged: Path, capsys: Any) -> None:
     out = judged / "against"
-    given = (judged / "one", "--baseline", judged / "two", "-o", out)
-    code, said, _ = _eval(capsys, judged, *given)
+    arguments = (judged / "one", "--baseline", judged / "two", "-o", out)
+    code, printed, _ = _eval(capsys, judged, *arguments)
     assert code == 0
-    lines = {line.split("  ")[0]: line.split() for line in said.splitlines()}
+    lines = {line.split("  ")[0]: line.split() for line in printed.splitlines()}
     assert lines["tokens over the baseline's (NSL)"][-2:][1].startswith("1.000")
-    assert "baseline: two" in said and "tokens over the baseline's by language" in said
-    one, two = json.loads((out / "evaluation.json").read_bytes())["tokenizers"]
-    assert one["nsl"] == one["tokens"] / two["tokens"] > 1
+    assert "baseline: two" in printed and "tokens over the baseline's by language" in printed
+    first, baseline = json.loads((out / "evaluation.json").read_bytes())["tokenizers"]
+    assert first["nsl"] == first["tokens"] / baseline["tokens"] > 1
     page = (out / "evaluation.html").read_text(encoding="utf-8")
     assert "Baseline: " in page and "over the<br>baseline" in page and "Gini" in page
 
@@ -96,26 +96,34 @@ def test_a_pattern_without_ranks_is_refused(judged: Path, capsys: Any) -> None:
 
 def test_a_page_without_languages_has_no_chapter_on_them(tmp_path: Path, judged: Path) -> None:
     (tmp_path / "plain.jsonl").write_text('{"text": "the cat"}\n', encoding="utf-8")
-    given = ["tokenizer", "eval", judged / "one", "--on", tmp_path / "plain.jsonl", "-o", tmp_path]
-    assert invoke([str(g) for g in given]) == 0
+    arguments = [
+        "tokenizer",
+        "eval",
+        judged / "one",
+        "--on",
+        tmp_path / "plain.jsonl",
+        "-o",
+        tmp_path,
+    ]
+    assert invoke([str(g) for g in arguments]) == 0
     page = (tmp_path / "evaluation.html").read_text(encoding="utf-8")
     assert 'id="languages"' not in page and 'id="texts"' not in page and 'id="lost"' not in page
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         pytest.param('{"text": ""}', "no document with text", id="empty-text"),
         pytest.param("not json", "no document with text", id="no-json"),
     ],
 )
 def test_without_text_there_is_nothing_to_judge(
-    tmp_path: Path, judged: Path, capsys: Any, line: str, said: str
+    tmp_path: Path, judged: Path, capsys: Any, line: str, message: str
 ) -> None:
     (tmp_path / "in.jsonl").write_text(line + "\n", encoding="utf-8")
-    given = ["tokenizer", "eval", str(judged / "one"), "--on", str(tmp_path / "in.jsonl")]
-    assert invoke(given) == 2
-    assert said in capsys.readouterr().err
+    arguments = ["tokenizer", "eval", str(judged / "one"), "--on", str(tmp_path / "in.jsonl")]
+    assert invoke(arguments) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_a_tokenizer_that_is_none_is_refused_by_name(judged: Path, capsys: Any) -> None:
@@ -136,15 +144,15 @@ def test_a_study_recommends_a_size_and_draws_it(tmp_path: Path, capsys: Any) -> 
     rows = [{"text": f"the cat{k} sat on mat{k * 7} and {k * 31} went"} for k in range(120)]
     path = tmp_path / "texts.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    given = ["tokenizer", "study", str(path), "--vocab", "265,270", "-o", str(tmp_path / "out")]
-    assert invoke([*given, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert [row["vocab"] for row in found["rows"]] == [265, 270]
-    assert found["recommended"] == 270
-    assert found["read"] == 120
+    arguments = ["tokenizer", "study", str(path), "--vocab", "265,270", "-o", str(tmp_path / "out")]
+    assert invoke([*arguments, "--json"]) == 0
+    study = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [row["vocab"] for row in study["rows"]] == [265, 270]
+    assert study["recommended"] == 270
+    assert study["read"] == 120
     page = (tmp_path / "out" / "study.html").read_text(encoding="utf-8")
     assert page.count("<svg") == 1 and "could not be drawn" not in page
-    assert invoke([*given, "--worth", "1"]) == 0
+    assert invoke([*arguments, "--worth", "1"]) == 0
     assert "recommended: 265, the last size" in capsys.readouterr().out
 
 
@@ -156,11 +164,11 @@ def test_sizes_that_are_none_are_refused(judged: Path, capsys: Any, vocab: str) 
 
 
 def test_what_reads_the_same_has_no_best() -> None:
-    one = dict.fromkeys((key for key, *_ in FIGURES), 0.5)
-    found = {line[0]: line[2] for line in rows([one, one | {"bytes_a_token": 0.5000001}])}
-    assert found["bytes a token"] == []
-    other = one | {"bytes_a_token": 0.7, "fertility": None, "encode_mb_per_cpu_second": 9.0}
-    found = {line[0]: line[2] for line in rows([one, other])}
-    assert found["bytes a token"] == [1]
-    assert found["tokens a word (fertility)"] == []
-    assert found["encoding, MB/s of CPU time"] == []  # no two runs give the same
+    figures = dict.fromkeys((key for key, *_ in FIGURES), 0.5)
+    best = {line[0]: line[2] for line in rows([figures, figures | {"bytes_a_token": 0.5000001}])}
+    assert best["bytes a token"] == []
+    other = figures | {"bytes_a_token": 0.7, "fertility": None, "encode_mb_per_cpu_second": 9.0}
+    best = {line[0]: line[2] for line in rows([figures, other])}
+    assert best["bytes a token"] == [1]
+    assert best["tokens a word (fertility)"] == []
+    assert best["encoding, MB/s of CPU time"] == []  # no two runs give the same

@@ -38,13 +38,13 @@ def test_the_plan_is_printed_and_below_it_what_it_takes(ran):
 def test_json_says_the_same_as_one_object(ran):
     done = dry(ran, "large", "-o", "out", "--sample", "sample", "--json", "-q")
     (line,) = done.stdout.splitlines()
-    found = json.loads(line)
-    assert found["recipe"] == "mine" and len(found["stages"]) == 2
-    assert found["stages"][0]["resolves"] == "dedup_exact"
-    told = found["forecast"]
-    assert told["documents"] == pytest.approx(1000, rel=0.05)
-    assert told["total"]["objects"] > 0
-    assert told["bytes"] == found["bytes"]
+    plan = json.loads(line)
+    assert plan["recipe"] == "mine" and len(plan["stages"]) == 2
+    assert plan["stages"][0]["resolves"] == "dedup_exact"
+    predicted = plan["forecast"]
+    assert predicted["documents"] == pytest.approx(1000, rel=0.05)
+    assert predicted["total"]["objects"] > 0
+    assert predicted["bytes"] == plan["bytes"]
 
 
 def test_without_a_sample_the_run_in_out_is_asked(ran):

@@ -99,8 +99,8 @@ def told(data: dict, of=None, *, size: int = 10_000, workers: int = 4, table=NOT
     return forecast(plan(of, size), [figures, table], workers, Prices(), **options)
 
 
-def by_name(found):
-    return {(s.name if s.peak_bytes is None else s.name[:2]): s for s in found.stages}
+def by_name(predicted):
+    return {(s.name if s.peak_bytes is None else s.name[:2]): s for s in predicted.stages}
 
 
 def test_ten_times_the_input_takes_ten_times_the_seconds_bytes_and_documents():
@@ -261,10 +261,10 @@ def test_a_run_of_other_steps_is_passed_over(tmp_path: Path):
     assert table.source.startswith("the package's table")
 
 
-@pytest.mark.parametrize("given", ["get", "get=x", "get=-1", "get=nan", "cpu=1"])
-def test_a_price_that_is_none_is_refused(given: str):
+@pytest.mark.parametrize("price", ["get", "get=x", "get=-1", "get=nan", "cpu=1"])
+def test_a_price_that_is_none_is_refused(price: str):
     with pytest.raises(UsageError, match="--price"):
-        parse_prices([given])
+        parse_prices([price])
 
 
 def test_prices_are_given_together_or_one_by_one():

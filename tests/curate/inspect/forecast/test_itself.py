@@ -62,16 +62,16 @@ def test_seconds_that_compile_kernels_are_counted_apart(
 def test_a_run_forecasts_itself(ran):
     record, out, path, source = ran
     plan = make_plan(load(str(path), ()), [str(source)])
-    found = forecast(plan, [read_figures(out, package_table())], 1, Prices())
-    assert found.missing == [] and found.documents == 150
-    stages = {s.name: s for s in found.stages}
+    predicted = forecast(plan, [read_figures(out, package_table())], 1, Prices())
+    assert predicted.missing == [] and predicted.documents == 150
+    stages = {s.name: s for s in predicted.stages}
     for stage in record["stages"]:
-        told = stages[stage["folder"]]
-        assert told.documents_in == pytest.approx(stage["read"])
-        assert told.documents_out == pytest.approx(stage["kept"])
+        stage_forecast = stages[stage["folder"]]
+        assert stage_forecast.documents_in == pytest.approx(stage["read"])
+        assert stage_forecast.documents_out == pytest.approx(stage["kept"])
         written = {k: n for k, n in stage["written"].items() if k != "decisions"}
-        assert told.bytes_out == pytest.approx(sum(written.values()))
-        seconds = {one.label.partition(":")[0]: one.cpu for one in told.steps}
+        assert stage_forecast.bytes_out == pytest.approx(sum(written.values()))
+        seconds = {step.label.partition(":")[0]: step.cpu for step in stage_forecast.steps}
         del seconds["start"]  # of a partition and a worker: between the least and the most
         assert seconds == pytest.approx({k: v for k, v in stage["cpu"].items() if k != "start"})
     decided, first = stages["dedup_exact: deciding"], record["stages"][0]

@@ -27,9 +27,9 @@ def on_paper(name: str):
 
 @pytest.mark.parametrize("name", ["fineweb", "ccnet-llama1", "c4", "refinedweb"])
 def test_shipped_recipes_have_a_figure_for_everything(name: str) -> None:
-    found = on_paper(name)
-    assert found.missing == []
-    assert all(s.cpu for s in found.stages)
+    predicted = on_paper(name)
+    assert predicted.missing == []
+    assert all(s.cpu for s in predicted.stages)
 
 
 def test_the_one_step_whose_model_is_not_shipped_has_none() -> None:
@@ -48,7 +48,7 @@ def test_the_plan_on_paper_is_what_the_commands_print(tmp_path: Path) -> None:
         line, _, wanted = command.partition(" | grep ")
         lines = _here(line, tmp_path).splitlines(keepends=True)
         pattern = re.compile(shlex.split(wanted)[-1]) if wanted else re.compile("")
-        assert "".join(one for one in lines if pattern.search(one)) == printed, command
+        assert "".join(text for text in lines if pattern.search(text)) == printed, command
 
 
 def _here(line: str, folder: Path) -> str:
@@ -62,6 +62,6 @@ def test_the_figures_in_the_prose_are_those_of_the_tables() -> None:
     fineweb, ccnet = on_paper("fineweb"), on_paper("ccnet-llama1")
     (sketch,) = [x for s in fineweb.stages for x in s.steps if x.label.endswith(": sketching")]
     seconds = sketch.cpu / sketch.documents
-    hours = [found.total("cpu") / 3600 / 100 for found in (fineweb, ccnet)]
+    hours = [predicted.total("cpu") / 3600 / 100 for predicted in (fineweb, ccnet)]
     assert f"takes {hours[0]:.0f} CPU hours a TB of stored WARC, CCNet's {hours[1]:.0f};" in prose
     assert f"take {seconds * 1e3:.2g} ms of CPU a document" in prose

@@ -17,23 +17,23 @@ def test_every_value_falls_into_a_bin(
     values: list[float], limits: list[float], whole: bool
 ) -> None:
     data = np.array([float(round(v)) for v in values] if whole else values)
-    known = Range(whole)
-    known.add(data)
-    histogram = edges_of(known, limits)
+    value_range = Range(whole)
+    value_range.add(data)
+    histogram = edges_of(value_range, limits)
     assert (np.diff(histogram.edges) > 0).all()
     histogram.add(data)
     assert histogram.counts.sum() == len(values) and len(histogram.counts) <= 100
 
 
 def test_whole_numbers_have_a_bin_each_and_limits_lie_between_two() -> None:
-    known = Range(True)
-    known.add(np.array([0.0, 8.0]))
-    assert edges_of(known, [2]).edges.tolist() == [i - 0.5 for i in range(10)]
+    value_range = Range(True)
+    value_range.add(np.array([0.0, 8.0]))
+    assert edges_of(value_range, [2]).edges.tolist() == [i - 0.5 for i in range(10)]
 
 
 def test_a_histogram_ends_near_a_small_limit() -> None:
-    known = Range(False)
-    known.add(np.array([0.0, 0.9]))
-    histogram = edges_of(known, [0.01])
+    value_range = Range(False)
+    value_range.add(np.array([0.0, 0.9]))
+    histogram = edges_of(value_range, [0.01])
     assert histogram.open and histogram.edges[-1] == pytest.approx(0.15)
     assert histogram.dump()["open"] is True

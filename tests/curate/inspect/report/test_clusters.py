@@ -30,30 +30,30 @@ def out(shared_bench: Any) -> Path:
 
 
 def test_the_largest_cluster_comes_first_and_the_least_similar_member_too(out: Path) -> None:
-    found = browse(out, 20, None, 2, 5)
-    assert [(c.method, c.size, c.gone) for c in found.clusters] == [
+    page = browse(out, 20, None, 2, 5)
+    assert [(c.method, c.size, c.gone) for c in page.clusters] == [
         ("exact:text", 3, 2),
         ("minhash", 2, 1),
     ]
-    assert found.total == 2
-    exact = found.clusters[0]
+    assert page.total == 2
+    exact = page.clusters[0]
     assert exact.stays.id == "d0" and {m.id for m in exact.members} == {"d1", "d2"}
 
 
 def test_the_difference_of_near_copies_is_marked(out: Path) -> None:
-    found = browse(out, 1, "minhash", 2, 5)
-    text = clusters.text(found, 80, colours=False)
-    (member,) = found.clusters[0].members
-    assert (found.clusters[0].stays.id, member.id) in {("d0", "d3"), ("d3", "d0")}
+    page = browse(out, 1, "minhash", 2, 5)
+    text = clusters.text(page, 80, colours=False)
+    (member,) = page.clusters[0].members
+    assert (page.clusters[0].stays.id, member.id) in {("d0", "d3"), ("d3", "d0")}
     assert "word59 [-" in text and "{+" in text and "+} word61" in text
     assert "https://h.test/3" in text and "2024-05-06" in text and "in.jsonl" in text
     assert all(len(line) <= 80 for line in text.splitlines())
 
 
 def test_text_of_documents_cannot_write_to_the_terminal(out: Path) -> None:
-    found = browse(out, 1, "minhash", 2, 5)
-    assert "\x1b" not in clusters.text(found, 80, colours=False)
-    coloured = clusters.text(found, 80, colours=True)
+    page = browse(out, 1, "minhash", 2, 5)
+    assert "\x1b" not in clusters.text(page, 80, colours=False)
+    coloured = clusters.text(page, 80, colours=True)
     assert coloured.count("\x1b[31m[-") == 2  # what the marks mean, and the one difference
     assert "\u241b[31mother" in coloured
 
@@ -83,11 +83,11 @@ def test_a_passage_is_shown_where_it_stands_after_the_cuts(bench: Any) -> None:
         {"id": "b", "text": "\n".join([shared[1], own.format(2), shared[0], own.format(3)])},
     ]
     bench.run([{"dedup_passages": {"min_sentences": 0}}], bench.jsonl("in.jsonl", rows))
-    found = browse(bench.folder / "out", 9, "lines", 2, 9)
-    assert {c.stays.text for c in found.clusters} == set(shared)
-    for cluster in found.clusters:
+    page = browse(bench.folder / "out", 9, "lines", 2, 9)
+    assert {c.stays.text for c in page.clusters} == set(shared)
+    for cluster in page.clusters:
         assert cluster.passages and cluster.members[0].text is None
-    text = clusters.text(found, 100, False)
+    text = clusters.text(page, 100, False)
     assert "bytes 0 to 44" in text and '"First line that stands on both of the pages."' in text
 
 
@@ -101,9 +101,9 @@ def test_what_nobody_knows_the_partner_of_is_only_counted(out: Path, tmp_path: P
     nothing = pa.nulls(len(table), pa.int64())
     table = table.set_column(table.column_names.index("cluster"), "cluster", nothing)
     pq.write_table(table, path)
-    found = browse(copy, 9, None, 2, 2)
-    assert found.clusters == [] and found.unknown == {"exact:text": 3, "minhash": 2}
-    assert "it does not know where" in clusters.text(found, 80, False)
+    page = browse(copy, 9, None, 2, 2)
+    assert page.clusters == [] and page.unknown == {"exact:text": 3, "minhash": 2}
+    assert "it does not know where" in clusters.text(page, 80, False)
 
 
 def test_a_copy_of_an_earlier_run_names_it(bench: Any) -> None:
@@ -112,8 +112,8 @@ def test_a_copy_of_an_earlier_run_names_it(bench: Any) -> None:
     bench.run([{"dedup_exact": {}}], old, out="january")
     step = {"dedup_exact": {"against": [str(bench.folder / "january")], "survivor": "first"}}
     bench.run([step], new, out="february")
-    found = browse(bench.folder / "february", 9, None, 1, 2)
-    text = clusters.text(found, 100, False)
+    page = browse(bench.folder / "february", 9, None, 1, 2)
+    text = clusters.text(page, 100, False)
     assert "copy of old in january" in text and "which this run does not hold" in text
 
 

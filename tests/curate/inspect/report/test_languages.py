@@ -52,8 +52,8 @@ def gathered(folder: Path) -> list[Unsure]:
 
 
 def test_scores_from_0_3_up_to_the_threshold_are_counted_by_label(tmp_path: Path) -> None:
-    found = gathered(written(tmp_path))
-    assert [(u.lang, u.dropped, u.alone) for u in found] == [("en", 15, 10), ("de", 5, 0)]
+    labels = gathered(written(tmp_path))
+    assert [(u.lang, u.dropped, u.alone) for u in labels] == [("en", 15, 10), ("de", 5, 0)]
 
 
 def test_examples_are_documents_that_no_other_rule_marked(tmp_path: Path) -> None:

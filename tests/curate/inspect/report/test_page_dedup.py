@@ -52,9 +52,9 @@ def test_a_cluster_of_which_no_copy_stays_says_so() -> None:
 
 def test_pairs_of_one_url_claim_no_similarity_of_their_texts() -> None:
     pair = Pair("a", "b", 1.0, "one text of the page", "another text of the page")
-    for name, said in (("exact:url", "the same URL: "), ("exact:text", "similarity 1.000: ")):
+    for name, claim in (("exact:url", "the same URL: "), ("exact:text", "similarity 1.000: ")):
         html = page({}, Method(name, 1, 2, dropped=1, sizes={2: 1}, pairs=[pair]))
-        assert said in html and "<del>one </del>" in html
+        assert claim in html and "<del>one </del>" in html
 
 
 def test_a_run_without_copies_has_no_such_chapter() -> None:

@@ -46,16 +46,16 @@ def test_what_was_done_and_how_fast_is_said_and_no_share_of_an_unknown_peak() ->
     for name, value in (("optimizer", "muon"), ("tokens a second", "1,234"), ("rows", "4")):
         assert f"<dt>{name}</dt><dd>{value}</dd>" in page
     assert "2.5e+12" in page and "MFU" not in page and "<dt>ema</dt>" not in page
-    known = record()
-    known["summary"]["timing"]["mfu"] = 0.413
-    assert "<dt>of the GPU&#39;s peak (MFU)</dt><dd>41.3 %</dd>" in training(known)
+    measured = record()
+    measured["summary"]["timing"]["mfu"] = 0.413
+    assert "<dt>of the GPU&#39;s peak (MFU)</dt><dd>41.3 %</dd>" in training(measured)
 
 
 def test_a_step_that_changed_nothing_is_told_with_its_documents() -> None:
-    found = record()
-    found["metrics"][2] |= {"loss": None, "skipped": "loss nan", "documents": ["<i>", "b"]}
-    found["summary"]["skipped_steps"] = 1
-    page = training(found)
+    skipping = record()
+    skipping["metrics"][2] |= {"loss": None, "skipped": "loss nan", "documents": ["<i>", "b"]}
+    skipping["summary"]["skipped_steps"] = 1
+    page = training(skipping)
     assert "<li>step 3: loss nan. Documents: &lt;i&gt;, b.</li>" in page
 
 

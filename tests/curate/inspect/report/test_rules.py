@@ -86,15 +86,15 @@ def test_a_column_that_does_not_part_kept_from_dropped_is_not_the_rules(
 
 
 def test_a_column_that_the_step_declares_is_the_rules(out: Path, figures: RuleFigures) -> None:
-    said = {"judge.nine": "judge.half", "judge.silent": "judge.gone"}
+    columns = {"judge.nine": "judge.half", "judge.silent": "judge.gone"}
     with opened(out) as store:
         assert store is not None
-        found = rules.gather(store, said)
-    assert found.rules["judge.nine"].column == "judge.half"
-    assert sum(found.rules["judge.nine"].dump()["histogram"]["marked"]) == 40
+        gathered = rules.gather(store, columns)
+    assert gathered.rules["judge.nine"].column == "judge.half"
+    assert sum(gathered.rules["judge.nine"].dump()["histogram"]["marked"]) == 40
     # One that no file has is none, and the others are found as without.
-    assert found.rules["judge.silent"].column is None
-    assert found.rules["judge.few"].dump() == figures.rules["judge.few"].dump()
+    assert gathered.rules["judge.silent"].column is None
+    assert gathered.rules["judge.few"].dump() == figures.rules["judge.few"].dump()
 
 
 def test_the_side_on_which_a_rule_drops_is_known_from_its_values(figures: RuleFigures) -> None:
@@ -113,8 +113,8 @@ def test_examples_are_the_same_whatever_the_order_of_rows(out: Path, tmp_path: P
     def chosen(folder: Path) -> dict[str, list[str]]:
         with opened(folder) as store:
             assert store is not None
-            found = rules.gather_examples(store, rules.gather(store).rules)
-        return {k: [e.id for e in v] for k, v in found.items()}
+            examples = rules.gather_examples(store, rules.gather(store).rules)
+        return {k: [e.id for e in v] for k, v in examples.items()}
 
     for name in ("corpus", "rejected"):
         (tmp_path / name).mkdir()
@@ -128,19 +128,19 @@ def test_examples_are_the_same_whatever_the_order_of_rows(out: Path, tmp_path: P
 def test_examples_stand_beside_value_limit_and_other_rules(out: Path) -> None:
     with opened(out) as store:
         assert store is not None
-        found = rules.gather_examples(store, rules.gather(store).rules)
-    (silent,) = found["judge.silent"]
+        examples = rules.gather_examples(store, rules.gather(store).rules)
+    (silent,) = examples["judge.silent"]
     assert silent.id == "d0002" and silent.detail == "why" and silent.also == ("judge.few",)
-    few = found["judge.few"][0]
+    few = examples["judge.few"][0]
     assert few.threshold == 50 and few.value == float(few.id[1:]) and few.text.startswith("text <")
 
 
 def test_rows_are_read_by_place_and_cut(out: Path) -> None:
     path = str(out / "corpus" / "part-00001.parquet")
     whole = pq.read_table(path).to_pylist()
-    found = read_rows([(path, 3), (path, 40), (path, len(whole) - 1)], ["id", "text"], 6)
-    assert [found[path, n]["id"] for n in (3, 40)] == [whole[3]["id"], whole[40]["id"]]
-    assert found[path, 3]["text"] == "text <"
+    rows = read_rows([(path, 3), (path, 40), (path, len(whole) - 1)], ["id", "text"], 6)
+    assert [rows[path, n]["id"] for n in (3, 40)] == [whole[3]["id"], whole[40]["id"]]
+    assert rows[path, 3]["text"] == "text <"
 
 
 def test_a_run_that_kept_or_rejected_nothing_has_figures_too(tmp_path: Path) -> None:
@@ -154,6 +154,6 @@ def test_a_run_that_kept_or_rejected_nothing_has_figures_too(tmp_path: Path) -> 
             pq.write_table(table, folder / name / "part-00000.parquet")
         with opened(folder) as store:
             assert store is not None
-            found = rules.gather(store)
-            rules.gather_examples(store, found.rules)
-        assert [r.marked for r in found.rules.values()] == ([1] if drop else [])
+            gathered = rules.gather(store)
+            rules.gather_examples(store, gathered.rules)
+        assert [r.marked for r in gathered.rules.values()] == ([1] if drop else [])

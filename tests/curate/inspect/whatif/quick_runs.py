@@ -14,5 +14,5 @@ def no_reports() -> Iterator[None]:
     """run.json has no figures then, and report.html nothing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "gather", lambda out, by_date: figures.Figures())
-        patch.setattr(page, "render", lambda record, found: "")
+        patch.setattr(page, "render", lambda record, answer: "")
         yield

@@ -29,7 +29,7 @@ FILES, EACH = 3, 120
 
 def rows(seed: int) -> list[dict[str, Any]]:
     draw = random.Random(seed)
-    found = []
+    pages = []
     for i in range(EACH):
         lines = [
             " ".join(draw.choices(WORDS, k=draw.randint(2, 14))).capitalize() + draw.choice("...,")
@@ -39,9 +39,9 @@ def rows(seed: int) -> list[dict[str, Any]]:
         if i == 5:
             text = None  # refused by the reader
         url = f"http://a.test/{draw.randrange(150)}"
-        found.append({"text": text, "url": url, "lang": draw.choice(["en", None])})
-    found[9]["id"] = "twice"  # in every file, so that ids are settled
-    return found
+        pages.append({"text": text, "url": url, "lang": draw.choice(["en", None])})
+    pages[9]["id"] = "twice"  # in every file, so that ids are settled
+    return pages
 
 
 @pytest.fixture(scope="module")

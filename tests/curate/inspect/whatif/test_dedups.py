@@ -67,41 +67,41 @@ def marked(bench: Any, out: str) -> tuple[set[str], set[str]]:
     ],
 )
 def test_a_run_with_these_settings_lies_within_the_bounds(bench: Any, kind: str, sets: str) -> None:
-    found = answer(bench.folder / kind, SETS[sets])
-    (one,) = found.resolved
+    answered = answer(bench.folder / kind, SETS[sets])
+    (resolved,) = answered.resolved
     bench.run(steps(kind), bench.folder / "in.jsonl", out=f"{kind}_{sets}", sets=SETS[sets])
     reached, dropped = marked(bench, kind)
     now_reached, now_dropped = marked(bench, f"{kind}_{sets}")
-    assert one.admitted == len(now_reached - reached)
-    assert one.gone == len(reached - now_reached)
+    assert resolved.admitted == len(now_reached - reached)
+    assert resolved.gone == len(reached - now_reached)
     both = reached & now_reached
-    assert one.of == (len(both - dropped), len(both & dropped))
+    assert resolved.of == (len(both - dropped), len(both & dropped))
     displaced, returned = both & now_dropped - dropped, both & dropped - now_dropped
-    assert one.displaced[0] <= len(displaced) <= one.displaced[1]
-    assert one.returned[0] <= len(returned) <= one.returned[1]
+    assert resolved.displaced[0] <= len(displaced) <= resolved.displaced[1]
+    assert resolved.returned[0] <= len(returned) <= resolved.returned[1]
     if sets in ("shorter", "both"):
         assert displaced or returned
-    if kind == "one" and not one.admitted:  # nothing is open: one of each cluster comes back
-        assert one.returned == (len(returned), len(returned)) and one.displaced == (0, 0)
-    if kind == "cluster" and not one.admitted:
-        assert one.displaced == (0, 0)
+    if kind == "one" and not resolved.admitted:  # nothing is open: one of each cluster comes back
+        assert resolved.returned == (len(returned), len(returned)) and resolved.displaced == (0, 0)
+    if kind == "cluster" and not resolved.admitted:
+        assert resolved.displaced == (0, 0)
     kept = bench.rows(f"{kind}_{sets}")
-    least, most = found.bounds()
+    least, most = answered.bounds()
     assert least.documents <= len(kept) <= most.documents
     size = sum(len(r["text"].encode()) for r in kept)
     assert least.bytes <= size <= most.bytes
-    assert f"of the {one.of[0]} others that it kept" in " ".join(found.notes)
+    assert f"of the {resolved.of[0]} others that it kept" in " ".join(answered.notes)
 
 
 def test_the_bounds_of_one_dedup_count_for_the_next(bench: Any) -> None:
     twice = steps("one")[:3] + steps("cluster")[2:]
     bench.run(twice, bench.folder / "in.jsonl", out="twice")
-    found = answer(bench.folder / "twice", SETS["both"])
+    answered = answer(bench.folder / "twice", SETS["both"])
     bench.run(twice, bench.folder / "in.jsonl", out="twice_now", sets=SETS["both"])
-    assert [r.step for r in found.resolved] == ["dedup_exact", "dedup_minhash"]
-    least, most = found.bounds()
+    assert [r.step for r in answered.resolved] == ["dedup_exact", "dedup_minhash"]
+    least, most = answered.bounds()
     assert least.documents <= len(bench.ids("twice_now")) <= most.documents
-    assert found.dump()["after"]["least"]["documents"] == least.documents
+    assert answered.dump()["after"]["least"]["documents"] == least.documents
 
 
 def test_steps_say_how_far_one_document_reaches() -> None:

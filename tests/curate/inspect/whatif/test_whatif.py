@@ -76,29 +76,29 @@ def run(bench: Any, steps: list[Any], *sets: str) -> tuple[int, int]:
 def test_where_every_step_only_measures_the_counts_are_those_of_a_run(
     bench: Any, sets: tuple[str, ...]
 ) -> None:
-    found = whatif(bench, "measured", *sets)
-    assert found.unmeasured.documents == 0 and not found.notes
-    assert (found.after.documents, found.after.bytes) == run(bench, MEASURED, *sets)
-    assert found.after.documents == (
-        found.before.documents + found.gained.documents - found.lost.documents
+    answered = whatif(bench, "measured", *sets)
+    assert answered.unmeasured.documents == 0 and not answered.notes
+    assert (answered.after.documents, answered.after.bytes) == run(bench, MEASURED, *sets)
+    assert answered.after.documents == (
+        answered.before.documents + answered.gained.documents - answered.lost.documents
     )
 
 
 @pytest.mark.parametrize("least", [12, 60])
 def test_behind_an_edit_and_a_cut_a_run_lies_between_the_bounds(bench: Any, least: int) -> None:
     sets = (f"gopher_quality.min_words={least}",)
-    found = whatif(bench, "staged", *sets)
+    answered = whatif(bench, "staged", *sets)
     kept, _ = run(bench, STAGED, *sets)
-    least_kept = found.after.documents
-    assert least_kept <= kept <= least_kept + found.unmeasured.documents
-    assert (found.unmeasured.documents > 0) == (least < 30)
+    least_kept = answered.after.documents
+    assert least_kept <= kept <= least_kept + answered.unmeasured.documents
+    assert (answered.unmeasured.documents > 0) == (least < 30)
     if least >= 30:
-        assert least_kept == kept and not found.gained.documents
+        assert least_kept == kept and not answered.gained.documents
 
 
 def test_curves_say_what_a_run_with_that_limit_keeps(bench: Any) -> None:
-    found = whatif(bench, "measured", "document_length.max=600")
-    curves = {r.name: r.curve for r in found.rules if r.curve}
+    answered = whatif(bench, "measured", "document_length.max=600")
+    curves = {r.name: r.curve for r in answered.rules if r.curve}
     assert {"gopher_quality.few_words", "document_length.too_long"} <= curves.keys()
     for name, setting in (
         ("gopher_quality.few_words", "gopher_quality.min_words"),
@@ -125,15 +125,15 @@ def test_own_share_is_what_a_run_without_the_rule_keeps_more(bench: Any) -> None
 
 
 def test_overlap_and_languages_are_those_of_the_stored_reasons(bench: Any) -> None:
-    found = whatif(bench, "measured")
+    answered = whatif(bench, "measured")
     pairs: dict[tuple[str, str], int] = {}
     for row in bench.rows("measured", "rejected"):
         rules = sorted({f"{r['step']}.{r['rule']}" for r in row["reasons"]})
         for pair in itertools.combinations(rules, 2):
             pairs[pair] = pairs.get(pair, 0) + 1
-    assert found.overlap == pairs and len(pairs) > 3
+    assert answered.overlap == pairs and len(pairs) > 3
     langs = [row["lang"] or "(none)" for row in bench.rows("measured")]
-    for name, of in found.languages.items():
+    for name, of in answered.languages.items():
         assert of.before.documents == of.after.documents == langs.count(name)
 
 
@@ -165,22 +165,22 @@ def test_columns_of_one_setting_decide_for_another_as_the_step_does(
 
 
 def test_what_scores_cannot_decide_is_named_and_the_rest_is_counted(bench: Any) -> None:
-    found = whatif(bench, "staged", "c4.min_words_per_line=2", "document_length.min=400")
-    assert list(found.question.again) == ["c4.min_words_per_line"]
-    assert "runs it again" in found.notes[0]
-    assert found.after.documents < found.before.documents
+    answered = whatif(bench, "staged", "c4.min_words_per_line=2", "document_length.min=400")
+    assert list(answered.question.again) == ["c4.min_words_per_line"]
+    assert "runs it again" in answered.notes[0]
+    assert answered.after.documents < answered.before.documents
 
 
-@pytest.mark.parametrize(("setting", "said"), [
+@pytest.mark.parametrize(("setting", "message"), [
     ("gopher.min_words=3", "no section"),
     ("gopher_quality.min_word=3", "unknown key"),
     ("gopher_quality.min_words=many", "valid integer"),
     ("gopher_quality.min_words=30", "that is what the run had"),
     ("read.batch_rows=3", "no stored scores"),
 ])  # fmt: skip
-def test_a_wrong_setting_is_refused_in_one_line(bench: Any, setting: str, said: str) -> None:
+def test_a_wrong_setting_is_refused_in_one_line(bench: Any, setting: str, message: str) -> None:
     done = bench.command("whatif", "measured", "--set", setting)
-    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+    assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_folders_that_are_no_run_and_damaged_ones_are_refused(bench: Any) -> None:
@@ -209,8 +209,8 @@ def test_reasons_that_do_not_fit_the_scores_are_not_tried_again(bench: Any) -> N
 def test_lengths_of_texts_are_read_once_and_again_for_another_corpus(bench: Any) -> None:
     stored = bench.folder / "measured" / SIZES
     before = whatif(bench, "measured").before
-    made = stored.stat().st_mtime_ns
-    assert whatif(bench, "measured").before == before and stored.stat().st_mtime_ns == made
+    modified = stored.stat().st_mtime_ns
+    assert whatif(bench, "measured").before == before and stored.stat().st_mtime_ns == modified
     stored.write_bytes(b"damaged")
     assert whatif(bench, "measured").before == before
 
@@ -229,9 +229,9 @@ def test_the_command_prints_a_table_json_and_a_page_that_runs_nothing(bench: Any
 
 
 def test_a_page_shows_names_as_text(bench: Any) -> None:
-    found = whatif(bench, "measured", "document_length.max=600")
-    found.question.changes["<script>alert(1)</script>"] = ("<b>", "</style>")
-    page = render(found)
+    answered = whatif(bench, "measured", "document_length.max=600")
+    answered.question.changes["<script>alert(1)</script>"] = ("<b>", "</style>")
+    page = render(answered)
     assert "&lt;script&gt;" in page and "<script>" not in page and page.count("</style>") == 1
 
 
@@ -239,13 +239,13 @@ def test_columns_that_were_read_ahead_give_the_same_answer(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, sets = bench.folder / "staged", ("gopher_quality.min_words=60",)
-    found = answer(out, sets)
+    answered = answer(out, sets)
     early = columns.start(out)
-    assert early is not None and answer(out, sets, early) == found
+    assert early is not None and answer(out, sets, early) == answered
     # What is asked for was not read, or of another run: it is read then.
-    assert answer(out, sets, columns.start(bench.folder / "measured")) == found
+    assert answer(out, sets, columns.start(bench.folder / "measured")) == answered
     few = columns.Reading(early.paths[:1], early.paths[1:], ["gopher_quality.words"])
-    assert answer(out, sets, few) == found
+    assert answer(out, sets, few) == answered
     few.close()
     monkeypatch.setattr(columns, "MOST_COLUMNS", 3)
     assert columns.start(out) is None
