@@ -27,8 +27,7 @@ from curate.disk.atomic import TEMPORARY
 from curate.disk.database import database
 from curate.engines.local import LocalEngine
 from curate.errors import RunFailed
-from curate.run import deaths
-from tests.curate.command_line import environment
+from tests.curate.corpus.two_workers import engine, through  # noqa: F401
 from tests.curate.dedup.minhash_sketches import sketched, texts, write
 from tests.curate.isolated_tasks import Alone
 
@@ -39,7 +38,6 @@ NAMES = {
     "shingles": ["write_keys", "write_buckets", "write_rows", "shingle_group", "match_part"],
     "signatures": ["write_keys", "write_buckets", "write_rows", "sign_group", "match_part"],
 }
-HERE = Path(__file__).parent
 STEPS = {
     "bands": DedupMinhash(bands=12, rows=3),
     "shingles": DedupMinhash(bands=12, rows=3, verify=0.6),
@@ -70,19 +68,6 @@ def many(monkeypatch) -> None:
     monkeypatch.setattr(passages_resolve, "PASSAGES", 70)
     monkeypatch.setattr(passages_resolve, "SLICE", 50)
     monkeypatch.setattr(minhash_parts, "PART", 20)
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory) -> Iterator[LocalEngine]:
-    with pytest.MonkeyPatch.context() as patch:
-        paths = [environment()["PYTHONPATH"], str(HERE), str(HERE.parent)]
-        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
-        with LocalEngine(2) as local:
-            yield local
-
-
-def through(engine: LocalEngine) -> Run:
-    return lambda function, tasks: engine.map(function, tasks, deaths.retry_once("the test"))
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -19,14 +19,6 @@ WORDS = "river mill house stone water light field horse wagon road bridge winter
 SURE = {"false_positives": 1e-9}
 
 
-def replayed(text: str, edits: list[dict[str, Any]] | None) -> str:
-    data, out, at = text.encode(), b"", 0
-    for e in edits or []:
-        out += data[at : e["start"]]
-        at = e["end"]
-    return (out + data[at:]).decode()
-
-
 def line(draw: random.Random, words: int = 20) -> str:
     return " ".join(draw.choice(WORDS) + str(draw.randrange(100)) for _ in range(words)) + "."
 

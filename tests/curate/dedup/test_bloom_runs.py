@@ -17,7 +17,8 @@ from curate.dedup.bloom.step import FILTER, DedupBloom
 from curate.errors import RunFailed, UsageError
 from curate.inspect.explain import explain
 from curate.inspect.explain import text as explained
-from tests.curate.dedup.bloom_cases import SURE, line, pages, replayed, run_step
+from tests.curate.dedup.bloom_cases import SURE, line, pages, run_step
+from tests.curate.replayed_edits import replayed
 
 
 def test_dolmas_documents_go_by_text_or_url_and_blank_ones_stay(bench):

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from curate.documents.documents import documents
 from curate.errors import UsageError
+from tests.curate.dedup.passage_runs import decide, decide_here
 from tests.curate.dedup.reference_passages import ccnet, ccnet_key
-from tests.curate.dedup.test_passages import decide, decide_here, replayed
+from tests.curate.replayed_edits import replayed
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 CCNET: dict[str, Any] = {"unit": "paragraph", "keep": "none", "hash": "sha1-64"}

@@ -23,9 +23,10 @@ from curate.dedup.semantic.step import DedupSemantic
 from curate.disk.database import database
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
-from tests.curate.corpus.test_shuffle_tasks import Alone, engine, through  # noqa: F401
+from tests.curate.corpus.two_workers import engine, through  # noqa: F401
 from tests.curate.dedup.minhash_sketches import texts
 from tests.curate.dying_process import Dying, Killed
+from tests.curate.isolated_tasks import Alone
 
 NAMES = ["count_group", "embed_group", "label_rows", "compare_clusters"]
 STEPS = {

@@ -18,9 +18,10 @@ from curate.dedup.suffix_array.step import DedupSuffixArray
 from curate.disk.database import database
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
-from tests.curate.corpus.test_shuffle_tasks import Alone, engine, through  # noqa: F401
+from tests.curate.corpus.two_workers import engine, through  # noqa: F401
 from tests.curate.dedup.reference_substrings import pages_of
 from tests.curate.dying_process import Dying, Killed
+from tests.curate.isolated_tasks import Alone
 
 NAMES = ["pass_group", "sort_chunk", "merge_windows", "join_windows"]
 SMALL = {"room": 6 * 6000, "size": 3000}  # several chunks, and several tasks of each kind

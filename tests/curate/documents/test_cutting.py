@@ -9,17 +9,9 @@ from hypothesis import strategies as st
 from curate.documents.cutting import cut, cut_marked
 from curate.documents.documents import Documents, documents
 from curate.documents.edits import Spans
+from tests.curate.replayed_edits import replayed
 
 ROWS = st.lists(st.text(alphabet="ab c\n", max_size=12), max_size=5)
-
-
-def replayed(text: str, edits: list[dict] | None) -> str:
-    data, out, at = text.encode(), b"", 0
-    for e in edits or []:
-        assert e["start"] >= at
-        out += data[at : e["start"]] + e["replacement"].encode()
-        at = e["end"]
-    return (out + data[at:]).decode()
 
 
 @settings(deadline=None, max_examples=100)

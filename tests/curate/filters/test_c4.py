@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from curate.documents.documents import Documents, documents
 from curate.filters.c4 import C4
 from tests.curate.filters.reference_c4 import clean_page
+from tests.curate.replayed_edits import replayed
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 GOOD = "The cat sat on the mat. The dog sat on the rug. The bird sat in the tree."
@@ -44,17 +45,6 @@ STEPS = [
     C4(min_sentences=1, min_words_per_line=1, max_word_chars=6),
     C4(min_sentences=1, min_words_per_line=2, require_end_mark=False, max_page_chars=60),
 ]
-
-
-def replayed(text: str, edits: list[dict] | None) -> str:
-    """The recorded spans applied to what the step received."""
-    data, at, out = text.encode(), 0, b""
-    for edit in edits or []:
-        assert at <= edit["start"] <= edit["end"] <= len(data), "spans overlap or leave the text"
-        assert edit["start"] < edit["end"] or edit["replacement"], "a span that does nothing"
-        out += data[at : edit["start"]] + edit["replacement"].encode()
-        at = edit["end"]
-    return (out + data[at:]).decode()
 
 
 def check(texts: list[str | None], step: C4 = DEFAULT, batch: Documents | None = None) -> int:

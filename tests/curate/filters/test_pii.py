@@ -21,7 +21,7 @@ from curate.filters.pii_number import luhn
 from curate.text.buffers import text_buffers
 from tests.curate.filters.filter_texts import JUNK, SHARED, applied
 from tests.curate.filters.phone_table import NUMBERS, OTHERS
-from tests.curate.filters.test_c4 import replayed
+from tests.curate.replayed_edits import replayed
 
 ALL = Pii(phones=True, credit_cards=True)
 

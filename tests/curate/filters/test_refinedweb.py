@@ -13,6 +13,7 @@ from curate.documents.documents import documents
 from curate.filters.refinedweb import RefinedWebLines
 from tests.curate.filters.filter_texts import JUNK, PROSE, real_texts, texts
 from tests.curate.filters.reference_refinedweb import dclm, dclm_words, paper
+from tests.curate.replayed_edits import replayed
 
 REFERENCE = {"dclm": dclm, "paper": paper}
 PIECES = [
@@ -46,14 +47,6 @@ pages = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 lines = st.lists(st.lists(st.sampled_from(PIECES), max_size=4).map(" ".join), max_size=12).map(
     "\n".join
 )
-
-
-def replayed(text: str, edits: list[dict[str, Any]] | None) -> str:
-    data, out, at = text.encode(), b"", 0
-    for e in edits or []:
-        out += data[at : e["start"]] + e["replacement"].encode()
-        at = e["end"]
-    return (out + data[at:]).decode()
 
 
 def check(values: list[str | None], variant: str, most: float = 0.05) -> int:

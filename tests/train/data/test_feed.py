@@ -13,20 +13,13 @@ import torch
 from safetensors.torch import load_file
 
 from tests.train.conftest import sentences
+from tests.train.data.feed_settings import MODEL, PLAIN
 from tokenize_kit.shards.writer import encode_shards
 from train.config import Source, Stage, TrainConfig, locate, stages_of
 from train.data.feed import Feed
 from train.errors import TrainError
 from train.loop.pretrain import pretrain
-from train.model.config import ModelConfig
 from train.optim.schedules import learning_rate
-
-MODEL = ModelConfig(
-    vocab=300, layers=1, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp_hidden=32, context=32
-)
-PLAIN = TrainConfig(
-    steps=6, rows=4, context=32, warmup=2, eval_every=3, checkpoint_every=2, device="cpu"
-)
 
 
 @pytest.fixture(scope="module")

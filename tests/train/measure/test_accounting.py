@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.train.model.test_family import SHAPE, VARIANTS
+from tests.train.model.variants import SHAPE, VARIANTS
 from train.attention import Mask
 from train.measure.accounting import (
     attended,

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from tests.train.data.test_feed import MODEL, PLAIN
+from tests.train.data.feed_settings import MODEL, PLAIN
 from train.config import Source, Stage
 from train.data.feed import Feed
 from train.data.shards import read_shards

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from curate.documents.documents import documents
 from curate.scoring.language.model import MOST, shares_of
 from curate.scoring.language.step import Language
-from tests.curate.scoring.language.test_step import (
+from tests.curate.scoring.language.labelled_texts import (
     CHINESE,
     ENGLISH,
     GERMAN,

@@ -13,33 +13,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curate.documents.documents import Documents, documents
+from curate.documents.documents import documents
 from curate.errors import RunFailed, UsageError
 from curate.products.language_model import LanguageModel
 from curate.run.plan import plan_run
 from curate.scoring.language import model as native
 from curate.scoring.language.step import Language
 from curate.steps.recipe import load, parse
+from tests.curate.scoring.language.labelled_texts import (
+    CHINESE,
+    ENGLISH,
+    GERMAN,
+    corpus,
+    labelled,
+    rules,
+)
 
-ENGLISH = "The river runs past the old mill, and nobody has worked there for a long time."
-GERMAN = "Der Fluss läuft an der alten Mühle vorbei, und dort arbeitet schon lange niemand mehr."
-CHINESE = "这条河流过旧磨坊，那里已经很久没有人工作了。"
 TEXTS = [ENGLISH, GERMAN, CHINESE, "", None, " \n\t\0", "</s> __label__de"]
 LABELS = ["en", "de", "zh", None, None, None, None]
-
-
-def labelled(model: Path, texts: list[str | None], **settings: Any) -> Documents:
-    step = Language(model=str(model), **settings)
-    step.open()
-    return step.apply(documents({"text": texts}).within("language"))
-
-
-def rules(docs: Documents) -> list[set[str]]:
-    by_row: list[set[str]] = [set() for _ in range(len(docs))]
-    for mark in docs.drops:
-        for row in mark.rows:
-            by_row[row].add(mark.rule)
-    return by_row
 
 
 def test_every_document_gets_its_label_and_score(model: Path) -> None:
@@ -181,12 +172,6 @@ def test_loading_prints_nothing(model: Path) -> None:
     code = f"from curate.scoring.language.model import Model; Model({str(model)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def corpus(bench: Any, copies: int = 60) -> Path:
-    texts = [f"{text} {i}" for i in range(copies) for text in (ENGLISH, GERMAN, CHINESE)]
-    rows = [{"id": f"d{i}", "text": t, "lang": "xx"} for i, t in enumerate(texts)]
-    return bench.jsonl("in.jsonl", [*rows, {"id": "empty", "text": ""}])
 
 
 @pytest.mark.slow  # test_runs.py has it of other steps

@@ -1,0 +1,15 @@
+"""A small model and run, for tests of what a run is fed."""
+
+from __future__ import annotations
+
+from train.config import TrainConfig
+from train.model.config import ModelConfig
+
+MODEL = ModelConfig(
+    vocab=300, layers=1, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp_hidden=32, context=32
+)
+
+
+PLAIN = TrainConfig(
+    steps=6, rows=4, context=32, warmup=2, eval_every=3, checkpoint_every=2, device="cpu"
+)
