@@ -6,7 +6,7 @@ import hashlib
 import json
 import random
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 
 from curate.api import run_recipe
 from curate.engines import idle_workers
+from curate.engines.local import LocalEngine
 from curate.run.outcome import Options, Outcome
 from curate.steps.recipe import parse
 from tests.curate.command_line import command_line, environment, run_here
@@ -161,3 +162,12 @@ def shared_bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 def make_pages() -> Callable[..., list[dict[str, Any]]]:
     """The function `pages`."""
     return pages
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[LocalEngine]:
+    """Two worker processes, which can import the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+        with LocalEngine(2) as local:
+            yield local

@@ -27,7 +27,7 @@ from curate.disk.atomic import TEMPORARY
 from curate.disk.database import database
 from curate.engines.local import LocalEngine
 from curate.errors import RunFailed
-from tests.curate.corpus.two_workers import engine, through  # noqa: F401
+from tests.curate.corpus.mapped_tasks import through
 from tests.curate.dedup.minhash_sketches import sketched, texts, write
 from tests.curate.isolated_tasks import Alone
 

@@ -23,7 +23,7 @@ from curate.dedup.semantic.step import DedupSemantic
 from curate.disk.database import database
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
-from tests.curate.corpus.two_workers import engine, through  # noqa: F401
+from tests.curate.corpus.mapped_tasks import through
 from tests.curate.dedup.minhash_sketches import texts
 from tests.curate.dying_process import Dying, Killed
 from tests.curate.isolated_tasks import Alone
@@ -75,7 +75,7 @@ def cut(patch: pytest.MonkeyPatch, group: int, cosines: int, products: int) -> N
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_workers_and_sizes_decide_as_one_process_does(tmp_path, engine, monkeypatch, name):  # noqa: F811
+def test_workers_and_sizes_decide_as_one_process_does(tmp_path, engine, monkeypatch, name):
     step = STEPS[name]
     files = write(tmp_path, step)
     want = decide(tmp_path, files, step, "one")

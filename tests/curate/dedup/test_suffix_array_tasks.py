@@ -18,7 +18,7 @@ from curate.dedup.suffix_array.step import DedupSuffixArray
 from curate.disk.database import database
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
-from tests.curate.corpus.two_workers import engine, through  # noqa: F401
+from tests.curate.corpus.mapped_tasks import through
 from tests.curate.dedup.reference_substrings import pages_of
 from tests.curate.dying_process import Dying, Killed
 from tests.curate.isolated_tasks import Alone
@@ -61,7 +61,7 @@ def decide(
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_workers_and_sizes_decide_as_one_process_does(tmp_path, engine, monkeypatch, name):  # noqa: F811
+def test_workers_and_sizes_decide_as_one_process_does(tmp_path, engine, monkeypatch, name):
     step = DedupSuffixArray(threshold=60, keep_index=False, **CHOICES[name])
     files = write(tmp_path, step)
     want = decide(tmp_path, files, step)
@@ -94,7 +94,7 @@ def test_a_small_corpus_waits_for_no_worker(tmp_path):
     assert decide(tmp_path, files, step, nobody) == decide(tmp_path, files, step)
 
 
-def test_chunks_of_the_index_are_tasks_too(tmp_path, engine):  # noqa: F811
+def test_chunks_of_the_index_are_tasks_too(tmp_path, engine):
     step, folder = DedupSuffixArray(threshold=60), tmp_path / "here"
     folder.mkdir()
     files = write(folder, step)
