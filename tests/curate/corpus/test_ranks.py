@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from curate.corpus.ranks import places
@@ -82,6 +84,8 @@ def test_buckets_are_those_of_one_query(parts, lower, upper, given_cuts):
         with database(folder / "spill") as db:
             view(db, files)
             want_cuts = reference_percentiles.percentiles(db, head, tail) | cuts
+            # Between two infinite scores no percentile is defined, and the language is not cut.
+            assume(not any(map(math.isnan, chain.from_iterable(want_cuts.values()))))
             counted = reference_percentiles.buckets(db, folder / "want.parquet", want_cuts)
         want = pq.read_table(folder / "want.parquet")
         first = None
