@@ -14,6 +14,11 @@ NOTHING: tuple[Any, ...] = (None, "", [], {}, ())
 class Command(TyperCommand):
     """A command whose help names values as `IN...` and `TEXT`, whatever Typer is installed."""
 
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        """The usage line; the command of a group by itself has no word of its own."""
+        pieces = self.collect_usage_pieces(ctx)
+        formatter.write_usage(ctx.command_path.rstrip(), " ".join(pieces))
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """`[OPTIONS]` and the arguments, those that may be missing in brackets."""
         arguments = [p for p in self.get_params(ctx) if p.param_type_name == "argument"]

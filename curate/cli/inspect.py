@@ -51,6 +51,10 @@ def explain(
     """Explain what happened to a document.
 
     Shows rules, values, thresholds, cuts and copies.
+
+    \b
+    Example:
+    llmcurate explain 5f0c2b9a --in out
     """
     from curate.inspect import explain as explaining
     from curate.run.homes import runs_that_read
@@ -133,28 +137,27 @@ def whatif(
 
 def _answer(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) -> None:
     """Prints the answer, and writes its page."""
-    from curate.disk.atomic import write_text
+    from curate.disk.files import write_text
     from curate.inspect.whatif import columns
     from curate.terminal.progress import say
 
     _check_page(page, "-o")
     early = columns.start(run)
     try:
-        from curate.inspect.whatif import terminal
         from curate.inspect.whatif.figures import answer
+        from curate.inspect.whatif.rendering import page as page_of
+        from curate.inspect.whatif.rendering import text
 
         figures = answer(run, sets, early)
     finally:
         if early is not None:
             early.close()
     if page is not None:
-        from curate.inspect.whatif.page import render
-
-        write_text(page, render(figures))
+        write_text(page, page_of(figures))
     if as_json:
         print(json.dumps(figures.dump(), ensure_ascii=False))
         return
-    print(terminal.text(figures))
+    print(text(figures))
     if page is not None:
         say(f"wrote {page}")
 
@@ -194,7 +197,7 @@ def browse(
     llmcurate browse out --static sample.html
     """
     from curate.cli.command_settings import Browse
-    from curate.disk.atomic import write_text
+    from curate.disk.files import write_text
     from curate.inspect.browse.library import library
 
     chosen = Browse.of(settings)

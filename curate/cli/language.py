@@ -63,7 +63,7 @@ def language_evaluate(
     from curate.cli.command_settings import LanguageEvaluate
     from curate.corpus.direct import DirectInput
     from curate.inspect import results
-    from curate.inspect.evaluate.language import evaluate, render
+    from curate.inspect.evaluate.classifiers import evaluate_language, render_language
     from curate.run.driver import make_plan
     from curate.scoring.language.scores import table
     from curate.steps.recipe import build
@@ -75,6 +75,8 @@ def language_evaluate(
     for notice in plan.inputs.notices:
         say(notice)
     documents = DirectInput(plan.inputs, plan.recipe.read)
-    scores = evaluate(model, documents.batches(None), chosen.label, chosen.max_chars)
+    scores = evaluate_language(model, documents.batches(None), chosen.label, chosen.max_chars)
     figures = {"inputs": inputs, **scores, "corrupt": documents.tally["corrupt"]}
-    results.show(figures, lambda: table(figures), lambda: render(figures, inputs), out, as_json)
+    results.show(
+        figures, lambda: table(figures), lambda: render_language(figures, inputs), out, as_json
+    )

@@ -116,11 +116,11 @@ def quality_evaluate(
     llmcurate quality evaluate quality.bin --positive a.jsonl --negative b.jsonl -o out
     """
     from curate.inspect import results
-    from curate.inspect.evaluate.quality import evaluate, render
+    from curate.inspect.evaluate.classifiers import evaluate_quality, render_quality
 
     results.check_folder(out)
-    figures = evaluate(model, positive, negative, label, as_json)
-    results.show(figures, lambda: text_of(figures), lambda: render(figures), out, as_json)
+    figures = evaluate_quality(model, positive, negative, label, as_json)
+    results.show(figures, lambda: text_of(figures), lambda: render_quality(figures), out, as_json)
 
 
 @quality_app.command("threshold")

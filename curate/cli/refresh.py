@@ -139,7 +139,7 @@ def _run(request: Request, how: How) -> int:
 
 
 def _refresh(request: Request, how: How) -> Refreshed | None:
-    from curate.formats.input_lists import expanded
+    from curate.formats.fetched import expanded
     from curate.refresh import run
     from curate.run.homes import FILE
     from curate.steps.recipe import load

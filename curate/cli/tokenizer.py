@@ -170,7 +170,9 @@ def tokenizer_eval(
 
 @command(tokenizer_app, "TokenizerStudy", "study")
 def tokenizer_study(
-    inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="Texts as to train on.")],
+    inputs: Annotated[
+        list[str], typer.Argument(metavar="IN...", help="Texts like those to train on.")
+    ],
     out: Annotated[
         Optional[Path],
         typer.Option("-o", "--out", metavar="PATH", help="Folder for study.json and study.html."),

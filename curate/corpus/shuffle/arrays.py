@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.disk.atomic import TEMPORARY
+from curate.disk.files import TEMPORARY
 
 SOME = 1_000_000  # numbers that are made at once
 LARGE = 64 << 20  # bytes from which on an array is a file's

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from curate.corpus.shuffle.arrays import new_array
 from curate.corpus.shuffle.tasks import MOST, Group, run_tasks
 from curate.corpus.sketches import Run, Task
-from curate.disk.atomic import replacing
+from curate.disk.files import replacing
 from curate.errors import RunFailed
 from kernel_cache import njit
 

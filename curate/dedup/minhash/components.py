@@ -25,7 +25,7 @@ from curate.corpus.shuffle.partitions import (
     partition_bits,
     read_partitions,
 )
-from curate.disk.atomic import TEMPORARY
+from curate.disk.files import TEMPORARY
 from kernel_cache import njit
 
 NONE = np.uint32(0xFFFFFFFF)

@@ -21,7 +21,7 @@ import numpy as np
 from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sketches import Run, Task
 from curate.dedup.semantic import clusters
-from curate.disk.atomic import TEMPORARY, replacing
+from curate.disk.files import TEMPORARY, replacing
 
 COSINES = 1 << 28  # to centroids, of a task: one or two seconds
 PRODUCTS = 1 << 29  # pairs of documents, of a task: some five seconds

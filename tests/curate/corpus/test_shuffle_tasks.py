@@ -23,8 +23,8 @@ from curate.dedup.minhash import candidates as minhash_parts
 from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.passages import resolve as passages_resolve
 from curate.dedup.passages.step import DedupPassages
-from curate.disk.atomic import TEMPORARY
 from curate.disk.database import database
+from curate.disk.files import TEMPORARY
 from curate.engines.local import LocalEngine
 from curate.errors import RunFailed
 from tests.curate.corpus.mapped_tasks import through
