@@ -30,8 +30,8 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
 from curate.dedup import survivors
 from curate.dedup.step import DedupStep, dropped
-from curate.disk.atomic import TEMPORARY, replacing
 from curate.disk.database import database, literal, paths_literal
+from curate.disk.files import TEMPORARY, replacing
 from curate.documents.documents import Documents
 
 if TYPE_CHECKING:

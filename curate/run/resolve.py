@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from curate.corpus.indexes import Index, earlier_files
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import MARK, Run, SketchedCorpus, Sketches, run_here, view
-from curate.disk.atomic import replacing
 from curate.disk.database import database, literal
+from curate.disk.files import replacing
 from curate.errors import TooMuchGone
 
 if TYPE_CHECKING:

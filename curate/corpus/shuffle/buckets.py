@@ -26,7 +26,7 @@ from curate.corpus.shuffle.partitions import (
 from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
-from curate.disk.atomic import TEMPORARY, replacing
+from curate.disk.files import TEMPORARY, replacing
 from curate.disk.inside import remove
 from kernel_cache import njit
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from curate.disk.atomic import TEMPORARY
+from curate.disk.files import TEMPORARY
 from curate.text.buffers import text_buffers
 
 ROW_BYTES = 40  # that a row takes by itself while it is ordered: its slice, position and offsets

@@ -26,7 +26,7 @@ from curate.corpus.shuffle.byte_rows import new_array
 from curate.corpus.shuffle.tasks import MOST, Group, run_tasks
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
-from curate.disk.atomic import replacing
+from curate.disk.files import replacing
 from curate.errors import RunFailed
 from kernel_cache import njit
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus.sketches import Run, SketchFile, Task, run_here
-from curate.disk.atomic import replacing
+from curate.disk.files import replacing
 
 MOST = 2**32 - 1  # documents that 32-bit numbers tell apart, with one to spare
 

@@ -26,7 +26,7 @@ from curate.corpus.shuffle.partitions import (
     read_partitions,
 )
 from curate.corpus.sizes import Sizes
-from curate.disk.atomic import TEMPORARY
+from curate.disk.files import TEMPORARY
 from kernel_cache import njit
 
 NONE = np.uint32(0xFFFFFFFF)

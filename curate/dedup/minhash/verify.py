@@ -44,7 +44,7 @@ from curate.dedup.minhash.components import (
     union,
 )
 from curate.dedup.minhash.signatures import equal_values, estimated, shingle_sets
-from curate.disk.atomic import TEMPORARY, replacing
+from curate.disk.files import TEMPORARY, replacing
 from curate.disk.inside import remove
 from curate.text.buffers import as_large_string
 from kernel_cache import njit

@@ -32,7 +32,7 @@ from curate.corpus.shuffle.tasks import Group, run_tasks
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
 from curate.dedup.passages.keys import unpacked
-from curate.disk.atomic import TEMPORARY, replacing
+from curate.disk.files import TEMPORARY, replacing
 from curate.disk.inside import remove
 from kernel_cache import njit
 

@@ -22,7 +22,7 @@ from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Task
 from curate.dedup.semantic import clusters
-from curate.disk.atomic import TEMPORARY, replacing
+from curate.disk.files import TEMPORARY, replacing
 
 
 @dataclass(frozen=True)

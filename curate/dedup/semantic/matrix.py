@@ -24,7 +24,7 @@ from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
 from curate.dedup.semantic import hashed
 from curate.dedup.semantic.hashed import Basis
-from curate.disk.atomic import clear_temporary, replacing
+from curate.disk.files import clear_temporary, replacing
 from curate.disk.inside import remove
 
 UNIT = 4000

@@ -20,8 +20,8 @@ from curate.dedup.semantic import clusters as semantic_clusters
 from curate.dedup.semantic import compare
 from curate.dedup.semantic import matrix as semantic_matrix
 from curate.dedup.semantic.compare import Matrix
-from curate.disk.atomic import clear_temporary, replacing
 from curate.disk.database import literal
+from curate.disk.files import clear_temporary, replacing
 from curate.errors import UsageError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
 from curate.dedup.suffix_array.sort import REGIONS, TEXT, Mapped
 from curate.dedup.suffix_array.windows import Regions, RegionsWriter, preferred
-from curate.disk.atomic import clear_temporary, replacing
+from curate.disk.files import clear_temporary, replacing
 from curate.text.buffers import as_large_string, text_buffers
 from curate.text.hashing import mix
 from kernel_cache import njit

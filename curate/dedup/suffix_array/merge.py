@@ -22,7 +22,7 @@ from curate.corpus.sketches import Run, Task
 from curate.dedup.suffix_array.passages import Passages, join, passages
 from curate.dedup.suffix_array.sort import HELD, SAME, Mapped, Orders, RegionText
 from curate.dedup.suffix_array.windows import Regions, order_of, same_window, window_end
-from curate.disk.atomic import TEMPORARY, replacing
+from curate.disk.files import TEMPORARY, replacing
 from curate.disk.inside import remove
 from kernel_cache import njit
 

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from curate.disk.atomic import clear_temporary, replacing, write_text
-from curate.disk.digests import text_digest
+from curate.disk.files import clear_temporary, replacing, text_digest, write_text
 from curate.disk.inside import inside
 from curate.errors import RunFailed, UsageError
 

@@ -19,7 +19,7 @@ import numpy as np
 from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sketches import Run, Task
 from curate.dedup.suffix_array.windows import Regions, continues, same_window
-from curate.disk.atomic import clear_temporary, replacing
+from curate.disk.files import clear_temporary, replacing
 from curate.text.hashing import load8
 from kernel_cache import njit
 

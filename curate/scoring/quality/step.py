@@ -22,7 +22,7 @@ from curate.corpus.phases import Done, Phase, forget, run_phases
 from curate.corpus.ranks import ALL, find_ranks, seen_in, write_counts
 from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
-from curate.disk.digests import file_digest
+from curate.disk.files import file_digest
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.limits import Limit, decide
 from curate.errors import UsageError

@@ -21,8 +21,8 @@ from curate.corpus.sketches import Run, Sketches, SketchFile, Task, run_here, vi
 from curate.dedup.exact import DedupExact
 from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.passages.step import DedupPassages
-from curate.disk.atomic import TEMPORARY
 from curate.disk.database import database
+from curate.disk.files import TEMPORARY
 from curate.engines.local import LocalEngine
 from curate.errors import RunFailed
 from tests.curate.corpus.mapped_tasks import through

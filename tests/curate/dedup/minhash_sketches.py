@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
 from curate.dedup.minhash.step import DedupMinhash, binary_rows
-from curate.disk.atomic import replacing
 from curate.disk.database import database
+from curate.disk.files import replacing
 from curate.documents.documents import documents
 
 BANDS, ROWS = 4, 3
