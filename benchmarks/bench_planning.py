@@ -23,7 +23,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from curate.disk import threads  # noqa: E402
+from curate.disk.process import AT_ONCE  # noqa: E402
 from curate.formats.inputs import plan_inputs  # noqa: E402
 
 TARGET = 8.0
@@ -87,10 +87,9 @@ def main() -> None:
         plan_inputs([f"slow://{name}"], 100_000)
         DELAY[0] = options.delay
         seconds, plans = [], []
-        for at_once in (1, threads.AT_ONCE):
-            threads.AT_ONCE = at_once
+        for at_once in (1, AT_ONCE):
             began = time.perf_counter()
-            plans.append(plan_inputs([f"slow://{name}"], 100_000))
+            plans.append(plan_inputs([f"slow://{name}"], 100_000, at_once=at_once))
             seconds.append(time.perf_counter() - began)
     if plans[0] != plans[1]:
         sys.exit("the plans differ")

@@ -29,7 +29,7 @@ out, kind = Path(sys.argv[1]), sys.argv[2]
 began = time.perf_counter()
 dump = ""
 if kind.startswith("report"):
-    from curate.inspect.report.figures import gather
+    from curate.inspect.report.page import gather
     from curate.inspect.report.page import render
     record = json.loads((out / "run.json").read_text())
     found = gather(out, threads=2 if "two" in kind else 1)

@@ -44,7 +44,7 @@ def load_pages() -> list[Page]:
     """The pages that have passages, in the archives' order."""
     from warcio.archiveiterator import ArchiveIterator
 
-    from curate.text.encoding import decode
+    from curate.text.buffers import decode
 
     gold: dict[str, Any] = {}
     with gzip.open(need("web/gold-snippets.jsonl.gz")[0], "rt") as lines:

@@ -1,4 +1,4 @@
-"""Fits the weights of curate/extract/weights.py, and says what they are worth on sites not seen.
+"""Fits the weights of curate/extract/blocks.py, and says what they are worth on sites not seen.
 
     python benchmarks/fit_extract.py [--write]
 
@@ -145,24 +145,17 @@ def texts_of_unseen_sites(data: Data) -> list[str]:
 
 
 def write_table(first: np.ndarray, second: np.ndarray) -> None:
-    path = Path(__file__).resolve().parents[1] / "curate" / "extract" / "weights.py"
-    lines = [
-        '"""Weights of the two looks, in the order of features.FEATURES and SECOND.',
-        "",
-        "Written by benchmarks/fit_extract.py --write.",
-        '"""',
-        "",
-        "from __future__ import annotations",
-        "",
-        "# fmt: off",
-    ]
+    path = Path(__file__).resolve().parents[1] / "curate" / "extract" / "blocks.py"
+    begin, end = "# fmt: off\n", "# fmt: on\n"
+    lines = []
     for name, values in (("FIRST", first), ("LAST", second)):
         lines.append(f"{name} = (")
         texts = [f"{v:.3f}," for v in values]
         for k in range(0, len(texts), 10):
             lines.append("    " + " ".join(texts[k : k + 10]))
         lines.append(")")
-    path.write_text("\n".join(lines) + "\n")
+    before, rest = path.read_text().split(begin, 1)
+    path.write_text(before + begin + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1])
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ def measured(path: Path, rows: Rows, languages: set[str] | None = None) -> dict[
     """`Scores.result` of a model on the rows, or on those in some languages."""
     import pyarrow as pa
 
-    from curate.inspect.evaluate.language import evaluate
+    from curate.inspect.evaluate.classifiers import evaluate_language
     from curate.scoring.language.codes import comparable
 
     chosen = [r for r in rows if languages is None or comparable(r[1]) in languages]
@@ -63,7 +63,7 @@ def measured(path: Path, rows: Rows, languages: set[str] | None = None) -> dict[
         pa.record_batch({"text": [t for t, _ in part], "lang": [c for _, c in part]})
         for part in (chosen[i : i + BATCH] for i in range(0, len(chosen), BATCH))
     ]
-    return evaluate(path, batches, "lang")
+    return evaluate_language(path, batches, "lang")
 
 
 def main() -> None:

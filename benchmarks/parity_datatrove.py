@@ -60,8 +60,7 @@ def with_words(docs: Documents, texts: list[str], words: list[list[str]]) -> Non
     """Puts these words in the place of those that our filters would cut."""
     import numpy as np
 
-    from curate.filters.punctuation import PUNCTUATION
-    from curate.filters.tokens import Tokens, describe
+    from curate.filters.tokens import PUNCTUATION, Tokens, describe
     from curate.text.words import character_tables
 
     data, offsets = docs.buffers()

@@ -102,7 +102,7 @@ def _show_plan(
     plan: RunPlan, out: Path, options: CommandOptions, space: workspace.Workspace | None
 ) -> None:
     """Prints the plan, and a forecast where documents go through stages."""
-    from curate.run.preview import describe, plan_record
+    from curate.run.plan import describe, plan_record
 
     if not plan.stages:
         print(describe(plan, out))
@@ -110,8 +110,7 @@ def _show_plan(
             print(json.dumps(plan_record(plan, out), ensure_ascii=False))  # a mix prints its own
         return
     from curate.inspect.forecast.figures import find_figures
-    from curate.inspect.forecast.forecast import forecast, parse_prices
-    from curate.inspect.forecast.terminal import text
+    from curate.inspect.forecast.forecast import forecast, parse_prices, text
 
     prices = parse_prices(options.scale.prices)
     sources = find_figures(plan.recipe, options.scale.sample, out, space)

@@ -1,6 +1,6 @@
-"""Writes curate/text/uax29_data.py: Unicode's word break classes, from the package `regex`.
+"""Writes the table in curate/text/uax29.py: Unicode's word break classes, from the package `regex`.
 
-    python scripts/uax29_table.py > curate/text/uax29_data.py
+    python scripts/uax29_table.py
 
 `regex` carries the Unicode character database of the version that its page on PyPI names. A new
 table changes hashes, so raise `version` of the steps that use it and curate.text.uax29.UNICODE.
@@ -12,12 +12,15 @@ import base64
 import sys
 import zlib
 from importlib.metadata import metadata
+from pathlib import Path
 
 import regex
 
 from curate.text.uax29 import CLASSES, PICTOGRAPH
 
 WIDTH = 92
+MODULE = Path(__file__).resolve().parents[1] / "curate" / "text" / "uax29.py"
+BEGIN, END = "UNICODE = ", "# End of the table.\n"
 
 
 def classes() -> list[int]:
@@ -51,13 +54,10 @@ def main() -> None:
             out += number(code - at) + bytes([kind])
             before, at = kind, code
     packed = base64.b85encode(zlib.compress(out, 9)).decode()
-    lines = [packed[i : i + WIDTH] for i in range(0, len(packed), WIDTH)]
-    print('"""Made by scripts/uax29_table.py; the format is in curate/text/uax29.py."""\n')
-    print("# Unicode (R) Data Files, Copyright (C) Unicode, Inc., Unicode License v3.")
-    print(f'UNICODE = "{version}"')
-    print("RUNS = (")
-    print("\n".join(f'    "{line}"' for line in lines))
-    print(")")
+    lines = [f'    "{packed[i : i + WIDTH]}"\n' for i in range(0, len(packed), WIDTH)]
+    table = f'{BEGIN}"{version}"\nRUNS = (\n{"".join(lines)})\n'
+    before, rest = MODULE.read_text(encoding="utf-8").split(BEGIN, 1)
+    MODULE.write_text(before + table + END + rest.split(END, 1)[1], encoding="utf-8")
 
 
 if __name__ == "__main__":

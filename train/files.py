@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-VERSION = 2  # of checkpoints and their plans
+from train.errors import TrainError
 
 
 def sync(path: Path) -> None:
@@ -51,3 +51,16 @@ def sha256(path: Path) -> str:
 
 def encode_json(value: Any) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def read_json(path: Path, limit: int = 64_000_000) -> dict[str, Any]:
+    """An object from a file that anyone may have written; ``TrainError`` names it."""
+    try:
+        if path.stat().st_size > limit:
+            raise TrainError(f"{path}: larger than {limit} bytes", exit_code=2)
+        values = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise TrainError(f"{path}: cannot be read ({error})", exit_code=2) from error
+    if not isinstance(values, dict):
+        raise TrainError(f"{path}: expected a JSON object", exit_code=2)
+    return values

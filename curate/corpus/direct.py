@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.corpus.stage_files import INNER, with_ids
-from curate.disk.atomic import write_text
+from curate.disk.files import write_text
 from curate.documents.documents import NUMBER
 from curate.formats.inputs import InputPlan
 from curate.formats.reading import PartitionReader, ReadSettings

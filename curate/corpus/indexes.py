@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.corpus.sketches import SketchedCorpus, SketchFile
-from curate.disk.atomic import sync_folder, write_text
+from curate.disk.files import sync_folder, write_text
 from curate.disk.inside import all_inside, remove, remove_files
 from curate.errors import UsageError
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_128_intdigest
 
-from curate.disk.atomic import write_text
-from curate.disk.digests import file_digest
+from curate.disk.files import file_digest, write_text
 
 # Readers of a whole folder pass over names that begin with an underscore; the corpus's manifest
 # keeps the name that the contract gives it.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.disk.atomic import TEMPORARY, clear_temporary, sync_folder
+from curate.disk.files import TEMPORARY, clear_temporary, sync_folder
 from curate.disk.inside import remove
 
 FACTS = "facts.json"

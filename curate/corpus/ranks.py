@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from curate.corpus.shuffle.tasks import Group, run_tasks
 from curate.corpus.sketches import Run, Task
-from curate.disk.atomic import replacing
 from curate.disk.database import paths_literal
+from curate.disk.files import replacing
 
 BITS = 20  # of a float that say which range it is in
 ALL = ""  # the language where none is told apart

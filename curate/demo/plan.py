@@ -7,9 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle
 
 from curate.demo import plants
-from curate.demo.archive import codec
-from curate.demo.fillers import all_fillers
-from curate.demo.layouts import Frame, render, slug
+from curate.demo.layouts import Frame, all_fillers, render, slug
 from curate.demo.texts import Article, Host, load_articles, load_hosts, load_words
 from curate.text.near_copies import jaccard, number
 
@@ -70,7 +68,13 @@ _CHARSETS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "ru": (("koi8-r", "header"), ("utf-8", "meta"), ("koi8-r", "meta"), ("koi8-r", "none")),
 }
+_CODECS = {"windows-874": "cp874"}  # names that HTTP uses and Python does not know
 _CODINGS = ("", "", "gzip", "", "chunked", "", "gzip chunked", "", "gzip")
+
+
+def codec(charset: str) -> str:
+    """Python's name of a charset as HTTP spells it."""
+    return _CODECS.get(charset.lower(), charset)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from curate.dedup.minhash.step import DedupMinhash
 from curate.demo.plan import BLOCKED_DOMAINS, BLOCKED_WORDS, SIMILARITIES
 from curate.demo.score import Result, format_table, read_truth, score
 from curate.demo.web import DemoWeb, build_web
-from curate.disk.atomic import write_text
+from curate.disk.files import write_text
 from curate.documents.rejected import first_reasons, rejected_files
 from curate.inspect.report.page import write_records
 from curate.run import funnel

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.disk.atomic import replacing
+from curate.disk.files import replacing
 from curate.errors import name_file
 
 GROUP_ROWS = 10_000

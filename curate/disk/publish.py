@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from curate.disk.digests import file_digest, text_digest
+from curate.disk.files import file_digest, text_digest
 from curate.disk.inside import is_below
 from curate.errors import RunFailed, UsageError
 

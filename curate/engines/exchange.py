@@ -16,8 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from curate.disk.atomic import write_text
-from curate.disk.digests import stream_digest
+from curate.disk.files import stream_digest, write_text
 from curate.disk.publish import Store
 from curate.errors import RunFailed
 from curate.terminal.progress import say

@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from curate.disk.atomic import replacing
+from curate.disk.files import replacing
 from curate.engines.base import Death, Engine, OnDeath, Task
 from curate.engines.exchange import Exchange, check_version, version_of
 from curate.errors import RunFailed

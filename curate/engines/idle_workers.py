@@ -35,15 +35,15 @@ def here() -> object:
     return Path.cwd(), variables
 
 
-def spawn(environment: Mapping[str, str], *modules: str) -> subprocess.Popen[bytes]:
-    """A worker process. environment: variables beside this process's own; modules: what it loads
-    before its first task."""
+def spawn(environment: Mapping[str, str], *warm_up: str) -> subprocess.Popen[bytes]:
+    """A worker process. environment: variables beside this process's own; warm_up: functions,
+    as `module:name`, that it calls before its first task."""
     home = str(Path(__file__).resolve().parents[2])
     paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     path = os.pathsep.join(dict.fromkeys(paths))
     threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
     return subprocess.Popen(
-        [sys.executable, "-m", "curate.engines.worker", str(os.getpid()), *modules],
+        [sys.executable, "-m", "curate.engines.worker", str(os.getpid()), *warm_up],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, **threads, **environment, "PYTHONPATH": path},
@@ -55,7 +55,7 @@ def start() -> None:
     """Starts a worker that somebody will take."""
     if not _waiting:
         with suppress(OSError):  # then the engine tries again, and says what is wrong
-            _waiting.append((spawn({}, "curate.run.worker.partition", "curate.text.warm"), here()))
+            _waiting.append((spawn({}, "curate.run.worker.partition:warm_up"), here()))
 
 
 def take() -> tuple[subprocess.Popen[bytes], object] | None:

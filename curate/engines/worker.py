@@ -60,12 +60,17 @@ def _follow(parent: int) -> None:
     os._exit(1)
 
 
+def _named(function: str) -> Any:
+    """The function of `module:name`."""
+    module, _, name = function.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
 def _run(task: dict[str, Any]) -> dict[str, Any]:
     from curate.errors import CurateError, disk_error
 
     try:
-        module, _, name = task["function"].partition(":")
-        function = getattr(importlib.import_module(module), name)
+        function = _named(task["function"])
         began = cpu_seconds()
         result = function(task["payload"])
         return {"result": result, "cpu": cpu_seconds() - began}
@@ -97,8 +102,8 @@ def main() -> None:
 
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
-    for module in sys.argv[2:]:  # what the first task will need
-        importlib.import_module(module)
+    for function in sys.argv[2:]:  # load what the first task will need
+        _named(function)()
     for line in sys.stdin.buffer:
         send(_run(json.loads(line)))
 

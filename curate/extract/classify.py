@@ -2,7 +2,7 @@
 
 The first look judges a block by its features; the second sees the same features and the chances of
 the blocks around it, so that a short line between two paragraphs goes with them (stacked sequential
-learning, Cohen and Carvalho 2005). Weights are in weights.py, fitted by benchmarks/fit_extract.py.
+learning, Cohen and Carvalho 2005). Weights are in blocks.py, fitted by benchmarks/fit_extract.py.
 """
 
 from __future__ import annotations

@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from curate.disk.atomic import sync_folder, write_text
-from curate.disk.digests import file_digest
+from curate.disk.files import file_digest, sync_folder, write_text
 from curate.errors import RunFailed
 from curate.fetch.sources import EARLY, Answer, Changed, Failed, Refused, Source
 

@@ -87,9 +87,8 @@ class FineWebQuality(Step):
 def measured(docs: Documents, variant: str, short_line_chars: int) -> Documents:
     """The batch with the columns that the rules look at. variant, short_line_chars: as in the
     step's settings."""
-    from curate.filters.punctuation import TERMINAL
     from curate.filters.repeats import duplicates, last_code_points, ratio
-    from curate.filters.tokens import symbol_tokens
+    from curate.filters.tokens import TERMINAL, symbol_tokens
     from curate.text.lines import newline_lines, written_lines
     from curate.text.unicode import row_chars
 

@@ -28,7 +28,6 @@ from curate.filters.tokens import (
     Tokens,
     joined_tokens,
     split_tokens,
-    split_tokens_exact,
     symbol_tokens,
 )
 from curate.text.lines import Extents, filled_lines, newline_lines, paragraphs, written_lines
@@ -196,7 +195,7 @@ def quality_measures(docs: Documents, variant: Variant) -> Documents:
 def _quality_tokens(docs: Documents, variant: Variant) -> Tokens:
     if variant == "datatrove":
         return symbol_tokens(docs)
-    return split_tokens_exact(docs) if variant == "dolma" else split_tokens(docs)
+    return split_tokens(docs, fold=variant != "dolma")
 
 
 def _lines(docs: Documents, variant: Variant) -> Extents:
@@ -285,7 +284,7 @@ def _repetition_tokens(docs: Documents, variant: Variant) -> Tokens:
         return symbol_tokens(docs)
     if variant == "dclm":
         return joined_tokens(docs)
-    return split_tokens_exact(docs) if variant == "dolma" else split_tokens(docs)
+    return split_tokens(docs, fold=variant != "dolma")
 
 
 def _chars(docs: Documents, pieces: Extents) -> np.ndarray:

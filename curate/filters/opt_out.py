@@ -18,7 +18,7 @@ import orjson
 import pyarrow as pa
 from pydantic import BeforeValidator, Field, PrivateAttr
 
-from curate.disk.atomic import replacing
+from curate.disk.files import replacing
 from curate.documents.documents import Documents
 from curate.errors import RunFailed, UsageError
 from curate.filters.opt_out_robots import Policy, forbidding, path_of
@@ -195,7 +195,7 @@ class OptOut(Step):
         """Reads the archives; what of them cannot be read is listed beside the input's."""
         import pyarrow.parquet as pq
 
-        from curate.disk.atomic import replacing
+        from curate.disk.files import replacing
 
         sites = self._read()
         rows = [dict(zip(CORRUPT.names, place, strict=True)) for place in sites.places]

@@ -2,15 +2,15 @@
 
 Three segmentations, each built once a batch over the same tables:
 
-- `split`: the words of `str.split()`, from the white space word table.
+- `split`: the words of `str.split()`.
 - `symbols`: runs of letters, digits, `_` and marks, and every other character but white space as a
   symbol word of its own; runs of periods or hyphens are one (`...`, `--`). Of the marks inside of
   words: an apostrophe between letters begins a word (`don`, `'t`), a comma between digits and a
   period between letters or digits are part of it (`1,000`, `3.14`, `self.x`), unless a capital
   follows on a small letter (`end.Start`); so is the period behind a single capital (`J.`, `U.S.`)
-  and behind an abbreviation (`Mr.`). It stands for spaCy's English tokenizer, and differs from it:
-  that cuts contractions elsewhere (`do`, `n't`), keeps URLs, paths, emoticons, `o'clock` and some
-  marks inside of words whole (`):`, `name="src`), and cuts `_` from the ends of a word.
+  and behind an abbreviation (`Mr.`). It stands for spaCy's English tokenizer, which cuts
+  contractions elsewhere (`do`, `n't`), keeps URLs, paths, emoticons, `o'clock` and some marks
+  inside of words whole (`):`, `name="src`), and cuts `_` from the ends of a word.
 - `joined`: the word table (`curate.text.words`), in which one mark between two letters or two
   digits joins them as Unicode's word boundaries do (UAX 29, WB6, WB7, WB11, WB12): `don't`, `3.14`.
 """
@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from curate.filters.punctuation import PUNCTUATION
 from curate.text.hashing import hash_bytes, load8, load_few, stir
 from curate.text.lines import PADDING, count_flags, flag_positions
 from curate.text.tables import segments
@@ -32,6 +31,27 @@ from kernel_cache import njit
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
+
+# Ends of sentences: Unicode's Sentence_Terminal and three Khmer marks, as DataTrove 0.10 lists
+# them (utils/text.py, TERMINAL_PUNCTUATION), in ranges of code points.
+_TERMINAL = (
+    "21 2E 3F 589 61D-61F 6D4 700-702 7F9 837 839 83D-83E 964-965 104A-104B 1362 1367-1368 "
+    "166E 1735-1736 17D4-17D6 17D9-17DA 1803 1809 1944-1945 1AA8-1AAB 1B5A-1B5B 1B5E-1B5F "
+    "1B7D-1B7E 1C3B-1C3C 1C7E-1C7F 203C-203D 2047-2049 2E2E 2E3C 2E53-2E54 3002 A4FF "
+    "A60E-A60F A6F3 A6F7 A876-A877 A8CE-A8CF A92F A9C8-A9C9 AA5D-AA5F AAF0-AAF1 ABEB FE52 "
+    "FE56-FE57 FF01 FF0E FF1F FF61 10A56-10A57 10F55-10F59 10F86-10F89 11047-11048 "
+    "110BE-110C1 11141-11143 111C5-111C6 111CD 111DE-111DF 11238-11239 1123B-1123C 112A9 "
+    "1144B-1144C 115C2-115C3 115C9-115D7 11641-11642 1173C-1173E 11944 11946 11A42-11A43 "
+    "11A9B-11A9C 11C41-11C42 11EF7-11EF8 11F43-11F44 16A6E-16A6F 16AF5 16B37-16B38 16B44 "
+    "16E98 1BC9F 1DA88"
+)
+TERMINAL = np.zeros(0x110000, np.bool_)
+for _range in _TERMINAL.split():
+    TERMINAL[int(_range.split("-")[0], 16) : int(_range.split("-")[-1], 16) + 1] = True
+# DataTrove's punctuation besides: ASCII's, control characters, and these.
+PUNCTUATION = TERMINAL.copy()
+PUNCTUATION[[b for b in range(160) if (b < 128 and not chr(b).isalnum()) or b > 126]] = True
+PUNCTUATION[[ord(c) for c in "«´»–—’“”„…∶━►、〈〉《》「」【】％（），１：；～"]] = True
 
 
 # The `symbols` segmentation: runs of letters, digits, `_` and marks, and each other character a
@@ -392,25 +412,16 @@ def _join(data, rows, start, end, chars, kinds):
     return out_rows, out_start[:n], out_end[:n], out_chars[:n]
 
 
-def split_tokens(docs: Documents) -> Tokens:
-    """The words of `str.split()`; stop words in any case."""
-    return docs.table_of("tokens.split", lambda: _split_tokens(docs, True))
+def split_tokens(docs: Documents, fold: bool = True) -> Tokens:
+    """The words of `str.split()`; fold: stop words in any case, not in lower case only."""
 
+    def build() -> Tokens:
+        tables, data = segments(docs), docs.buffers()[0]
+        kinds, t = character_tables()[0], tables.words
+        described = describe(data, t.start, t.end, kinds, PUNCTUATION, fold, False)
+        return Tokens(t.lines[tables.lines.rows], t.start, t.chars, *described)
 
-def split_tokens_exact(docs: Documents) -> Tokens:
-    """The words of `str.split()`; stop words in lower case only."""
-    return docs.table_of("tokens.split_exact", lambda: _split_tokens(docs, False))
-
-
-def _split_tokens(docs: Documents, fold: bool) -> Tokens:
-    data, _ = docs.buffers()
-    tables = segments(docs)
-    split_words = tables.words
-    kinds = character_tables()[0]
-    described = describe(data, split_words.start, split_words.end, kinds, PUNCTUATION, fold, False)
-    return Tokens(
-        split_words.lines[tables.lines.rows], split_words.start, split_words.chars, *described
-    )
+    return docs.table_of("tokens.split" if fold else "tokens.split_exact", build)
 
 
 def symbol_tokens(docs: Documents) -> Tokens:

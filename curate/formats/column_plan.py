@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.disk.threads import in_order
+from curate.disk.process import AT_ONCE, in_order
 from curate.errors import UsageError
 from curate.formats.columns import EXTRA, KNOWN, column_name, kind_of
 from curate.formats.jsonl import sample
@@ -56,11 +56,13 @@ def join_columns(before: dict[str, str], now: dict[str, str], path: str) -> dict
     return {name: kind or "string" for name, kind in kinds.items()}
 
 
-def carried_columns(files: Sequence[Any], sample_lines: int) -> dict[str, str]:
+def carried_columns(
+    files: Sequence[Any], sample_lines: int, at_once: int = AT_ONCE
+) -> dict[str, str]:
     """name -> kind of every unknown column, over all files; `extra` where there are JSON lines."""
     kinds: dict[str, str | None] = {}
     json_lines = False
-    for file, schema in zip(files, in_order(_schema, files), strict=True):
+    for file, schema in zip(files, in_order(_schema, files, at_once), strict=True):
         if schema is not None:
             for f in schema:
                 if f.name in KNOWN:

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from curate.disk.digests import text_digest
-from curate.disk.threads import in_order
+from curate.disk.files import text_digest
+from curate.disk.process import AT_ONCE, in_order
 from curate.errors import UsageError
 from curate.formats.compression import open_input, sniff, verified_boundaries
 
@@ -200,16 +200,19 @@ def _no_way(path: str, error: Exception) -> UsageError:
 
 
 def find_files(
-    inputs: Iterable[str], known: Callable[[str, str], bool] = lambda path, state: False
+    inputs: Iterable[str],
+    is_known: Callable[[str, str], bool] = lambda path, state: False,
+    at_once: int = AT_ONCE,
 ) -> tuple[list[InputFile], list[str]]:
     """The files that the inputs mean, in the order given and by name within a folder.
 
     A folder that llmcurate wrote (it holds corpus/manifest.json) means its corpus. UsageError for
     a missing input or a named file of no known format; unknown files in folders are noticed.
-    known(path, state): whether a file in that state (`InputFile.state`) is passed over, unopened.
+    is_known(path, state): whether a file in that state (`InputFile.state`) is passed over,
+    unopened.
     """
     with _readable():
-        return _found(inputs, known)
+        return _files(inputs, is_known, at_once)
 
 
 @contextmanager
@@ -225,31 +228,31 @@ def _readable() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Listed:
-    """A file as its folder lists it. given: the input that means it; folder: whether that is one;
-    notice: why it is passed over, unopened; known: whether it need not be looked at."""
+    """A file as its folder lists it. location: the input that means it; folder: whether that is
+    one; notice: why it is passed over, unopened; skip: whether it need not be looked at."""
 
-    given: str
+    location: str
     folder: bool
     fs: Any
     path: str
     rel: str
     info: dict[str, Any] = field(default_factory=dict)
     notice: str = ""
-    known: bool = False
+    skip: bool = False
 
 
-def _found(
-    inputs: Iterable[str], known: Callable[[str, str], bool]
+def _files(
+    inputs: Iterable[str], is_known: Callable[[str, str], bool], at_once: int
 ) -> tuple[list[InputFile], list[str]]:
-    listed = [file for path in _expanded(inputs) for file in _listed(path, known)]
+    listed = [file for path in _expanded(inputs) for file in _listed(path, is_known)]
     files: list[InputFile] = []
     notices: list[str] = []
-    holds = {file.given: False for file in listed}
-    for file, file_or_notice in zip(listed, in_order(_looked_at, listed), strict=True):
+    holds = {file.location: False for file in listed}
+    for file, file_or_notice in zip(listed, in_order(_looked_at, listed, at_once), strict=True):
         if isinstance(file_or_notice, str):
             notices.append(file_or_notice)
             continue
-        holds[file.given] = True
+        holds[file.location] = True
         if file_or_notice is not None:
             files.append(file_or_notice)
     for path, has_files in holds.items():
@@ -262,17 +265,17 @@ def _holds_none(path: str) -> UsageError:
     return UsageError(f"input {path} holds no file of a known format")
 
 
-def _listed(given: str, known: Callable[[str, str], bool]) -> Iterator[_Listed]:
+def _listed(location: str, is_known: Callable[[str, str], bool]) -> Iterator[_Listed]:
     """The files that one input means."""
     import fsspec
 
     try:
-        fs, root = fsspec.core.url_to_fs(given)
+        fs, root = fsspec.core.url_to_fs(location)
         exists = fs.exists(root)
     except (ValueError, ImportError) as error:
-        raise _no_way(given, error) from None
+        raise _no_way(location, error) from None
     if not exists:
-        raise UsageError(f"input {given} does not exist")
+        raise UsageError(f"input {location} does not exist")
     folder = fs.isdir(root)
     if folder and fs.exists(f"{root}/corpus/manifest.json"):
         root = f"{root}/corpus"
@@ -283,31 +286,31 @@ def _listed(given: str, known: Callable[[str, str], bool]) -> Iterator[_Listed]:
         if folder and (hidden or PurePosixPath(rel).name in ("manifest.json", "SUCCESS")):
             continue
         some = True
-        path = fs.unstrip_protocol(name) if "://" in given else name
+        path = fs.unstrip_protocol(name) if "://" in location else name
         try:
             info = fs.info(name)
         except FileNotFoundError:
             info = {"type": "broken link"}
         if folder and info["type"] != "file":  # a pipe, a socket
             notice = f"skipped {path}: no regular file"
-            yield _Listed(given, folder, fs, path, rel, info, notice)
+            yield _Listed(location, folder, fs, path, rel, info, notice)
         else:
-            seen = known(path, _state(info))
-            yield _Listed(given, folder, fs, path, rel, info, known=seen)
+            seen = is_known(path, _state(info))
+            yield _Listed(location, folder, fs, path, rel, info, skip=seen)
     if not some:
-        raise _holds_none(given)
+        raise _holds_none(location)
 
 
 def _looked_at(file: _Listed) -> InputFile | str | None:
-    """What it is; why it is passed over; None where it is known."""
-    if file.notice or file.known:
+    """What it is; why it is passed over; None where it need not be looked at."""
+    if file.notice or file.skip:
         return file.notice or None
     path, rel, info = file.path, file.rel, file.info
     kind = format_by_name(rel) or _format_by_content(path)
     if kind is None:
         if not file.folder:
             raise UsageError(
-                f"input {file.given}: not a format this tool reads (WARC, ARC, WET, JSON lines,"
+                f"input {file.location}: not a format this tool reads (WARC, ARC, WET, JSON lines,"
                 " parquet, HTML or plain text)"
             )
         return f"skipped {path}: unknown format"
@@ -340,23 +343,35 @@ def _slices(numbered: tuple[int, InputFile], target: int) -> list[Slice]:
 
 
 def plan_inputs(
-    inputs: Iterable[str], partition_bytes: int = 16 << 20, sample_lines: int = 1000
+    inputs: Iterable[str],
+    partition_bytes: int = 16 << 20,
+    sample_lines: int = 1000,
+    at_once: int = AT_ONCE,
 ) -> InputPlan:
-    """Files cut into partitions of about partition_bytes (stored size)."""
-    files, notices = find_files(inputs)
-    return plan_files(files, notices, partition_bytes, sample_lines)
+    """Files cut into partitions of about partition_bytes (stored size); at_once: files that are
+    looked at together, which changes nothing else."""
+    files, notices = find_files(inputs, at_once=at_once)
+    return plan_files(files, notices, partition_bytes, sample_lines, at_once)
 
 
 def plan_files(
-    files: list[InputFile], notices: list[str], partition_bytes: int, sample_lines: int = 1000
+    files: list[InputFile],
+    notices: list[str],
+    partition_bytes: int,
+    sample_lines: int = 1000,
+    at_once: int = AT_ONCE,
 ) -> InputPlan:
     """The same of files that are found already."""
     with _readable():
-        return _planned(files, notices, partition_bytes, sample_lines)
+        return _planned(files, notices, partition_bytes, sample_lines, at_once)
 
 
 def _planned(
-    files: list[InputFile], notices: list[str], partition_bytes: int, sample_lines: int
+    files: list[InputFile],
+    notices: list[str],
+    partition_bytes: int,
+    sample_lines: int,
+    at_once: int,
 ) -> InputPlan:
     from curate.formats.column_plan import carried_columns
 
@@ -364,7 +379,7 @@ def _planned(
     group: list[Slice] = []
     weight = 0
     cut = partial(_slices, target=partition_bytes)
-    for file, slices in zip(files, in_order(cut, list(enumerate(files))), strict=True):
+    for file, slices in zip(files, in_order(cut, list(enumerate(files)), at_once), strict=True):
         small = len(slices) == 1 and file.size < partition_bytes // 4
         if group and (not small or weight + file.size > partition_bytes // 2):
             partitions.append(tuple(group))
@@ -379,5 +394,5 @@ def _planned(
             group, weight = [], 0
     if group:
         partitions.append(tuple(group))
-    columns = carried_columns(files, sample_lines)
+    columns = carried_columns(files, sample_lines, at_once)
     return InputPlan(tuple(files), tuple(partitions), columns, tuple(notices))

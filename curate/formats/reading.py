@@ -41,7 +41,7 @@ def read_page(file: BinaryIO, info: InputFile, limit: int) -> Iterator[Event]:
     if info.format == "html":
         yield Row(payload=body, mime="text/html")
         return
-    from curate.text.encoding import decode
+    from curate.text.buffers import decode
 
     yield Row(text=decode(body, html=False)[0])
 

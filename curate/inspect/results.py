@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from curate.disk.atomic import write_text
+from curate.disk.files import write_text
 from curate.errors import UsageError
 from curate.terminal.progress import say
 

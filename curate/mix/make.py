@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus.manifests import MANIFESTS, total_ids, write_manifest
-from curate.disk.digests import text_digest
+from curate.disk.files import text_digest
 from curate.disk.parquet_writer import writing
 from curate.errors import RunFailed, UsageError
 from curate.mix import table

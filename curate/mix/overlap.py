@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from curate.corpus import indexes
 from curate.corpus.sketches import SketchFile, view
 from curate.dedup.minhash.step import DedupMinhash
-from curate.disk.atomic import TEMPORARY
 from curate.disk.database import arrow_batches, database, literal
+from curate.disk.files import TEMPORARY
 from curate.disk.parquet_writer import TableWriter
 from curate.mix.sources import Source
 from curate.text.buffers import as_large_string

@@ -11,7 +11,7 @@ from typing import IO, Any, ClassVar, Literal
 import orjson
 from pydantic import Field
 
-from curate.disk.atomic import replacing
+from curate.disk.files import replacing
 from curate.disk.inside import remove
 from curate.steps.contracts import Product, ProductContext
 from curate.text.buffers import as_large_string

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from curate.disk.atomic import write_text
+from curate.disk.files import write_text
 from curate.errors import UsageError
 from curate.scoring.perplexity.sentences import Unit, Variant
 from curate.steps.contracts import Product, ProductContext

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from curate.disk.digests import text_digest
+from curate.disk.files import text_digest
 from curate.errors import RunFailed, UsageError, as_failure
 from curate.steps.contracts import Product, ProductContext, sha256
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from curate.disk.inside import remove
-from curate.disk.memory import peak_bytes
+from curate.disk.process import peak_bytes
 from curate.errors import UsageError, as_failure
 from curate.steps.contracts import Product, ProductContext, sha256
 

@@ -24,7 +24,7 @@ from curate.corpus.indexes import FOLDER as INDEX
 from curate.corpus.indexes import IDS, OWN
 from curate.corpus.manifests import MANIFESTS, file_record
 from curate.dedup.suffix_array.search_index import RECORD
-from curate.disk.atomic import replacing, write_text
+from curate.disk.files import replacing, write_text
 from curate.disk.inside import inside, remove
 from curate.disk.parquet_writer import writing
 from curate.documents.documents import NUMBER

@@ -13,7 +13,7 @@ from typing import Any
 
 from curate.corpus import indexes
 from curate.corpus.indexes import link
-from curate.disk.digests import text_digest
+from curate.disk.files import text_digest
 from curate.disk.inside import inside
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.column_plan import join_columns

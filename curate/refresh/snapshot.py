@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus.indexes import link
 from curate.corpus.manifests import MANIFESTS, file_record, total_ids, write_manifest
-from curate.disk.atomic import TEMPORARY, replacing, sync_folder
+from curate.disk.files import TEMPORARY, replacing, sync_folder
 from curate.disk.inside import remove
 from curate.disk.parquet_writer import writing
 from curate.errors import RunFailed

@@ -22,9 +22,8 @@ from curate.corpus.stage_files import (
     read_kept,
     with_ids,
 )
-from curate.disk.atomic import replacing, sync_folder
 from curate.disk.database import database, literal
-from curate.disk.digests import file_digest
+from curate.disk.files import file_digest, replacing, sync_folder
 from curate.disk.inside import remove
 from curate.disk.parquet_writer import conform, writing
 from curate.documents.rejected import FOLDER, joined_schema

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus.direct import DirectInput
-from curate.disk.digests import text_digest
+from curate.disk.files import text_digest
 from curate.disk.inside import all_inside, inside, remove, remove_files
 from curate.engines.local import call_apart
 from curate.run.ledger import Ledger

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.corpus import indexes, manifests
-from curate.disk.atomic import clear_temporary
+from curate.disk.files import clear_temporary
 from curate.disk.inside import all_inside, remove
 from curate.engines.base import Engine, Task
 from curate.engines.choose import check_engine, open_engine

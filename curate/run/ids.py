@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from curate.corpus.stage_files import part_path
-from curate.disk.atomic import replacing
 from curate.disk.database import database, literal, paths_literal
+from curate.disk.files import replacing
 from curate.documents.documents import NUMBER
 from curate.formats.inputs import InputPlan
 from curate.run.plan import EarlierIds

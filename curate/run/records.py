@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from curate.disk.atomic import replacing, write_text
-from curate.disk.memory import peak_bytes
+from curate.disk.files import replacing, write_text
+from curate.disk.process import peak_bytes
 from curate.run.plan import stage_folder
 from curate.version import __version__
 

@@ -15,7 +15,7 @@ from typing import Any
 from curate.corpus import indexes
 from curate.corpus.sketches import SketchedCorpus
 from curate.corpus.stage_files import part_path
-from curate.disk.atomic import clear_temporary, write_text
+from curate.disk.files import clear_temporary, write_text
 from curate.disk.inside import inside
 from curate.engines.base import Engine, Task
 from curate.engines.cpu_time import cpu_seconds
@@ -187,6 +187,7 @@ class Stages:
             (record["kept"], record["bytes_out"]),
             self.options.count(),
             lambda function, tasks: engine.map(function, tasks, deaths.retry_once(label)),
+            self.options.sizes,
         )
         return {**counts, "tasks_cpu": round(engine.cpu - before, 3)}
 

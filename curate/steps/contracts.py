@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from curate.disk.digests import file_digest
+from curate.disk.files import file_digest
 from curate.errors import UsageError
 
 if TYPE_CHECKING:

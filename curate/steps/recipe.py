@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from curate.disk.digests import text_digest
+from curate.disk.files import text_digest
 from curate.errors import UsageError
 from curate.formats.reading import ReadSettings
 from curate.steps.contracts import CorpusStep, Product, Settings, Step

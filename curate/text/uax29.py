@@ -21,9 +21,47 @@ from functools import lru_cache
 import numpy as np
 
 from curate.text.hashing import mix
-from curate.text.uax29_data import RUNS, UNICODE
 from curate.text.unicode import char_bytes, code_point
 from kernel_cache import njit
+
+# Made by scripts/uax29_table.py (its end is marked below); `class_table` unpacks it.
+# Unicode (R) Data Files, Copyright (C) Unicode, Inc., Unicode License v3.
+UNICODE = "18.0.0"
+RUNS = (
+    "c-n<mON?Ac6}?sOR=@k+>+aXx^S3=SZ|t!>{>6ihKZziW6=D>z2vX$4Q6$7Cut7qWShBzhh>uV<2oVV+*dPnB$_`nu2#"
+    "Y`#pkzZNBo^Le1%fPCv9LJjzUrBAfUu~pdR4dXukPn`9YYaAkXacdjDzS1qrrNJ(bjdqI@uA?DZVk+MUWF+uplvoF313"
+    "@Q1hE3*$U=Oj0Xjdj_Vyu_=pk>OwGwbTu6Um5#u?G@8d&DyT`p#7`#KeGYx4~FW{IYF%R&rj*3=FDrwq*3>wJLMnVcw*"
+    "g0KlYp74<Azg!gksP&b$z^~Ya#4$I4gL|jv`)35NAdNdHrN^CY)dQZ-t@+S0;kKk7qAa4Fp|t{4f?1xFn$$uWg8{o{H("
+    "6FLAUIx)6FQ|YRHY$%qB`782HgQ%e?0@3RB7<wNT5*+hULmZ9!4=9I&qGL2Bfj27Z3PDejNxo=fnebCUw!C8SVV*+L`Z"
+    "PUBoE>EGrsmz4D}_dCbjU%f5##GpU>4|@*Z-?s<eNsn6Nx=gf>i2-~-UWz&9IElXIeqlpcl3)dOQP*Xl{#xLWph0f|!*"
+    "H@MIb`ZmV?L*ra|<Rm*Z$yc{fOp=@2CF$zUK7r5HT_L-5GfF&>c^T-sf{`Yn%IP276Ys-x*t_zmB>;`D!Ku&{NjO{iRD"
+    "tGNz@x;NKPAt@Q6xxW58A(l;9Nee#NK*EUv*%pOb365W;xr!R94H=sYx^Xn?LP#Niv91tP&@~NEO)bbqGe~kV_F^6rxK"
+    "9lFI|8mx1emt+A@-XP|Koff&-+c1F@nBlA#3cJPHX3+r2HBM@fVjar%Fsr=m$BZ{&TXJax3oyEE9%ROxR+q(aqTs}34f"
+    "y?DdT1+HE8aJwvm&zf-rhq@r1h0hvsFBWxXLS0_mbo;kW`jQ@DAEG~CdU7mV{dh9cW=o#7NgiM?$o&jN4`b0MDGx?~C!"
+    "5S-R0ak4jp?%9u`TTGYsv&p=A_G1%!R}K|~!q;9HJk3Wr1hH3wrlhPe2q}sUQ5I0QV~v`g5-Ro(6*^9lIw)a^b&b8c3<"
+    "(7`^=UWqWS+{dZpqYGX86Q)mYw|8qx!LQ)H|e7Xp;QK6mQ>j18KV`|A_dZ;Ct*3Yh42#h5S0$a3|Plc_ZMs#z}?oL<eq"
+    "N@^$nPeb)RP@^|3_7J^gqefYB*LT22j<K8Uum_e72_jxbneZ^?}yT6z6J<=`uKJV!xI>gK?X1U(=vQC_9+-vi>=5t!in"
+    "X-1VrhVf){z*mNF0i|R#pQhKm%-j+dqf%<1O0HqT}Mdcm6WBa^0@erfwZ^?>UWB=f6Q%#l9L2hRPZH@6S!pZl7xwRzy|"
+    "v)p0AVL$wXe8+jn(x5d^p87k>`+Y9&wEV^HH&mf(pupGD*cUXIygn@G0LAR(9S-Cp9@rpnqLJONg`_XJt6k0OntUDBCn"
+    ";Q&36iJv<(*d9~%j};xk{B_nK2pNN0$TiJxp}vmc1ah}rPm%p{$?IL=wK92k53*qmWJj;NwWnG?4qW&|?pI&)?$&b~*w"
+    "0^p0xK}(Bl4}Apc^8{Qw5F{%&ky?Dx^;Zc~#7#wlBz*{S|R%dti4}cDzkZq^Q{(Fe3+7r^OssHH0lk9Oit-fs~ZP4~Jd"
+    "N<T`w}34a~f!BTT95qk`sCfGvmxh>Ada@@WyPotE4m(F-4(5Em7VI-S)?~!dl!YO5BY=9me!b?$-v-Z=FUBOL`9Wg#1Y"
+    "FzM2K5y=ieiu&js|XJ-!{a8a>~wY(V=Q~FF|9eDi5c1}pkq*P%8jgj?RSqr_z`rq>zGmN`ws1It6qRu0N1^ZFt$3kZCy"
+    "^d1;;?QhDYc*Ex^*5eAS+jYjzoHj%@_5^#$LKA<~j}{eQWt+JlV=gA)fdCFlgq3AhaKuYvp6n9kag9HsKe*elw~CR(Kf"
+    "1JG4a^8zSi8(hJ<rLk)STnPLE3XHw+5=utrd&0qGaBjOgHa28t7&}g1c~8KM0I)ffzNZ9v@=%BE-=RjOxCn~ma`b;fvX"
+    "DW_9FompRATGQ5FnxH))|=0fjNM02A#nH5r8H3ypQ1CI{YwWSD<Aq0Z74JUCc0!4!;+mUg^kX#fV6cgJ9~h&^U@Yr=uR"
+    "1;%yeuo?B6@e}|yK@=Ladk0rM$<jzUns}7i`xAxi)DuD8)Q=WE#W$#7keH6d7?Qn--p!9wK<bRBL3aS}Gg`Mygio$JRn"
+    "btFb5bdOw31cnB-YU~Z869JJX5Y7`bl@Pa|D#g6L=QDj1yXdH@@blzij+`)G5YE6$YbIjf1==s=XidQ5kpLFf#_NLaVc"
+    "N6J9x3TL!Wfto7v~l%3rrMaoo`&Vt=v;g5Rs$zXJF&qbEmpA2^nX$OS)}XPUwX--V<KPdIdBzl7Th@_Jzx90}nW_K<69"
+    "9?Iu|($t-O4Y-)FWUqf{|2Glk;WyA=!UTRn!wHihKZ_G&EjrP8e2g)_wq##{fDyc2K_y@*dL^m+p@Xn*tD@=Xiag-<#~"
+    "kwylCeiX#|?Pshb#*G<Km5gWq@L%-GUaM${0W7@MkIvbF%QMZe%EG`TJN-qLhIT_x?n4*7Df=KQq*7FUehnH&icqSdB5"
+    "3{jpnl$Ltk$#!{}@W&d|Dbvtq(zzt8Lj|I6yS0ijnFTm`kzm0f0BCPYu7<soqee(tXu10T;Z}w^weOa*5Q9i>u%7flK-"
+    "ER!R-VFY);f#IKlY+eNRZej<Q_VBJ&Nut|Gsx)h00|Z!p#R{QpQ#*ZG3Q6#(~M-3uiqj*ISugjGJsv1LDd-Z$*z{&+z|"
+    "#l5jc_nwTEXlVB57BdSBN%s9f~j%0XP!tpK3?h8uSr{RLpI*gc0qbcVl?-9y5iPdIc9-Kvxh3$2IE`!F!dD8og=Tsdqk"
+    "KvOszjr)-AFf4o?u<s`55Ek9k_X1?ZZX|yR9r^~CU&mpM%^l1e4w)$s;HEo`HSiaV3*G%7w?Q!Oeh}n+&(-c>Dc`)i3("
+    "&BkpTnOSeLu**0R|q(7y"
+)
+# End of the table.
 
 __all__ = ["CLASSES", "PICTOGRAPH", "UNICODE", "UaxWords", "class_table", "uax_words"]
 

@@ -7,6 +7,7 @@ function and register it with its ``Backend``; choice.py says when ``auto`` take
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,14 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from train.attention.flash import backend as kernels
-from train.attention.mask import Mask
+from train.attention.mask import Alibi, Mask
 
-# Packed documents on a CPU: causal attention a document at a time.
-#
-# A mask over the whole row would be read, and computed, for all its pairs of queries and keys.
-# Within one document the plain causal kernel serves, and what lies between documents costs
-# nothing.
+TRITON_INSTALLED: bool = importlib.util.find_spec("triton") is not None
 
 SHORTEST = 32  # tokens a document, on average: below, calls cost more than they save
 
@@ -60,7 +56,11 @@ def _lengths(documents: Tensor) -> Lengths | None:
 
 
 def by_document(q: Tensor, k: Tensor, v: Tensor, lengths: Lengths) -> Tensor:
-    """Causal attention within each document; q, k, v [batch, heads, length, head_dim]."""
+    """Causal attention within each document; q, k, v [batch, heads, length, head_dim].
+
+    A mask over the whole row would cost all its pairs of queries and keys. The plain causal kernel
+    costs those within the documents.
+    """
     if all(len(sizes) == 1 for sizes in lengths):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
     rows = []
@@ -155,7 +155,34 @@ def flex(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     return attention(q, k, v, mask)
 
 
-# What the kernels' intervals can say (flash/spans.py).
+def _triton_refusal(q: Tensor, mask: Mask) -> str | None:
+    """Why it cannot run here, or None."""
+    if not TRITON_INSTALLED:
+        return "this machine: triton is not installed (pip install 'llmcurate[gpu]')"
+    from train.attention.flash import op
+
+    return op.refusal(q)
+
+
+def triton(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+    """Our FlashAttention-2 (Dao 2023): reads no block that the mask empties."""
+    from train.attention.flash.op import flash_attention
+
+    slopes = mask.bias.slopes if isinstance(mask.bias, Alibi) else None
+    out, _ = flash_attention(
+        q,
+        k.to(q.dtype),
+        v.to(q.dtype),
+        causal=mask.causal,
+        window=mask.window,
+        sinks=mask.sinks,
+        slopes=slopes,
+        spans=mask.spans,
+    )
+    return out.to(v.dtype)
+
+
+# Masks that the intervals of flash/ranges.py can say.
 _INTERVALS = frozenset({"causal", "documents", "offset", "window", "sinks", "prefix", "alibi"})
 _ALL_MASKS = _INTERVALS | {"relative", "gaps"}
 _FLOATS = frozenset({torch.float32, torch.bfloat16, torch.float16})
@@ -176,11 +203,11 @@ BACKENDS: dict[str, Backend] = {
         forward_only=frozenset({"cpu"}),
     ),
     "triton": Backend(
-        attention=kernels.attention,
+        attention=triton,
         masks=_INTERVALS,
         dtypes=_FLOATS,
         devices=frozenset({"cpu", "cuda"}),
-        also=kernels.refusal,
+        also=_triton_refusal,
         prepare=lambda mask: mask.spans,
     ),
     "eager": Backend(

@@ -7,7 +7,7 @@ tokens-00000.idx         uint64 ends of documents, in tokens, counted within thi
 documents-00000.parquet  id, source, lang, tokens, bytes
 loss-00000.mask          uint8 a token, 1 where it counts; where the manifest has loss_mask
 
-Other trainers' layouts (readers/) are known by their content; a manifest beside them, as ours
+Other trainers' layouts (readers.py) are known by their content; a manifest beside them, as ours
 writes it, says what they cannot.
 """
 
@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +25,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from train.data.part import Foreign, Ints, Part
-from train.data.readers import datatrove, megatron, nanogpt, olmo, own
+from train.data.readers import FOREIGN_FILES, is_validation, own_files, read_foreign, read_own
 from train.errors import TrainError
 from train.files import sha256
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 # Names published tokenizers give to the token that ends a document, in the order we look.
 _END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
@@ -43,8 +45,8 @@ class Shards:
     None where the layout does not know them). ``masks``: of each file uint8, 1 where a token counts
     in training; None where all do. ``end`` is the id that ends documents. ``tokenizer``: its file,
     if there is one. ``fingerprint`` stands for the content: the SHA-256 of the manifest, which
-    names the SHA-256 of every file; without one, of names, sizes and samples of the files
-    (opening.py). ``notes``: what a user should know of how the files were read.
+    names the SHA-256 of every file; without one, of names, sizes and samples of the files.
+    ``notes``: what a user should know of how the files were read.
     """
 
     folder: Path
@@ -133,27 +135,21 @@ def read_shards(folder: Path, *, verify: bool = False, foreign: Foreign | None =
     return open_shards(folder, verify=verify, foreign=foreign or Foreign())
 
 
-# Find out what a folder of tokens is, open it with its reader, and check that all fits.
+def load_tokenizer(path: Path) -> Tokenizer:
+    """Read ``tokenizer.json`` so that the spelling of a special token in a text stays text."""
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises bare Exception
+        raise TrainError(f"{path}: cannot be read ({error})") from error
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
 
 _TYPES = ("uint8", "uint16", "uint32", "uint64", "int32")
 _SAMPLES, _SAMPLE = 256, 1 << 12
 _EDGE = 1 << 20
-
-# In the order in which files without a manifest are tried: those with marks of their own first.
-_FOREIGN: dict[str, Callable[[Path, set[str]], list[str]]] = {
-    "datatrove": lambda folder, names: datatrove.files(names),
-    "megatron": megatron.files,
-    "olmo": lambda folder, names: olmo.files(names),
-    "nanogpt": lambda folder, names: nanogpt.files(names),
-}
-
-
-def _read(form: str, path: Path, foreign: Foreign) -> Part:
-    if form == "datatrove":
-        return datatrove.read(path)
-    if form == "megatron":
-        return megatron.read(path)
-    return olmo.read(path, foreign) if form == "olmo" else nanogpt.read(path, foreign)
 
 
 def open_shards(path: Path, *, verify: bool, foreign: Foreign) -> Shards:
@@ -198,9 +194,10 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
         if verify and sha256(folder / name) != digest:
             raise TrainError(f"{folder / name}: not what the manifest says; encode again")
     masked = "loss_mask" in manifest
-    listed = own.files(set(files))
     if form in ("nanogpt", "olmo"):
-        listed = nanogpt.files(set(files)) if form == "nanogpt" else olmo.files(set(files))
+        listed = FOREIGN_FILES[form](folder, set(files))
+    else:
+        listed = own_files(set(files))
     parts = []
     for name in listed:
         table = _table(folder, name)
@@ -247,9 +244,9 @@ def _table(folder: Path, name: str) -> Path:
 def _described(path: Path, form: str, dtype: np.dtype[Any], masked: bool, table: Path) -> Part:
     """A file whose documents a table lists: it knows their lengths where the layout does not."""
     if form == "llmcurate":
-        part = own.read(path, dtype.newbyteorder("<"), masked=masked)
+        part = read_own(path, dtype.newbyteorder("<"), masked=masked)
     else:
-        part = _read(form, path, Foreign(dtype=dtype.name))
+        part = read_foreign(form, path, Foreign(dtype=dtype.name))
     size = read_column(table, "bytes").to_numpy().astype(np.int64)
     if form in ("nanogpt", "olmo"):
         length = read_column(table, "tokens").to_numpy().astype(np.int64)
@@ -268,11 +265,11 @@ def _without_manifest(folder: Path, names: set[str], foreign: Foreign, named: Pa
     single = named.is_file()
     form, paths = "nanogpt", []
     # Of one file, what lies beside it decides what it is.
-    for layout, files in _FOREIGN.items():
+    for layout, files in FOREIGN_FILES.items():
         if paths := [name for name in files(folder, beside) if name in names]:
             form = layout
             break
-    if not paths and single and nanogpt.is_val(named.name):
+    if not paths and single and is_validation(named.name):
         paths = [named.name]  # named itself, so it is meant
     # An index of ours beside it: an encoding that was not finished, whose bounds must not be lost.
     unfinished = form == "nanogpt" and any(Path(n).stem + ".idx" in beside for n in paths)
@@ -283,7 +280,7 @@ def _without_manifest(folder: Path, names: set[str], foreign: Foreign, named: Pa
             exit_code=2,
         )
     foreign, special, tokenizer = _known(foreign, named)
-    parts = [_read(form, folder / name, foreign) for name in paths]
+    parts = [read_foreign(form, folder / name, foreign) for name in paths]
     notes = []
     left_out = sorted(name for name in names - set(paths) if form == "nanogpt" and ".bin" in name)
     if left_out:
@@ -316,8 +313,6 @@ def _known(foreign: Foreign, named: Path) -> tuple[Foreign, dict[str, int], Path
     if foreign.tokenizer is not None:
         path = Path(foreign.tokenizer)
         path = path / "tokenizer.json" if path.is_dir() else path
-        from train.data.tokenizer import load_tokenizer
-
         loaded = load_tokenizer(path)
         added = loaded.get_added_tokens_decoder()
         special = {token.content: number for number, token in added.items() if token.special}

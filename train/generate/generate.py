@@ -10,8 +10,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from train.data.shards import end_of_text
-from train.data.tokenizer import load_tokenizer
+from train.data.shards import end_of_text, load_tokenizer
 from train.errors import TrainError
 from train.generate.sampling import Chooser, Sampling
 from train.measure.accounting import parameters

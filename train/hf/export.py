@@ -16,8 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
-from train.data.shards import end_of_text
-from train.data.tokenizer import load_tokenizer
+from train.data.shards import end_of_text, load_tokenizer
 from train.errors import TrainError
 from train.files import encode_json, remove, sync
 from train.hf.families import family_of

@@ -4,13 +4,13 @@ them, and where it keeps each weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from train.hf.layouts import Layout, plain
 from train.hf.settings import Settings
 from train.model.config import MLPS, ModelConfig
 from train.model.decoder import Decoder
@@ -46,6 +46,76 @@ def activation(config: ModelConfig) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Layout:
+    """``pack``: ours to theirs; ``unpack``: theirs to ours."""
+
+    pack: Callable[[Sequence[Tensor]], Tensor]
+    unpack: Callable[[Tensor], Sequence[Tensor]]
+
+
+PLAIN = Layout(pack=lambda ours: ours[0], unpack=lambda theirs: [theirs])
+
+
+def plain(config: ModelConfig) -> Layout:
+    """[outputs, inputs], as torch.nn.Linear keeps it."""
+    return PLAIN
+
+
+def conv1d(config: ModelConfig) -> Layout:
+    """GPT-2's Conv1D keeps a matrix as [inputs, outputs]."""
+    return _conv1d(1)
+
+
+def conv1d_qkv(config: ModelConfig) -> Layout:
+    """GPT-2's query, key and value side by side: [inputs, 3 x outputs]."""
+    return _conv1d(3)
+
+
+def _conv1d(pieces: int) -> Layout:
+    def pack(ours: Sequence[Tensor]) -> Tensor:
+        joined = torch.cat(list(ours))
+        return joined.T if joined.dim() == 2 else joined
+
+    def unpack(theirs: Tensor) -> Sequence[Tensor]:
+        joined = theirs.T if theirs.dim() == 2 else theirs
+        return joined.chunk(pieces)
+
+    return Layout(pack=pack, unpack=unpack)
+
+
+def by_head(config: ModelConfig) -> Layout:
+    """GPT-NeoX and BLOOM: the rows of head 0's query, key and value, then those of head 1, ..."""
+
+    def pack(ours: Sequence[Tensor]) -> Tensor:
+        heads = [tensor.unflatten(0, (config.heads, config.head_dim)) for tensor in ours]
+        return torch.stack(heads, dim=1).flatten(0, 2)
+
+    def unpack(theirs: Tensor) -> Sequence[Tensor]:
+        heads = theirs.unflatten(0, (config.heads, 3, config.head_dim))
+        return [heads[:, index].flatten(0, 1) for index in range(3)]
+
+    return Layout(pack=pack, unpack=unpack)
+
+
+def interleaved(config: ModelConfig) -> Layout:
+    """GPT-J rotates dimension 2 i with 2 i + 1, ours i with i + rotated / 2: the rows of queries
+    and keys change places within each head.
+    """
+    pairs, rotated = config.rotated // 2, config.rotated
+    order = torch.arange(config.head_dim)
+    order[:rotated] = torch.stack((order[:pairs], order[pairs:rotated]), dim=1).flatten()
+    back = order.argsort()
+
+    def move(tensor: Tensor, order: Tensor) -> Tensor:
+        heads = tensor.unflatten(0, (config.heads, config.head_dim))
+        return heads.index_select(1, order.to(tensor.device)).flatten(0, 1)
+
+    return Layout(
+        pack=lambda ours: move(ours[0], order), unpack=lambda theirs: [move(theirs, back)]
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Part:
     """A module of theirs and the modules of ours it holds; ``{}`` is the layer."""
 
@@ -66,7 +136,7 @@ class Weight:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """``allows``: the values that each trait (see ``traits``) may have. ``write`` gives config.json
+    """``allows``: the values that each trait (families.py) may have. ``write`` gives config.json
     without what all families share; ``read`` the settings of a ModelConfig from it, for a context
     (None: the file's). ``prefix``: what files saved from the class without a head leave out.
     """
@@ -85,12 +155,6 @@ class Family:
     def settings(self, values: Mapping[str, Any], where: str) -> Settings:
         """config.json as this family reads it; ``where`` names it in errors."""
         return Settings({**self.defaults, **values}, where, self.aliases)
-
-    def obstacles(self, config: ModelConfig) -> list[str]:
-        """The traits that this family cannot say."""
-        return [
-            name for name, value in traits(config).items() if value not in self.allows.get(name, ())
-        ]
 
     def weights(self, config: ModelConfig) -> Iterator[Weight]:
         """Every tensor of theirs, in their order."""
@@ -119,44 +183,6 @@ def our_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """The shape of each weight of ours, by name; allocates nothing."""
     with torch.device("meta"):
         return {name: tuple(tensor.shape) for name, tensor in Decoder(config).state_dict().items()}
-
-
-def traits(config: ModelConfig) -> dict[str, Any]:
-    """What decides the family, by the setting that the user would change."""
-    windows = {config.window_of(layer) for layer in range(config.layers)}
-    window = "none" if windows == {None} else "some layers" if None in windows else "every layer"
-    scaling = config.rope_scaling
-    # An NTK-scaled rotation is one with another theta.
-    scaled = scaling is not None and scaling.kind != "ntk"
-    theta = scaling is not None or config.rope_theta != 10_000.0
-    return {
-        "norm": config.norm,
-        "norm_place": config.norm_place,
-        "norm_eps": "1e-5" if config.norm_eps == 1e-5 else "other",
-        "embedding_norm": config.embedding_norm,
-        "qk_norm": config.qk_norm,
-        "bias": config.bias,
-        "head_bias": config.head_bias,
-        "mlp": config.mlp,
-        "mlp_hidden": "4 x hidden" if config.mlp_hidden == 4 * config.hidden else "other",
-        "parallel": config.parallel,
-        "parallel_norms": config.parallel_norms if config.parallel else 1,
-        "kv_heads": "heads" if config.kv_heads == config.heads else "fewer than heads",
-        "head_dim": _head_dim(config),
-        "window": window,
-        "sinks": config.sinks if window != "none" else 0,
-        "position": config.position,
-        "rope_dim": "a part of head_dim" if config.rotated != config.head_dim else "head_dim",
-        "rope_scaling": scaled,
-        "rope_theta": "other" if theta else "10000",
-        "learned_offset": config.learned_offset if config.position == "learned" else 0,
-    }
-
-
-def _head_dim(config: ModelConfig) -> str:
-    if config.head_dim * config.heads == config.hidden:
-        return "hidden / heads"
-    return "other" if config.hidden % config.heads == 0 else "other, heads not dividing hidden"
 
 
 # What every family allows unless it says otherwise.

@@ -5,8 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from train.hf import rope
-from train.hf.family import ACTIVATIONS, COMMON, PLAIN_MLPS, Family, Part, activation
-from train.hf.layouts import by_head, conv1d, conv1d_qkv, interleaved
+from train.hf.family import (
+    ACTIVATIONS,
+    COMMON,
+    PLAIN_MLPS,
+    Family,
+    Part,
+    activation,
+    by_head,
+    conv1d,
+    conv1d_qkv,
+    interleaved,
+)
 from train.hf.settings import Settings
 from train.model.config import ModelConfig
 

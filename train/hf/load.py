@@ -18,12 +18,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from train.config import TrainConfig
-from train.data.tokenizer import load_tokenizer
+from train.data.shards import load_tokenizer
 from train.errors import TrainError
-from train.files import write_atomic
+from train.files import read_json, write_atomic
 from train.hf.families import FAMILIES
 from train.hf.family import Family
-from train.hf.settings import read_json
 from train.measure.accounting import parameters
 from train.model.config import ModelConfig
 from train.runs.checkpoint import (

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import reprlib
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from train.errors import TrainError
@@ -99,16 +97,3 @@ class Settings:
 def _is_number(value: Any) -> bool:
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
     return plain and -sys.float_info.max <= value <= sys.float_info.max
-
-
-def read_json(path: Path, limit: int = 64_000_000) -> dict[str, Any]:
-    """An object from a file that anyone may have written; ``TrainError`` names it."""
-    try:
-        if path.stat().st_size > limit:
-            raise TrainError(f"{path}: larger than {limit} bytes", exit_code=2)
-        values = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise TrainError(f"{path}: cannot be read ({error})", exit_code=2) from error
-    if not isinstance(values, dict):
-        raise TrainError(f"{path}: expected a JSON object", exit_code=2)
-    return values

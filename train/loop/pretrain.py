@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from train.config import TrainConfig
 from train.data.feed import Feed
-from train.data.tokenizer import load_tokenizer
+from train.data.shards import load_tokenizer
 from train.errors import TrainError
 from train.files import encode_json, remove, write_atomic
 from train.generate.generate import continue_text
@@ -32,7 +32,7 @@ from train.measure.accounting import parameters
 from train.measure.which import remember
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.optim.part import fill, whole
+from train.optim.weights import fill, whole
 from train.runs.checkpoint import best, complete, load_plan, load_state, newest, no_link, step_of
 from train.runs.metrics import read_lines
 from train.runs.plan import Plan

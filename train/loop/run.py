@@ -20,9 +20,9 @@ from train.loop.step import Stepper
 from train.measure.accounting import flops_per_token
 from train.measure.describe import peak_of
 from train.model.decoder import Decoder
-from train.optim.registry import optimizers
+from train.optim.optimizers import optimizers
 from train.optim.schedules import learning_rate
-from train.runs.average import Average
+from train.optim.weights import Average
 from train.runs.checkpoint import (
     Saver,
     State,

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 
 from train.config import TrainConfig, stages_of
 from train.data.feed import Feed
-from train.data.tokenizer import load_tokenizer
+from train.data.shards import load_tokenizer
 from train.errors import TrainError
 from train.files import sha256
 from train.hf.load import load, look
@@ -20,9 +20,9 @@ from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.presets import PRESETS, preset
 from train.objectives.objectives import objective
-from train.optim.part import fill
-from train.optim.registry import check
+from train.optim.optimizers import check_optimizer
 from train.optim.schedules import schedule
+from train.optim.weights import fill
 from train.runs.checkpoint import load_plan, newest, weights_of
 from train.runs.metrics import need_tensorboard
 from train.runs.plan import Plan
@@ -114,7 +114,7 @@ def make_plan(
             exit_code=2,
         )
     objective(train.objective)
-    check(train.optimizer)
+    check_optimizer(train.optimizer)
     if train.tensorboard:
         need_tensorboard()
     attends(model, train, pick_device(train.device))  # refuse before anything is written

@@ -3,22 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from train.config import TrainConfig, stages_of
 from train.data.feed import Feed
-from train.data.prefetch import Ahead
 from train.data.rows import Batch
 from train.loop.distributed import Ranks, autocast, averaging, parallel
 from train.model.decoder import Decoder
 from train.objectives.losses import Sums
 from train.objectives.objectives import Example, objective
-from train.optim.part import Optimizers, whole
+from train.optim.optimizers import Optimizers
+from train.optim.weights import whole
 from train.runs.metrics import Measured
 
 Allow = Callable[[float, float], bool]
+Data = TypeVar("Data")
+
+
+class Ahead(Generic[Data]):
+    """``make(step)`` in a thread, one step ahead of the caller, up to step ``last`` - 1.
+
+    A step's data is a function of its number, so the order of making changes nothing: a step that
+    was not foreseen, as after a rollback, is made when it is asked for. An error of ``make`` is
+    raised where its step is asked for. One thread calls it; ``close`` ends the other.
+    """
+
+    def __init__(self, make: Callable[[int], Data], last: int) -> None:
+        self._make, self._last = make, last
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="ahead")
+        self._early: tuple[int, Future[Data]] | None = None
+
+    def __call__(self, step: int) -> Data:
+        early, self._early = self._early, None
+        if early is not None and early[0] == step:
+            value = early[1].result()
+        else:
+            value = self._make(step)
+        if step + 1 < self._last:
+            self._early = (step + 1, self._pool.submit(self._make, step + 1))
+        return value
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
 
 
 class Stepper:

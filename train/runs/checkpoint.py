@@ -26,13 +26,13 @@ from torch import Tensor
 
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.files import VERSION, encode_json, remove, sync
+from train.files import encode_json, remove, sync
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.optim.part import Optimizers, fill, whole
+from train.optim.optimizers import Optimizers
 from train.optim.schedules import decay_begins
-from train.runs.average import Average
-from train.runs.plan import Plan
+from train.optim.weights import Average, fill, whole
+from train.runs.plan import VERSION, Plan
 from train.settings import from_dict
 
 _NAME = re.compile(r"step-(\d{7,})")

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from train.config import TrainConfig
-from train.files import VERSION
 from train.model.config import ModelConfig
 from train.optim.schedules import schedule
 from train.settings import to_dict
 
 if TYPE_CHECKING:
     from train.loop.start import Start
+
+VERSION = 2  # of plans and checkpoints
 
 
 @dataclass(frozen=True, kw_only=True)

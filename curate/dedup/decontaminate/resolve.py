@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from curate.corpus.sketches import Sketches
 from curate.dedup.decontaminate.windows import Windows
-from curate.disk.atomic import replacing
 from curate.disk.database import literal
+from curate.disk.files import replacing
 
 
 def item_tables(windows: Windows) -> tuple[pa.Table, pa.Table]:

@@ -233,7 +233,7 @@ class Decontaminate(Removal):
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
         from curate.dedup.decontaminate.resolve import decide, write_report
-        from curate.disk.atomic import clear_temporary
+        from curate.disk.files import clear_temporary
 
         clear_temporary(sketches.folder)
         threshold = 0.0 if self.mode != "overlap" else self.threshold or THRESHOLD

@@ -24,8 +24,8 @@ from curate.corpus.sketches import Task, sketch_batches
 from curate.dedup import survivors
 from curate.dedup.passages.keys import unpacked
 from curate.dedup.passages.shared import repeated_file, shared_files, shared_of
-from curate.disk.atomic import TEMPORARY, replacing
 from curate.disk.database import database
+from curate.disk.files import TEMPORARY, replacing
 from kernel_cache import njit
 
 SORT_MEMORY = "512MB"

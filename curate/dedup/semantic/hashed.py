@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.disk.atomic import replacing
+from curate.disk.files import replacing
 from curate.text.hashing import mix
 from kernel_cache import njit
 

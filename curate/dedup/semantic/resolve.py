@@ -20,8 +20,8 @@ from curate.dedup.semantic import clusters as semantic_clusters
 from curate.dedup.semantic import compare
 from curate.dedup.semantic import matrix as semantic_matrix
 from curate.dedup.semantic.compare import Matrix
-from curate.disk.atomic import clear_temporary, replacing
 from curate.disk.database import literal
+from curate.disk.files import clear_temporary, replacing
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -108,7 +108,9 @@ def matrix_of(step: DedupSemantic, sketches: Sketches) -> Matrix:
             first = next(iter(sketches.batches(["vector"], 1)))
             size = first.column("vector").type.list_size
     semantic_matrix.write_matrix(sketches, place, basis, size)
-    return Matrix(np.load(path, mmap_mode="r", allow_pickle=False), path, sketches.run)
+    return Matrix(
+        np.load(path, mmap_mode="r", allow_pickle=False), path, sketches.run, sketches.sizes
+    )
 
 
 def _with_direction(matrix: np.ndarray) -> np.ndarray:

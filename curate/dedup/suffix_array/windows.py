@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.disk.atomic import replacing
+from curate.disk.files import replacing
 from curate.text.hashing import load8
 from kernel_cache import njit
 

@@ -12,9 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from curate.errors import UsageError
 from curate.inspect.browse import pages
-from curate.inspect.browse.document import load
 from curate.inspect.browse.library import Library, Query
 from curate.inspect.browse.originals import Originals
+from curate.inspect.browse.pages import load
 
 HOST = "127.0.0.1"
 MOST_PATH = 8_000

@@ -121,7 +121,7 @@ def measure(
 
 def _run(task: dict[str, Any]) -> dict[str, Any]:
     """In the process of the method: runs it and measures."""
-    from curate.disk.memory import peak_bytes
+    from curate.disk.process import peak_bytes
     from curate.inspect.report.page import write_records
     from curate.run.driver import Options, make_plan, run_planned
 
@@ -144,7 +144,7 @@ def _run(task: dict[str, Any]) -> dict[str, Any]:
             "peak_parent": peak_bytes(),
             "peak_worker": max(s["peak_bytes"] for s in outcome.stages),
         }
-        from curate.disk.atomic import write_text
+        from curate.disk.files import write_text
 
         write_text(record, json.dumps(costs) + "\n")
     elif outcome.nothing_new and record.exists():

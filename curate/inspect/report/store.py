@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.disk.database import database, literal, paths_literal
-from curate.disk.threads import in_order
+from curate.disk.process import in_order
 from curate.documents.rejected import REASON_COLUMNS, SQL_COLUMNS
 from curate.inspect.report.bins import numeric_columns
 from curate.run.homes import Corpus, corpus_of

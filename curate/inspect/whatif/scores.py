@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.manifests import MANIFESTS
-from curate.disk.atomic import replacing
+from curate.disk.files import replacing
 from curate.documents.rejected import REASONS, reason_codes
 from curate.errors import UsageError
 from curate.inspect.report.bins import numeric_columns

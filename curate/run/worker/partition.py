@@ -25,9 +25,9 @@ from curate.corpus.stage_files import (
     read_kept,
     with_ids,
 )
-from curate.disk.atomic import replacing
-from curate.disk.memory import peak_bytes
+from curate.disk.files import replacing
 from curate.disk.parquet_writer import writing
+from curate.disk.process import peak_bytes
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.edits import EDIT
 from curate.engines import worker
@@ -37,6 +37,16 @@ from curate.run.worker.specification import Work, load_spec, open_steps, sketch_
 
 READING = (-1, -1)  # what a worker says it works on while it reads
 CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
+
+
+def warm_up() -> None:
+    """Loads what every run needs and takes a moment: numba sets itself up when its first kernel
+    runs, and the character tables are computed once."""
+    from curate.text.tables import segment
+    from curate.text.words import character_tables
+
+    segment(np.frombuffer(bytearray(b"warm"), np.uint8), np.array([0, 4], np.int64))
+    character_tables()
 
 
 def sketch_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, PrivateAttr, field_validator
 
-from curate.disk.digests import file_digest
+from curate.disk.files import file_digest
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
 from curate.errors import RunFailed, UsageError

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.disk.atomic import TEMPORARY, clear_temporary, replacing, write_text
-from curate.disk.digests import file_digest
+from curate.disk.files import TEMPORARY, clear_temporary, file_digest, replacing, write_text
 from curate.errors import RunFailed, UsageError
 from curate.scoring.fasttext.model_file import PREFIX
 from curate.scoring.language.examples import BATCH, Lines, Training

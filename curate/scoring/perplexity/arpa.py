@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.disk.atomic import replacing
+from curate.disk.files import replacing
 from curate.errors import UsageError
 from curate.scoring.perplexity.model_file import MOST_ORDER, ModelData
 from curate.scoring.perplexity.sentences import Unit, Variant

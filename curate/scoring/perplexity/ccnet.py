@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.disk.digests import file_digest
+from curate.disk.files import file_digest
 from curate.errors import RunFailed, UsageError
 from curate.scoring.perplexity.model_file import is_kenlm
 from curate.scoring.perplexity.sentences import ccnet_text, load_pieces

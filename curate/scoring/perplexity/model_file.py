@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from xxhash import xxh3_128, xxh3_128_digest, xxh3_128_hexdigest
 
-from curate.disk.atomic import replacing
+from curate.disk.files import replacing
 from curate.errors import UsageError
 from curate.scoring.perplexity.sentences import Unit, Variant
 from curate.scoring.perplexity.table import BUCKET, MOST_SLOTS

@@ -22,7 +22,7 @@ from curate.corpus.phases import Done, Phase, forget, run_phases
 from curate.corpus.ranks import ALL, find_ranks, seen_in, write_counts
 from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
-from curate.disk.digests import file_digest
+from curate.disk.files import file_digest
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.limits import Limit, decide
 from curate.errors import UsageError
@@ -232,7 +232,8 @@ SCHEMA = pa.schema([*COLUMNS, ("score", pa.float64()), ("threshold", pa.float64(
 
 def resolve(step: QualityShare, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions; returns counts for the report."""
-    file_groups, run, db = groups(sketches.files), sketches.run, sketches.connection
+    file_groups = groups(sketches.files, sketches.sizes.task_documents)
+    run, db = sketches.run, sketches.connection
     share = step.keep_fraction
     assert share is not None
 

@@ -28,8 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.corpus.direct import DirectInput
-from curate.disk.atomic import TEMPORARY, clear_temporary, replacing, write_text
-from curate.disk.digests import file_digest
+from curate.disk.files import TEMPORARY, clear_temporary, file_digest, replacing, write_text
 from curate.errors import UsageError
 from curate.formats.inputs import plan_inputs
 from curate.formats.reading import ReadSettings

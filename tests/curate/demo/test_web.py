@@ -13,8 +13,7 @@ import pytest
 from resiliparse.extract.html2text import extract_plain_text
 from warcio.archiveiterator import ArchiveIterator
 
-from curate.demo.archive import codec
-from curate.demo.plan import SIMILARITIES, Page, plan_pages
+from curate.demo.plan import SIMILARITIES, Page, codec, plan_pages
 from curate.demo.texts import load_articles
 from curate.demo.web import DemoWeb, build_web
 

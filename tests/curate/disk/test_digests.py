@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import xxhash
 
-from curate.disk.digests import file_digest, stream_digest, text_digest
+from curate.disk.files import file_digest, stream_digest, text_digest
 
 CONTENT = "naïve".encode() * 100_000
 

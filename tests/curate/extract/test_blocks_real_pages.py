@@ -13,7 +13,7 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from curate.extract.blocks import main_texts
-from curate.text.encoding import decode
+from curate.text.buffers import decode
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 WEB = SHARED / "corpora" / "web"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from curate.documents.documents import CORE, PAYLOAD, documents
 from curate.extract.step import Extract, full_text, main_text
-from curate.text.encoding import decode
+from curate.text.buffers import decode
 
 PAGE = (
     "<html><body><nav><a href=/>Home</a><a href=/about>About us</a></nav><main><h1>Mills</h1>"

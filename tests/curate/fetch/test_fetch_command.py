@@ -202,7 +202,7 @@ def test_a_list_of_this_machine_may_name_its_files(tmp_path: Path) -> None:
 def test_a_list_of_inputs_from_elsewhere_names_no_file_of_this_machine(
     web: Web, tmp_path: Path
 ) -> None:
-    from curate.formats.input_lists import listed as inputs
+    from curate.formats.fetched import listed as inputs
 
     for line in ("/etc/hostname", "file:///etc/hostname", "simplecache::file:///etc/hostname"):
         source = web.put("/warc.paths", f"crawl-data/a.gz\n\n{line}\n".encode())

@@ -15,8 +15,7 @@ import pytest
 import yaml
 
 from curate.errors import CurateError, RunFailed
-from curate.formats.fetched import local_inputs, versions_now
-from curate.formats.input_lists import expanded
+from curate.formats.fetched import expanded, local_inputs, versions_now
 from curate.refresh import run
 from curate.refresh.inputs import Remote, find_new
 from curate.refresh.outcome import How

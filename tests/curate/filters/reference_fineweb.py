@@ -5,7 +5,7 @@ Penedo et al. 2024, section 3.6; DataTrove 0.10 fineweb_quality_filter.py.
 
 from __future__ import annotations
 
-from curate.filters.punctuation import TERMINAL
+from curate.filters.tokens import TERMINAL
 from tests.curate.filters.reference_gopher import copies, share, symbol_words
 
 

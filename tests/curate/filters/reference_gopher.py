@@ -12,7 +12,7 @@ import unicodedata
 from collections import Counter
 from statistics import median
 
-from curate.filters.punctuation import PUNCTUATION
+from curate.filters.tokens import PUNCTUATION
 from curate.text.words import UNSPACED
 
 STOP_WORDS = {"the", "be", "to", "of", "and", "that", "have", "with"}

@@ -105,7 +105,7 @@ def test_a_folder_a_pattern_and_a_list_take_in_only_what_is_new(bench):
     assert (done.inputs, done.known) == (1, 1)
     bench.jsonl("in/c.jsonl", c)
     (bench.folder / "day.paths").write_text("in/a.jsonl\nin/c.jsonl\n\n")
-    from curate.formats.input_lists import expanded
+    from curate.formats.fetched import expanded
 
     done = home.refresh(*expanded([str(bench.folder / "day.paths")]))
     assert (done.inputs, done.known) == (1, 1)
@@ -115,7 +115,7 @@ def test_a_folder_a_pattern_and_a_list_take_in_only_what_is_new(bench):
 def test_a_list_of_common_crawl_begins_at_its_server(tmp_path):
     import gzip
 
-    from curate.formats.input_lists import expanded
+    from curate.formats.fetched import expanded
 
     lines = "crawl-data/CC-MAIN-2026-47/warc/a.warc.gz\nother/b.warc.gz\n/abs/c.warc.gz\n"
     path = tmp_path / "warc.paths.gz"

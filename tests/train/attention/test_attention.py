@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from train.attention import BACKENDS, Alibi, Backend, Mask, Relative, attend, positions_of
+from train.attention import BACKENDS, Alibi, Backend, Mask, Relative, attend, backends, positions_of
 from train.attention.backends import lengths_of
 from train.attention.choice import choose
 from train.config import TrainConfig
@@ -220,9 +220,7 @@ def test_auto_goes_by_mask_dtype_and_device(device, dtype, queries, more, taken,
 
 
 def test_without_triton_auto_takes_flex(monkeypatch):
-    from train.attention.flash import backend
-
-    monkeypatch.setattr(backend, "INSTALLED", False)
+    monkeypatch.setattr(backends, "TRITON_INSTALLED", False)
     q = SimpleNamespace(
         dtype=HALF, device=torch.device("cuda"), requires_grad=True, shape=(2, 4, 8, 16)
     )

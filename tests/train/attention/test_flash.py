@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("triton")
 
-from train.attention import Alibi, Mask, Relative, attend, positions_of
-from train.attention.flash import backend, op
+from train.attention import Alibi, Mask, Relative, attend, backends, positions_of
+from train.attention.flash import op
 from train.attention.flash.op import flash_attention
 from train.attention.flash.ranges import bounds, bounds_of_ends
 from train.errors import TrainError
@@ -256,6 +256,6 @@ def test_what_the_kernels_cannot_do_is_refused(monkeypatch):
     monkeypatch.setattr(op, "INTERPRETED", False)
     with pytest.raises(TrainError, match="a CPU, but for tests"):
         attend(q, k, v, short, "triton")
-    monkeypatch.setattr(backend, "INSTALLED", False)
+    monkeypatch.setattr(backends, "TRITON_INSTALLED", False)
     with pytest.raises(TrainError, match=r"pip install 'llmcurate\[gpu\]'"):
         attend(q, k, v, short, "triton")

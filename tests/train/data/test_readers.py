@@ -190,7 +190,7 @@ DAMAGES = {
         megatron,
         "corpus.idx",
         lambda d: d[:34] + struct.pack("<i", -1) + d[38:],
-        "no possible place",
+        "offset of a sequence is impossible",
     ),
     "megatron-loop": (megatron, "corpus.idx", lambda d: d[:-8] + b"\x00" * 8, "not ranges"),
     "olmo-numpy": (olmo, "part-0.npy", lambda d: b"\x93NUMPY" + d, "with a header"),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.train.loop.small_runs import build
-from train.data.tokenizer import load_tokenizer
+from train.data.shards import load_tokenizer
 from train.generate.generate import Texts, complete, continue_ids, endless
 from train.generate.sampling import GREEDY, Chooser, Sampling
 from train.model.config import POSITIONS, ModelConfig

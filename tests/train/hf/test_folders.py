@@ -14,7 +14,7 @@ from tests.train.loop.small_runs import build, trained
 from train.errors import TrainError
 from train.generate.generate import load as load_run
 from train.hf.export import export
-from train.hf.families import FAMILIES, family_of
+from train.hf.families import FAMILIES, family_of, obstacles
 from train.hf.family import our_shapes
 from train.hf.load import import_model, load, look
 from train.model.config import ModelConfig, RopeScaling
@@ -57,8 +57,8 @@ def test_what_no_class_computes_is_refused_by_the_names_of_the_settings(change, 
 
 
 def test_an_eps_that_a_class_has_in_its_code_stands_in_the_way():
-    assert FAMILIES["olmo"].obstacles(config_of(norm="layer_plain")) == []
-    assert FAMILIES["olmo"].obstacles(config_of(norm="layer_plain", norm_eps=1e-6)) == ["norm_eps"]
+    assert obstacles(FAMILIES["olmo"], config_of(norm="layer_plain")) == []
+    assert obstacles(FAMILIES["olmo"], config_of(norm="layer_plain", norm_eps=1e-6)) == ["norm_eps"]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from train.loop.pretrain import pretrain
 from train.measure.describe import peak, peak_of
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.runs.average import Average
+from train.optim.weights import Average
 from train.runs.checkpoint import best, complete, load_state
 
 MODEL = ModelConfig(

@@ -16,7 +16,7 @@ from train.loop.step import Stepper
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.objectives import losses
-from train.optim.registry import optimizers
+from train.optim.optimizers import optimizers
 
 MODEL = ModelConfig(
     vocab=300, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=64, context=32

@@ -12,9 +12,7 @@ from train.config import TrainConfig
 from train.errors import TrainError
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.optim.groups import group
-from train.optim.muon import orthogonal
-from train.optim.registry import OPTIMIZERS, optimizers
+from train.optim.optimizers import OPTIMIZERS, group, optimizers, orthogonal
 
 MODEL = ModelConfig(
     vocab=40, layers=2, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp_hidden=24, context=16

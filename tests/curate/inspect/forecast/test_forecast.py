@@ -18,8 +18,7 @@ from curate.inspect.forecast.figures import (
     read_figures,
     run_figures,
 )
-from curate.inspect.forecast.forecast import Prices, forecast, parse_prices
-from curate.inspect.forecast.terminal import text
+from curate.inspect.forecast.forecast import Prices, forecast, parse_prices, text
 from curate.run.plan import plan_run
 from curate.steps.recipe import parse
 

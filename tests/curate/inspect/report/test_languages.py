@@ -10,9 +10,8 @@ import pytest
 
 from curate.documents.documents import documents, strip_number
 from curate.inspect.report import languages
-from curate.inspect.report.figures import Figures
 from curate.inspect.report.languages import EACH, Unsure
-from curate.inspect.report.page import render_chapter
+from curate.inspect.report.page import Figures, render_chapter
 from curate.inspect.report.store import opened
 
 # Label, score, whether another rule marks it too; five documents of each.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from curate.inspect.report.duplicates import Method, Pair
-from curate.inspect.report.figures import Figures
-from curate.inspect.report.page import render_chapter
+from curate.inspect.report.page import Figures, render_chapter
 
 CURVE = {
     "title": "False positives",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.inspect.report.figures import Figures
-from curate.inspect.report.page import render_chapter
+from curate.inspect.report.page import Figures, render_chapter
 
 MODEL = {
     "parameters": 1, "steps": 5, "first_loss": 6.0, "last_loss": 1.2, "held_out_loss": 1.5,

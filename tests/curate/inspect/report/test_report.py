@@ -12,8 +12,7 @@ import pytest
 
 from curate.api import run_recipe
 from curate.inspect.report import page
-from curate.inspect.report.figures import gather
-from curate.inspect.report.page import render
+from curate.inspect.report.page import gather, render
 from curate.pages import charts
 from curate.run import records
 from curate.run.funnel import rows, text

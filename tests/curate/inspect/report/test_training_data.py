@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from curate.cli.training import step_text
-from curate.inspect.report.figures import Figures
-from curate.inspect.report.page import render_chapter
+from curate.inspect.report.page import Figures, render_chapter
 from curate.run import funnel
 
 

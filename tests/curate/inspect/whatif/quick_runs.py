@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from curate.inspect.report import figures, page
+from curate.inspect.report import page
+from curate.inspect.report import page as figures
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -16,7 +16,7 @@ from curate.documents.limits import marks
 from curate.errors import UsageError
 from curate.inspect.whatif import columns
 from curate.inspect.whatif.figures import Answer, answer
-from curate.inspect.whatif.page import render
+from curate.inspect.whatif.rendering import page as page_of
 from curate.inspect.whatif.scores import SIZES
 from curate.steps.recipe import make_step
 from tests.curate.inspect.whatif.quick_runs import no_reports  # noqa: F401
@@ -231,7 +231,7 @@ def test_the_command_prints_a_table_json_and_a_page_that_runs_nothing(bench: Any
 def test_a_page_shows_names_as_text(bench: Any) -> None:
     answered = whatif(bench, "measured", "document_length.max=600")
     answered.question.changes["<script>alert(1)</script>"] = ("<b>", "</style>")
-    page = render(answered)
+    page = page_of(answered)
     assert "&lt;script&gt;" in page and "<script>" not in page and page.count("</style>") == 1
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from curate.demo.language import examples
 from curate.errors import UsageError
-from curate.inspect.evaluate.language import NO_LABEL, evaluate, render
+from curate.inspect.evaluate.classifiers import NO_LABEL, evaluate_language, render_language
 from curate.pages import charts
 from curate.scoring.language.scores import BINS, Scores, calibration, table
 
@@ -93,7 +93,7 @@ def test_texts_in_unknown_languages_are_apart_in_calibration() -> None:
 
 
 def test_the_page_shows_what_was_found_and_runs_nothing() -> None:
-    page = render(found(), ["in.jsonl"])
+    page = render_language(found(), ["in.jsonl"])
     for words in ("macro F1 of 2 languages", "Unknown languages", "Calibration", "taken for"):
         assert words in page
     assert page.count("<svg") == 2
@@ -106,14 +106,14 @@ def test_labels_are_text_on_the_page() -> None:
     scores = Scores(["<b>x", "de"])
     scores.add(["<b>x", "de"], ["de", "de"], [9, 9], [0.5, 0.5])
     matrix = [[w, h, n] for (w, h), n in scores.pairs().items()]
-    page = render({"model": "<i>", **scores.result(), "matrix": matrix}, ["<u>"])
+    page = render_language({"model": "<i>", **scores.result(), "matrix": matrix}, ["<u>"])
     assert not any(tag in page for tag in ("<b>x", "<i>", "<u>"))
 
 
 def test_a_model_without_a_mistake_has_a_page_too() -> None:
     scores = Scores(["en"])
     scores.add(["en"], ["en"], [9], [1.0])
-    page = render({"model": "m", **scores.result(), "matrix": [["eng", "eng", 1]]}, ["in"])
+    page = render_language({"model": "m", **scores.result(), "matrix": [["eng", "eng", 1]]}, ["in"])
     assert "Confusions" not in page
 
 
@@ -149,7 +149,7 @@ def test_evaluating_needs_no_library(model: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setitem(sys.modules, "fasttext_pybind", None)
     batch = pa.record_batch({"text": ["Das ist ein Satz."], "lang": ["__label__de"]})
-    result = evaluate(model, [batch], "lang")
+    result = evaluate_language(model, [batch], "lang")
     assert result["texts"] == 1
     with pytest.raises(UsageError, match="no document has a label"):
-        evaluate(model, [pa.record_batch({"text": ["x"], "lang": [""]})], "lang")
+        evaluate_language(model, [pa.record_batch({"text": ["x"], "lang": [""]})], "lang")

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.errors import UsageError
-from curate.inspect.report.figures import Figures
-from curate.inspect.report.page import render_chapter
+from curate.inspect.report.page import Figures, render_chapter
 from curate.scoring.perplexity.buckets import (
     BINS,
     MOST,

@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-from curate.disk import threads
-from curate.disk.threads import AT_ONCE, in_order
+from curate.disk.process import AT_ONCE, in_order
 from curate.formats.inputs import plan_inputs
 
 
@@ -51,14 +50,13 @@ def test_one_item_needs_no_thread():
     assert list(in_order(lambda n: threading.current_thread(), [1])) == [threading.main_thread()]
 
 
-def test_a_plan_is_the_same_however_many_files_are_looked_at_at_once(tmp_path, monkeypatch):
+def test_a_plan_is_the_same_however_many_files_are_looked_at_at_once(tmp_path):
     for n in range(40):
         name = f"{n:02d}" + (".jsonl", ".txt", ".bin", ".html")[n % 4]
         content = "\1" if n % 4 == 2 else json.dumps({"text": "a", f"k{n}": 1})
         (tmp_path / name).write_text(content, encoding="utf-8")
     many = plan_inputs([str(tmp_path)])
-    monkeypatch.setattr(threads, "AT_ONCE", 1)
-    assert plan_inputs([str(tmp_path)]) == many
+    assert plan_inputs([str(tmp_path)], at_once=1) == many
     assert len(many.files) == 30
     assert [n.split("/")[-1] for n in many.notices] == [
         f"{n:02d}.bin: unknown format" for n in range(2, 40, 4)

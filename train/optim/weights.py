@@ -1,18 +1,45 @@
-"""An exponential moving average of the weights: it is scored, sampled from and exported."""
+"""Weights that may be split over processes: gathered, filled, and their moving average."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from train.optim.part import fill, whole
+
+# An optimiser that looks at a matrix as a whole (its rows, its singular values) gathers the
+# gradient of a split weight; each process computes the same update and keeps its part.
+def whole(tensor: Tensor) -> Tensor:
+    """The tensor itself, or all parts of a split one, on every process."""
+    gather: Any = getattr(tensor, "full_tensor", None)
+    return tensor if gather is None else gather()
+
+
+def like(tensor: Tensor, parameter: Any) -> Tensor:
+    """A whole ``tensor``, equal on every process, split as ``parameter`` is."""
+    if not hasattr(parameter, "full_tensor"):
+        return tensor
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh = parameter.device_mesh
+    everywhere = DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim, run_check=False)
+    split: Tensor = everywhere.redistribute(mesh, parameter.placements)
+    return split
+
+
+@torch.no_grad()
+def fill(parameter: Tensor, tensor: Tensor) -> None:
+    """Copy a whole ``tensor`` from the CPU into a parameter, split or not."""
+    parameter.copy_(like(tensor.to(parameter.device, parameter.dtype), parameter))
 
 
 class Average:
-    """Moved after every step towards the weights by 1 - decay. ``decay`` is smaller at first,
+    """An exponential moving average of the weights: it is scored, sampled from and exported.
+
+    It moves after every step towards the weights by 1 - decay. ``decay`` is smaller at first,
     (1 + step) / (10 + step), or the first weights would weigh for long.
     """
 

@@ -1,4 +1,4 @@
-"""The evaluation of language models on documents whose language is known."""
+"""The evaluation of language and quality models on documents whose label is known."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.errors import UsageError
+from curate.inspect.report.bins import Histogram
 from curate.pages import templates
 from curate.scoring.language.examples import labelled
 from curate.scoring.language.model import Model, fasttext_lines
 from curate.scoring.language.scores import Scores
+from curate.scoring.quality.measures import measure
+from curate.scoring.quality.model import Classifier
+from curate.scoring.quality.train import Texts, score_all
 from curate.text.buffers import text_buffers
 
 MOST_LANGUAGES = 60  # in the heat map
 NO_LABEL = "(none)"
 
 
-def evaluate(
+def evaluate_language(
     model: str | Path, batches: Iterable[pa.RecordBatch], label: str, max_chars: int = 0
 ) -> dict[str, Any]:
     """`Scores.result` of the model on the documents. `skipped`: documents without a label;
@@ -50,8 +55,8 @@ def evaluate(
     return result
 
 
-def render(scores: dict[str, Any], inputs: list[str]) -> str:
-    """evaluation.html."""
+def render_language(scores: dict[str, Any], inputs: list[str]) -> str:
+    """evaluation.html of a language model."""
     pairs = [(want, have or NO_LABEL, n) for want, have, n in scores["matrix"]]
     labels = {row["label"] for row in scores["languages"]}
     among = [pair for pair in pairs if pair[0] in labels]
@@ -90,3 +95,34 @@ def _unknown(pairs: list[tuple[str, str, int]]) -> list[tuple[str, int, list[tup
         (want, sum(n for _, n in others), sorted(others, key=lambda o: (-o[1], o[0]))[:3])
         for want, others in sorted(languages.items())
     ]
+
+
+def evaluate_quality(
+    model: str | Path,
+    positive: list[str],
+    negative: list[str],
+    label: str | None = None,
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """The figures of `measures.measure`, and histograms of both sets' scores. A document has eight
+    bytes in memory. UsageError where a set has no document with text."""
+    loaded = Classifier(model, label)
+    sets = [Texts(positive, quiet), Texts(negative, quiet)]
+    good, rest = (score_all(loaded, texts) for texts in sets)
+    scores = np.concatenate((good, rest))
+    figures = measure(scores, np.arange(len(scores)) < len(good))
+    assert figures is not None
+    edges = np.arange(41) / 40
+    histograms = {}
+    for kind, values in (("positive", good), ("negative", rest)):
+        bins = Histogram(edges, "linear")
+        bins.add(values)
+        histograms[kind] = bins.dump()
+    read = {"positive": sets[0].tally, "negative": sets[1].tally}
+    about = {"model": str(model), "label": loaded.label, "read": read}
+    return {**about, **figures, "histograms": histograms}
+
+
+def render_quality(scores: dict[str, Any]) -> str:
+    """evaluation.html of a quality model."""
+    return templates.render("evaluate/quality.html", scores=scores)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from train.data.prefetch import Ahead
+from train.loop.step import Ahead
 
 
 @pytest.fixture

@@ -1,0 +1,260 @@
+"""The layouts of token files: our own, DataTrove's, Megatron's, OLMo's and nanoGPT's.
+
+A layout names its files among those of a folder (``NAME_files``) and opens one of them as a
+``Part`` (``read_NAME``).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+
+from train.data.part import Foreign, Part, from_ends, map_tokens, scan
+from train.errors import TrainError
+
+
+def own_files(names: set[str]) -> list[str]:
+    """The token files among those of a folder."""
+    return sorted(name for name in names if name.startswith("tokens-") and name.endswith(".bin"))
+
+
+def read_own(path: Path, dtype: np.dtype[Any], *, masked: bool) -> Part:
+    """Our shards (docs/architecture.md): raw tokens, uint64 ends of documents, and a mask."""
+    index = path.with_suffix(".idx")
+    tokens = map_tokens(path, dtype)
+    if index.stat().st_size % 8:
+        raise TrainError(f"{index}: cut short")
+    start, length = from_ends(np.fromfile(index, dtype="<u8"), len(tokens), index)
+    mask = None
+    if masked:
+        beside = path.with_name(path.name.replace("tokens-", "loss-")).with_suffix(".mask")
+        mask = map_mask(beside, len(tokens))
+    return Part(name=path.name, tokens=tokens, start=start, length=length, mask=mask)
+
+
+def map_mask(path: Path, tokens: int) -> np.ndarray:
+    """A byte a token, 1 where it counts in training."""
+    if not path.is_file() or path.stat().st_size != tokens:
+        raise TrainError(f"{path}: not a byte a token")
+    return np.memmap(path, dtype=np.uint8, mode="r") if tokens else np.zeros(0, dtype=np.uint8)
+
+
+def datatrove_files(folder: Path, names: set[str]) -> list[str]:
+    """The .ds files."""
+    return sorted(name for name in names if name.endswith(".ds"))
+
+
+def read_datatrove(path: Path) -> Part:
+    """DataTrove's NAME.ds: raw uint16 or uint32 tokens; NAME.ds.index: uint64 ends of documents, in
+    tokens; NAME.ds.loss, if there: a byte a token, 1 where it counts (huggingface/datatrove,
+    src/datatrove/pipeline/tokens/tokenizer.py).
+    """
+    index = path.with_name(path.name + ".index")
+    if not index.is_file() or index.stat().st_size % 8:
+        raise TrainError(f"{index}: missing or cut short")
+    ends = np.fromfile(index, dtype="<u8")
+    size, count = path.stat().st_size, int(ends[-1]) if len(ends) else 0
+    # The file names no type: it is what makes the last end the end of the file.
+    width = next((width for width in (2, 4) if width * count == size), None)
+    if width is None:
+        raise TrainError(f"{path}: {size} bytes are not the {count} tokens of {index.name}")
+    tokens = map_tokens(path, np.dtype(f"<u{width}"))
+    start, length = from_ends(ends, count, index)
+    loss = path.with_name(path.name + ".loss")
+    mask = map_mask(loss, count) if loss.is_file() else None
+    return Part(name=path.name, tokens=tokens, start=start, length=length, mask=mask)
+
+
+_MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
+_MEGATRON_TYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}  # 6 and 7 are floats
+_MEGATRON_HEADER = len(_MEGATRON_MAGIC) + 25
+
+
+def megatron_files(folder: Path, names: set[str]) -> list[str]:
+    """The .bin files beside an .idx that begins as Megatron's do."""
+    paths = []
+    for name in sorted(names):
+        if name.endswith(".idx") and name.removesuffix(".idx") + ".bin" in names:
+            with (folder / name).open("rb") as file:
+                if file.read(len(_MEGATRON_MAGIC)) == _MEGATRON_MAGIC:
+                    paths.append(name.removesuffix(".idx") + ".bin")
+    return paths
+
+
+def read_megatron(path: Path) -> Part:
+    """Megatron's IndexedDataset: NAME.bin with tokens, NAME.idx with bounds of sequences and
+    documents.
+
+    .idx: "MMIDIDX\\0\\0", uint64 version 1, uint8 type of tokens, uint64 sequences, uint64 document
+    bounds, then int32 lengths and int64 byte offsets of sequences, and int64 bounds of documents,
+    in sequences (NVIDIA/Megatron-LM, megatron/core/datasets/indexed_dataset.py).
+    """
+    index = path.with_suffix(".idx")
+    raw = index.read_bytes()
+    if len(raw) < _MEGATRON_HEADER or not raw.startswith(_MEGATRON_MAGIC):
+        raise TrainError(f"{index}: no index of Megatron's, or cut short")
+    version, kind, sequences, bounds = struct.unpack_from("<QBQQ", raw, len(_MEGATRON_MAGIC))
+    if version != 1 or kind not in _MEGATRON_TYPES:
+        raise TrainError(f"{index}: version {version} and type {kind} of tokens are not read here")
+    if len(raw) != _MEGATRON_HEADER + 12 * sequences + 8 * bounds:
+        raise TrainError(f"{index}: says {sequences} sequences, {bounds} bounds; its size differs")
+    sizes = np.frombuffer(raw, "<i4", sequences, _MEGATRON_HEADER).astype(np.int64)
+    offsets = np.frombuffer(raw, "<i8", sequences, _MEGATRON_HEADER + 4 * sequences)
+    edges = np.frombuffer(raw, "<i8", bounds, _MEGATRON_HEADER + 12 * sequences)
+    dtype = np.dtype(_MEGATRON_TYPES[kind])
+    tokens = map_tokens(path, dtype)
+    if (sizes < 0).any() or (offsets < 0).any() or (offsets % dtype.itemsize).any():
+        raise TrainError(f"{index}: the byte offset of a sequence is impossible")
+    first = offsets // dtype.itemsize
+    if (first > len(tokens)).any() or (first + sizes > len(tokens)).any():
+        raise TrainError(f"{index}: a sequence lies behind the {len(tokens)} tokens of {path.name}")
+    if not len(edges):
+        edges = np.arange(sequences + 1)
+    if edges[0] != 0 or edges[-1] != sequences or (np.diff(edges) < 0).any():
+        raise TrainError(f"{index}: the documents are not ranges of its {sequences} sequences")
+    inside = np.ones(sequences, dtype=bool)
+    inside[edges[:-1][edges[:-1] < sequences]] = False
+    if (inside[1:] & (first[1:] != first[:-1] + sizes[:-1])).any():
+        raise TrainError(f"{index}: sequences of one document do not follow each other")
+    total = np.concatenate([[0], np.cumsum(sizes)])
+    begins = np.append(first, 0)[edges[:-1]]
+    length = total[edges[1:]] - total[edges[:-1]]
+    return Part(name=path.name, tokens=tokens, start=np.where(length, begins, 0), length=length)
+
+
+def olmo_files(folder: Path, names: set[str]) -> list[str]:
+    """The .npy files."""
+    return sorted(name for name in names if name.endswith(".npy"))
+
+
+def read_olmo(path: Path, foreign: Foreign) -> Part:
+    """OLMo's .npy: tokens as np.memmap writes them, no NumPy header, of the smallest type that
+    holds the vocabulary; beside it NAME.csv.gz with start, end, id of documents, or nothing
+    (allenai/OLMo, olmo/data/memmap_dataset.py; allenai/dolma,
+    python/dolma/tokenizer/executor.py).
+    """
+    with path.open("rb") as file:
+        if file.read(6) == b"\x93NUMPY":
+            raise TrainError(f"{path}: a NumPy file with a header; OLMo's are tokens alone")
+    tokens = map_tokens(path, foreign.raw)
+    bounds = path.with_suffix(".csv.gz")
+    if not bounds.is_file():
+        start, length, note = scan(tokens, foreign, path.name)
+        return Part(name=path.name, tokens=tokens, start=start, length=length, notes=(note,))
+    table = _olmo_bounds(bounds, len(tokens))
+    start, end = table["f0"].to_numpy(), table["f1"].to_numpy()
+    if len(start) and (
+        (start < 0).any()
+        or (end < start).any()
+        or (end > len(tokens)).any()
+        or (start[1:] < end[:-1]).any()
+    ):
+        raise TrainError(f"{bounds}: its documents overlap or lie behind {len(tokens)} tokens")
+    remainder = len(tokens) - int((end - start).sum())
+    notes = (
+        (f"{path.name}: {remainder} tokens are in no document of {bounds.name}",)
+        if remainder
+        else ()
+    )
+    ids = table["f2"].combine_chunks() if "f2" in table.column_names else None
+    return Part(
+        name=path.name, tokens=tokens, start=start, length=end - start, ids=ids, notes=notes
+    )
+
+
+def _olmo_bounds(path: Path, tokens: int) -> pa.Table:
+    """start, end (tokens) and, if there, id; no more rows than tokens are taken."""
+    options = csv.ConvertOptions(
+        column_types={"f0": pa.int64(), "f1": pa.int64(), "f2": pa.string()},
+        null_values=[],
+        strings_can_be_null=False,
+    )
+    names = csv.ReadOptions(autogenerate_column_names=True, use_threads=False)
+    batches: list[pa.RecordBatch] = []
+    rows = 0
+    try:
+        with csv.open_csv(path, names, convert_options=options) as stream:
+            if not {"f0", "f1"} <= set(stream.schema.names):
+                raise TrainError(f"{path}: expected lines of start,end,id")
+            kept = [name for name in ("f0", "f1", "f2") if name in stream.schema.names]
+            for batch in stream:
+                rows += batch.num_rows
+                if rows > tokens + 1:
+                    raise TrainError(f"{path}: more documents than tokens")
+                batches.append(batch.select(kept))
+    except (pa.ArrowException, OSError, EOFError) as error:
+        raise TrainError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
+    return pa.Table.from_batches(batches)
+
+
+_LLMC_HEADER = 1024
+_LLMC_MAGIC: dict[int, np.dtype[Any]] = {20240520: np.dtype("<u2"), 20240801: np.dtype("<u4")}
+
+
+def nanogpt_files(folder: Path, names: set[str]) -> list[str]:
+    """The .bin files to train on: those called val are for evaluation."""
+    return sorted(name for name in names if name.endswith(".bin") and not is_validation(name))
+
+
+def is_validation(name: str) -> bool:
+    """val.bin, fineweb_val_000000.bin"""
+    return "val" in name.removesuffix(".bin").split("_")
+
+
+def read_nanogpt(path: Path, foreign: Foreign) -> Part:
+    """nanoGPT's .bin: uint16 tokens and nothing else (karpathy/nanoGPT,
+    data/openwebtext/prepare.py). And llm.c's, which modded-nanogpt reads too: 256 int32 of header
+    (magic, version, tokens) before the tokens; 20240520 for uint16, 20240801 for uint32
+    (karpathy/llm.c, dev/data/data_common.py). Neither says where documents end.
+    """
+    header = _llmc_header(path)
+    if header is None:
+        tokens = map_tokens(path, np.dtype("<u2"))
+    else:
+        dtype, count = header
+        tokens = map_tokens(path, dtype, _LLMC_HEADER)
+        if len(tokens) != count:
+            raise TrainError(f"{path}: its header says {count} tokens, it holds {len(tokens)}")
+    start, length, note = scan(tokens, foreign, path.name)
+    return Part(name=path.name, tokens=tokens, start=start, length=length, notes=(note,))
+
+
+def _llmc_header(path: Path) -> tuple[np.dtype[Any], int] | None:
+    """(type, number) of tokens where there is a header: magic, version, tokens, then zeros."""
+    with path.open("rb") as file:
+        head = np.frombuffer(file.read(_LLMC_HEADER // 4 * 4)[:_LLMC_HEADER], dtype=np.uint8)
+    if len(head) < 12:
+        return None
+    magic, version, count = (int(value) for value in head[:12].view("<i4"))
+    dtype = _LLMC_MAGIC.get(magic)
+    # The magic number could be two tokens; a header is zeros behind its three numbers.
+    if dtype is None or version not in range(1, 100) or head[12:].any():
+        return None
+    if len(head) < _LLMC_HEADER:
+        raise TrainError(f"{path}: cut short within its header of {_LLMC_HEADER} bytes")
+    return dtype, count
+
+
+# The layouts of other trainers, in the order in which files without a manifest are tried: those
+# with marks of their own first.
+FOREIGN_FILES: dict[str, Callable[[Path, set[str]], list[str]]] = {
+    "datatrove": datatrove_files,
+    "megatron": megatron_files,
+    "olmo": olmo_files,
+    "nanogpt": nanogpt_files,
+}
+
+
+def read_foreign(layout: str, path: Path, foreign: Foreign) -> Part:
+    """A token file of another trainer."""
+    if layout == "datatrove":
+        return read_datatrove(path)
+    if layout == "megatron":
+        return read_megatron(path)
+    return read_olmo(path, foreign) if layout == "olmo" else read_nanogpt(path, foreign)

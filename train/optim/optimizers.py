@@ -1,0 +1,348 @@
+"""The optimisers by name: AdamW, Muon, Adafactor, Lion, and which weights each treats how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from train.config import TrainConfig
+from train.errors import TrainError
+from train.optim.weights import like, whole
+
+HEAD = "head"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """``state(weight)``: names and shapes of the tensors the optimiser keeps for a weight.
+    ``split``: those of a weight's own shape are split over processes where the weight is.
+    """
+
+    optimizer: torch.optim.Optimizer
+    state: Callable[[Tensor], dict[str, torch.Size]]
+    split: bool = True
+
+
+class Optimizers:
+    """The optimisers of a model, one for each kind of weight, stepped together."""
+
+    def __init__(self, parts: list[Part]) -> None:
+        self.parts = [part for part in parts if _weights(part)]
+        self._of = {id(weight): part for part in self.parts for weight in _weights(part)}
+
+    def rate(self, lr: float) -> None:
+        for part in self.parts:
+            for group in part.optimizer.param_groups:
+                group["lr"] = lr
+
+    def zero_grad(self) -> None:
+        for part in self.parts:
+            part.optimizer.zero_grad(set_to_none=True)
+
+    def step(self) -> None:
+        for part in self.parts:
+            part.optimizer.step()
+
+    def expected(self, model: nn.Module) -> dict[str, torch.Size]:
+        """Names and shapes of the whole state: "<state>.<parameter>"."""
+        return {
+            f"{key}.{name}": shape
+            for name, parameter in model.named_parameters()
+            for key, shape in self._of[id(parameter)].state(parameter).items()
+        }
+
+    def dump(self, model: nn.Module) -> dict[str, Tensor]:
+        """The state in whole tensors. Of split weights every process must ask."""
+        tensors: dict[str, Tensor] = {}
+        for name, parameter in model.named_parameters():
+            kept = self._state(parameter)
+            for key, shape in self._of[id(parameter)].state(parameter).items():
+                # Before its first step an optimiser has none, which is as good as zeros.
+                value = kept.get(key)
+                zeros = torch.zeros(shape, dtype=parameter.dtype if shape else torch.float32)
+                tensors[f"{key}.{name}"] = zeros if value is None else whole(value)
+        return tensors
+
+    @torch.no_grad()
+    def load(self, model: nn.Module, state: dict[str, Tensor]) -> None:
+        """Take over a state of the ``expected`` names and shapes."""
+        for name, parameter in model.named_parameters():
+            kept, part = self._state(parameter), self._of[id(parameter)]
+            kept.clear()
+            for key, shape in part.state(parameter).items():
+                value = state[f"{key}.{name}"].to(parameter.device, copy=True)
+                own = part.split and shape == parameter.shape
+                kept[key] = like(value, parameter) if own else value
+
+    def _state(self, parameter: Tensor) -> dict[str, Tensor]:
+        kept: dict[str, Tensor] = self._of[id(parameter)].optimizer.state[parameter]
+        return kept
+
+
+def _weights(part: Part) -> list[Tensor]:
+    return [weight for group in part.optimizer.param_groups for weight in group["params"]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Groups:
+    """The trained weights of a model, each in one list.
+
+    ``hidden``: matrices between hidden states, which Muon takes. ``head``: the output head, where
+    it is not the embedding. ``embeddings``: what is looked up, a tied head included. ``vectors``:
+    norms and biases. Weight decay falls on ``hidden`` and ``head`` alone: a norm's scale and the
+    embedding of a rare token are not to shrink for want of gradients.
+    """
+
+    hidden: list[nn.Parameter]
+    head: list[nn.Parameter]
+    embeddings: list[nn.Parameter]
+    vectors: list[nn.Parameter]
+
+    @property
+    def decayed(self) -> list[nn.Parameter]:
+        return [*self.hidden, *self.head]
+
+    @property
+    def exempt(self) -> list[nn.Parameter]:
+        return [*self.embeddings, *self.vectors]
+
+
+def group(model: nn.Module) -> Groups:
+    """A weight of two dimensions or more is a matrix where a linear map owns it, else it is looked
+    up (tokens, positions, distances); the map called ``head`` is the output head.
+    """
+    maps: dict[int, str] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            maps.setdefault(id(module.weight), name.rpartition(".")[2])
+        elif isinstance(module, nn.Embedding):
+            maps[id(module.weight)] = ""  # tied to a head: an embedding
+    groups = Groups(hidden=[], head=[], embeddings=[], vectors=[])
+    for parameter in model.parameters():
+        if not parameter.requires_grad:
+            continue
+        owner = maps.get(id(parameter), "")
+        if parameter.dim() < 2:
+            groups.vectors.append(parameter)
+        elif not owner:
+            groups.embeddings.append(parameter)
+        elif owner == HEAD:
+            groups.head.append(parameter)
+        else:
+            groups.hidden.append(parameter)
+    return groups
+
+
+def _decay_groups(
+    decayed: list[nn.Parameter], exempt: list[nn.Parameter], config: TrainConfig
+) -> list[dict[str, Any]]:
+    """What torch's optimisers take: weights that decay, and weights that do not."""
+    return [
+        {"params": decayed, "weight_decay": config.weight_decay},
+        {"params": exempt, "weight_decay": 0.0},
+    ]
+
+
+def _momentum_state(weight: Tensor) -> dict[str, torch.Size]:
+    return {"momentum": weight.shape}
+
+
+def adamw(groups: Groups, config: TrainConfig) -> list[Part]:
+    """AdamW (Loshchilov and Hutter 2019), PyTorch's, fused."""
+    return [_adamw_part(groups.decayed, groups.exempt, config)]
+
+
+def _adamw_part(
+    decayed: list[nn.Parameter], exempt: list[nn.Parameter], config: TrainConfig
+) -> Part:
+    optimizer = torch.optim.AdamW(
+        _decay_groups(decayed, exempt, config),
+        lr=config.lr,
+        betas=(config.beta1, config.beta2),
+        eps=config.eps,
+        fused=True,
+    )
+    return Part(optimizer=optimizer, state=_adamw_state)
+
+
+def _adamw_state(weight: Tensor) -> dict[str, torch.Size]:
+    shape = weight.shape
+    return {"step": torch.Size(), "exp_avg": shape, "exp_avg_sq": shape}
+
+
+_NEWTON_SCHULZ_STEPS = 5
+# Jordan et al. 2024: the steepest quintic at 0 that keeps (0, 1] within about 0.7 to 1.2.
+_A, _B, _C = 3.4445, -4.7750, 2.0315
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """Matrices [n, rows, columns], each U S V^T, as about U V^T. In bfloat16 on a GPU, where the
+    iteration is known to bear it (Jordan et al. 2024), else in float32 or wider.
+    """
+    x = matrices.bfloat16() if matrices.is_cuda else matrices
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.transpose(-2, -1) if tall else x
+    x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-7)  # singular values below 1
+    for _ in range(_NEWTON_SCHULZ_STEPS):
+        square = x @ x.transpose(-2, -1)
+        x = _A * x + (_B * square + _C * square @ square) @ x
+    return (x.transpose(-2, -1) if tall else x).to(matrices.dtype)
+
+
+class Muon(torch.optim.Optimizer):
+    """Muon (Jordan et al. 2024): the momentum of a hidden matrix, made orthogonal.
+
+    The update keeps the directions of the momentum and makes their sizes equal, by five
+    Newton-Schulz steps that need matrix products only. Embeddings, the head and vectors are
+    AdamW's. An update of r x c is scaled by 0.2 sqrt(max(r, c)), the size of AdamW's, so both go
+    with the same rate and decay (Liu et al. 2025, "Muon is scalable for LLM training", 2.2).
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            shapes: dict[torch.Size, list[Tensor]] = {}
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    shapes.setdefault(weight.shape, []).append(weight)
+            for weights in shapes.values():  # those of one shape go through the iteration together
+                updates = orthogonal(torch.stack([self._nesterov(w, group) for w in weights]))
+                scale = 0.2 * max(updates.shape[-2:]) ** 0.5
+                for weight, update in zip(weights, updates, strict=True):
+                    weight.mul_(1 - group["lr"] * group["weight_decay"])
+                    weight.add_(like(update, weight), alpha=-group["lr"] * scale)
+
+    def _nesterov(self, weight: Tensor, group: dict[str, Any]) -> Tensor:
+        state, mu = self.state[weight], group["momentum"]
+        if not state:
+            state["momentum"] = torch.zeros_like(weight)
+        assert weight.grad is not None
+        momentum = state["momentum"].lerp_(weight.grad, 1 - mu)
+        return whole(weight.grad.lerp(momentum, mu))
+
+
+def muon(groups: Groups, config: TrainConfig) -> list[Part]:
+    optimizer = Muon(
+        [{"params": groups.hidden}],
+        {"lr": config.lr, "momentum": config.momentum, "weight_decay": config.weight_decay},
+    )
+    rest = _adamw_part(groups.head, groups.exempt, config)
+    return [Part(optimizer=optimizer, state=_momentum_state), rest]
+
+
+class Lion(torch.optim.Optimizer):
+    """Lion (Chen et al. 2023, algorithm 2): the sign of a momentum; one state of a weight's size.
+
+    Its step has the size of the rate in every coordinate, so it takes a rate 3 to 10 times smaller
+    than AdamW's, and a decay as much larger.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for weight in group["params"]:
+                if weight.grad is None:
+                    continue
+                state = self.state[weight]
+                if not state:
+                    state["momentum"] = torch.zeros_like(weight)
+                momentum, gradient = state["momentum"], weight.grad
+                update = (momentum * beta1).add_(gradient, alpha=1 - beta1).sign_()
+                weight.mul_(1 - group["lr"] * group["weight_decay"])
+                weight.add_(update, alpha=-group["lr"])
+                momentum.mul_(beta2).add_(gradient, alpha=1 - beta2)
+
+
+def lion(groups: Groups, config: TrainConfig) -> list[Part]:
+    optimizer = Lion(
+        _decay_groups(groups.decayed, groups.exempt, config),
+        {"lr": config.lr, "betas": (config.beta1, config.beta2)},
+    )
+    return [Part(optimizer=optimizer, state=_momentum_state)]
+
+
+# Shazeer and Stern 2018, section 9: of squared gradients, of a weight's scale.
+_GRADIENT_EPS, _SCALE_EPS = 1e-30, 1e-3
+_CLIP, _DECAY = 1.0, -0.8  # d of algorithm 4; beta2 is 1 - step ** _DECAY
+
+
+class Adafactor(torch.optim.Optimizer):
+    """Adafactor (Shazeer and Stern 2018, algorithms 4 and 5) without momentum.
+
+    Second moments of a matrix are kept as means of its rows and of its columns: r + c numbers for
+    r x c. The update is clipped to a root mean square of 1 and scaled by the weight's own; the rate
+    is the schedule's, so ``lr`` is relative: 0.01 is the paper's.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    self._update(weight, group["lr"], group["weight_decay"])
+
+    def _update(self, weight: Tensor, rate: float, weight_decay: float) -> None:
+        assert weight.grad is not None
+        gradient, values = whole(weight.grad), whole(weight)
+        state = self.state[weight]
+        if not state:
+            for name, shape in _adafactor_state(weight).items():
+                state[name] = gradient.new_zeros(shape)
+        state["step"] += 1
+        forget = state["step"] ** _DECAY  # 1 at the first step
+        square = gradient.square() + _GRADIENT_EPS
+        if gradient.dim() < 2:
+            update = gradient * state["square"].lerp_(square, forget).rsqrt()
+        else:
+            rows = state["rows"].lerp_(square.mean(-1), forget)
+            columns = state["columns"].lerp_(square.mean(-2), forget)
+            row_factor = (rows / rows.mean(-1, keepdim=True)).rsqrt()
+            update = gradient * row_factor[..., None] * columns.rsqrt()[..., None, :]
+        update = update / (_rms(update) / _CLIP).clamp(min=1.0)
+        update = update * (_rms(values).clamp(min=_SCALE_EPS) * rate)
+        weight.mul_(1 - rate * weight_decay)
+        weight.sub_(like(update, weight))
+
+
+def _rms(x: Tensor) -> Tensor:
+    return x.square().mean().sqrt()
+
+
+def adafactor(groups: Groups, config: TrainConfig) -> list[Part]:
+    optimizer = Adafactor(
+        _decay_groups(groups.decayed, groups.exempt, config),
+        {"lr": config.lr},
+    )
+    return [Part(optimizer=optimizer, state=_adafactor_state, split=False)]
+
+
+def _adafactor_state(parameter: Tensor) -> dict[str, torch.Size]:
+    shape = parameter.shape
+    if len(shape) < 2:
+        return {"step": torch.Size(), "square": shape}
+    columns = torch.Size([*shape[:-2], shape[-1]])
+    return {"step": torch.Size(), "rows": shape[:-1], "columns": columns}
+
+
+OPTIMIZERS: dict[str, Callable[[Groups, TrainConfig], list[Part]]] = {
+    "adamw": adamw,
+    "muon": muon,
+    "adafactor": adafactor,
+    "lion": lion,
+}
+
+
+def optimizers(model: nn.Module, config: TrainConfig) -> Optimizers:
+    """The optimisers of all of a model's weights."""
+    check_optimizer(config.optimizer)
+    return Optimizers(OPTIMIZERS[config.optimizer](group(model), config))
+
+
+def check_optimizer(name: str) -> None:
+    if name not in OPTIMIZERS:
+        raise TrainError(f"optimizer {name!r}: choose one of {', '.join(OPTIMIZERS)}", exit_code=2)
