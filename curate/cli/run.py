@@ -19,6 +19,7 @@ from curate.cli.options import (
 )
 from curate.cli.settings import Steps, command, setting_options
 from curate.errors import UsageError
+from curate.steps.registry import REGISTRY
 
 if TYPE_CHECKING:
     from curate.api import CommandOptions
@@ -94,10 +95,7 @@ def extract(
     run_steps("extract", [("extract", settings)], inputs, options, sets)
 
 
-FILTERS = (
-    "c4 c4_paragraphs refinedweb_lines gopher_quality gopher_repetition fineweb_quality"
-    " document_length url_filter pii opt_out newline_runs wangchanberta"
-).split()
+FILTERS = [name for name, place in REGISTRY.items() if place.startswith("curate.filters.")]
 
 
 def _filters(arguments: list[str]) -> Steps:
@@ -114,7 +112,7 @@ def _filters_with(setting: str) -> str:
     return f"the filter {' or '.join(names)}" if names else ""
 
 
-@command(app, _filters, "filter", owners=_filters_with)
+@command(app, _filters, "filter", owners=_filters_with, choices=FILTERS)
 def filter_(
     rules: Annotated[
         str, typer.Argument(help="Filters by name, as c4 or c4@tfds, with commas between them.")
@@ -128,17 +126,6 @@ def filter_(
     """Drop documents by published rules, each with its reason.
 
     Each filter has options of its own: llmcurate filter c4 --help
-
-    \b
-    c4, c4_paragraphs                   C4's and mC4's rules (Raffel et al. 2020)
-    gopher_quality, gopher_repetition   Gopher's rules (Rae et al. 2021)
-    fineweb_quality                     FineWeb's rules (Penedo et al. 2024)
-    refinedweb_lines                    RefinedWeb's line rules (Penedo et al. 2023)
-    document_length, newline_runs       lengths
-    url_filter                          lists of domains, hosts, URLs and words
-    opt_out                             robots.txt and other reservations
-    pii                                 email addresses, IP addresses, phones, cards
-    wangchanberta                       Thai text (Lowphansirikul et al. 2021)
 
     \b
     Examples:

@@ -9,7 +9,7 @@ step has its settings in a class of command_settings.py.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Annotated, Any, Optional
 
@@ -18,7 +18,7 @@ import typer
 from curate.cli.help import Command, shown_facts
 from curate.cli.options import command_options
 from curate.errors import UsageError
-from curate.steps.schema import settings_of
+from curate.steps.schema import settings_of, summary_of
 
 Steps = list[tuple[str, dict[str, Any]]]  # names, and the settings that the command itself decides
 TYPES = {"integer": int, "number": float, "boolean": bool, "string": str}
@@ -115,6 +115,7 @@ class SettingsCommand(Command):
     owners: Callable[[str], str]
     shared: Callable[..., Any]
     flags: dict[str, str]
+    choices: tuple[str, ...]
 
     def offer(self, arguments: list[str]) -> None:
         """Takes up the options of the steps that the arguments ask for."""
@@ -123,6 +124,13 @@ class SettingsCommand(Command):
         single.command()(_spelled_out(self.function, asked, self.flags, type(self).shared))
         command = typer.main.get_command(single)
         self.params, self.callback = command.params, command.callback
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """The options, and the steps that the command can be given, each with its summary."""
+        super().format_options(ctx, formatter)
+        if self.choices:
+            with formatter.section("Steps"):
+                formatter.write_dl([(name, summary_of(name)) for name in self.choices])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The arguments by the options of the steps that they ask for."""
@@ -148,13 +156,15 @@ def command(
     shared: Callable[..., Any] = command_options,
     owners: Callable[[str], str] = lambda setting: "",
     flags: dict[str, str] | None = None,
+    choices: Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A command of app whose function takes the settings that were given as its `**settings`.
 
     steps: a step's name, the class of the command's own settings, or the steps that a list of
     arguments asks for. shared: the function whose
     parameters are the options behind the parameter `options`. owners: which arguments would offer a
-    setting, for the error message. flags: options named otherwise than their setting.
+    setting, for the error message. flags: options named otherwise than their setting. choices:
+    names of steps that help lists.
     """
     chosen = (lambda arguments: [(steps, {})]) if isinstance(steps, str) else steps
 
@@ -167,6 +177,7 @@ def command(
             "owners": staticmethod(owners),
             "shared": staticmethod(shared),
             "flags": flags or {},
+            "choices": tuple(choices),
         }
         kind = type("SettingsCommand", (SettingsCommand,), members)
         app.command(name, cls=kind, hidden=hidden)(_spelled_out(function, [], {}, shared))

@@ -110,7 +110,6 @@ def cluster(_apart, monkeypatch) -> Cluster:
     apart, home = _apart
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "plugins"))
     monkeypatch.setattr("curate.run.driver.open_engine", apart.opened)
-    monkeypatch.setattr(exchange_engine, "BEHIND", 0)  # nothing is fetched while OUT is hidden
     return Cluster(apart, home)
 
 
