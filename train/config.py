@@ -78,7 +78,7 @@ class TrainConfig:
 
     The learning rate rises linearly over ``warmup`` steps, never from 0, then falls by ``schedule``
     (optim/schedules.py) to ``lr * lr_floor``; ``decay`` is the share of the steps over which wsd
-    falls. ``optimizer``: optim/optimizers.py; ``momentum`` is that of Muon. ``clip`` bounds the norm
+    falls. ``optimizer``: optim/optimizers.py; ``momentum`` is Muon's. ``clip`` bounds the norm
     of the gradient, ``z_loss`` weighs the square of the log normaliser (losses.py), ``ema`` is the
     decay of an average of the weights (optim/weights.py), 0 for none.
 
