@@ -166,9 +166,9 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
         link(dedup.corpus.ids, aside / IDS)
     for path in sorted(dedup.own.rglob("*")):
         if path.is_file():
-            target = aside / OWN / path.relative_to(dedup.own)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            link(path, target)
+            copy = aside / OWN / path.relative_to(dedup.own)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            link(path, copy)
     record = {
         "version": VERSION,
         "name": name,
