@@ -1,17 +1,17 @@
-"""Decorators of kernels that kernels call, and a prefetch instruction for them."""
+"""What kernels are built from: decorators of kernels that kernels call, a prefetch instruction,
+loads of eight bytes at once, and a 64-bit hash of bytes."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
 from kernel_cache import njit
 
-# Decorators of kernels that kernels call: without counted references to arrays, or with them.
-#
 # numba counts a reference wherever an array comes to a name, in loops and at calls, and an atomic
 # addition costs more than a look-up in a table. A function that makes no array needs none:
 # whoever called it holds them all. What it calls is compiled in the same way, so a function that
@@ -25,18 +25,16 @@ njit_within = njit(**_BARE, forceinline=True)  # a part of its caller: it takes 
 njit_counted = njit(**_COUNTED)
 
 
-# A load from memory that nothing waits for.
-#
-# Compiled code that looks up many keys of a table larger than the caches asks for all of them
-# first: the processor has a dozen loads on their way at once, where plain loads hold up what
-# comes after.
-
 _READ, _ALL_CACHES, _DATA = 0, 3, 1  # of LLVM's llvm.prefetch
 
 
 def _prefetch(typing: Any, array: Any, at: Any) -> Any:
     """prefetch(array, at) in kernels: has array.flat[at] brought into the caches; array:
-    contiguous. An address that is not there does no harm."""
+    contiguous. An address that is not there does no harm.
+
+    Code that looks up many keys of a table larger than the caches asks for all of them first: the
+    processor has a dozen loads on their way at once, where plain loads hold up what comes after.
+    """
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         held = context.make_array(signature.args[0])(context, builder, args[0])
@@ -52,3 +50,53 @@ def _prefetch(typing: Any, array: Any, at: Any) -> Any:
 
 
 prefetch: Any = intrinsic(_prefetch)
+
+_K1 = np.uint64(0x9E3779B97F4A7C15)
+_K2 = np.uint64(0xD6E8FEB86659FD93)
+_SHIFT = np.uint64(32)
+
+
+@njit_within
+def load8(data, i):
+    """Eight bytes from i (uint64), the first one lowest; the compiler makes it one load."""
+    return (
+        np.uint64(data[i])
+        | (np.uint64(data[i + np.uint64(1)]) << np.uint64(8))
+        | (np.uint64(data[i + np.uint64(2)]) << np.uint64(16))
+        | (np.uint64(data[i + np.uint64(3)]) << np.uint64(24))
+        | (np.uint64(data[i + np.uint64(4)]) << np.uint64(32))
+        | (np.uint64(data[i + np.uint64(5)]) << np.uint64(40))
+        | (np.uint64(data[i + np.uint64(6)]) << np.uint64(48))
+        | (np.uint64(data[i + np.uint64(7)]) << np.uint64(56))
+    )
+
+
+@njit_bare
+def load_few(data, i, n):
+    """The n < 8 bytes from i as `load8` places them."""
+    value = np.uint64(0)
+    for k in range(n):
+        value |= np.uint64(data[i + np.uint64(k)]) << np.uint64(8 * k)
+    return value
+
+
+@njit_within
+def mix(value):
+    """A round of mixing that moves every bit of the value."""
+    value *= _K1
+    value ^= value >> _SHIFT
+    value *= _K2
+    return value ^ (value >> _SHIFT)
+
+
+@njit_bare
+def hash_bytes(data, start, end):
+    """A 64-bit hash of data[start:end]; equal bytes, equal hash."""
+    value = np.uint64(end - start)
+    i, stop = np.uint64(start), np.uint64(end)
+    while i + np.uint64(8) <= stop:
+        value = mix(value ^ load8(data, i))
+        i += np.uint64(8)
+    if i < stop:
+        value = mix(value ^ load_few(data, i, stop - i))
+    return mix(value)

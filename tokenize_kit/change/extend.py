@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -45,6 +44,7 @@ from tokenize_kit.formats.forms import (
 from tokenize_kit.formats.json_forms import NEVER, escapes_spaces, renew_runs
 from tokenize_kit.formats.sentencepiece_model import add_pieces, read_form
 from tokenize_kit.formats.tokenizer_json import to_letters
+from tokenize_kit.learn.study import MOST_HELD, HeldOut
 
 _UNKNOWN = 10.0  # unigram_model.cc: an unknown character costs so much more than the rarest piece
 _ABOVE = 1 / 64  # a new piece is better than its old parts by so much
@@ -144,8 +144,6 @@ def _with_characters(
     return list(chosen.values())
 
 
-HELD_OUT = 0.1  # of the texts, by hash of the text
-MOST_HELD = 16 << 20  # bytes that are measured
 INITS = ("mean", "random")
 
 
@@ -186,7 +184,7 @@ def extend(
     original = open_tokenizer(path)
     size = _size(original)
     tables = read_tables(embeddings, tensors, size) if embeddings else []
-    held = _HeldOut(original)
+    held = _Division(original)
     if isinstance(original.form, ByteBpe):
         extension = _extend_bpe(original, original.form, held.split(batches), tokens, least)
     elif isinstance(original.form, CharBpe):
@@ -235,63 +233,57 @@ def _size(original: Original) -> int:
     return len(original.form.pieces)
 
 
-class _HeldOut:
-    """Divides texts by hash: most are learned from, the others measured; where none are held,
-    those that were learned from."""
+class _Division:
+    """The texts that are learned from and those that are measured; where none are held out, those
+    that were learned from are measured."""
 
     def __init__(self, original: Original) -> None:
-        self._texts: list[bytes] = []
-        self._seen: list[bytes] = []
-        self._bytes = [0, 0]
+        self._held = HeldOut()
+        self._learned: list[bytes] = []
+        self._learned_bytes = 0
         self._prepared = original.prepared
         form = original.form
         self._unknown = form.unknown if isinstance(form, Pieces | CharBpe) else None
-        self.learned = 0
+
+    @property
+    def learned(self) -> int:
+        """The number of texts that were learned from."""
+        return self._held.learned or len(self._learned)
 
     def split(self, batches: Iterable[Buffers]) -> Iterator[str]:
         """The texts to learn from, prepared as the tokenizer does."""
         for data, offsets in batches:
             for a, z in pairwise(offsets.tolist()):
                 raw = data[a:z].tobytes()
-                if not raw:
-                    continue
-                digest = hashlib.blake2b(raw, digest_size=8).digest()
-                if int.from_bytes(digest, "little") < HELD_OUT * 2.0**64 and self._keep(0, raw):
-                    continue
-                self._keep(1, raw)
-                self.learned += 1
-                yield self._text(raw)
-        if not self.learned:  # few texts, or the same one again and again
-            self._seen, self._texts, self.learned = self._texts, [], len(self._texts)
-            yield from map(self._text, self._seen)
+                if raw and not self._held.keep(raw):
+                    if self._learned_bytes + len(raw) <= MOST_HELD:
+                        self._learned_bytes += len(raw)
+                        self._learned.append(raw)
+                    yield self._text(raw)
+        if not self._held.learned:  # few texts, or the same one again and again
+            self._learned, self._held.texts = self._held.texts, []
+            yield from map(self._text, self._learned)
 
     def _text(self, raw: bytes) -> str:
         text = raw.decode("utf-8")
         return self._prepared(text) if self._prepared else text
 
-    def _keep(self, which: int, raw: bytes) -> bool:
-        if self._bytes[which] + len(raw) > MOST_HELD:
-            return False
-        self._bytes[which] += len(raw)
-        (self._texts, self._seen)[which].append(raw)
-        return True
-
     @property
     def notes(self) -> list[str]:
         """Notes of the card on the measured texts."""
         few = "measured on the texts that were learned from: too few to hold some out"
-        return [] if self._texts else [few]
+        return [] if self._held.texts else [few]
 
     def sample(self) -> tuple[Sample, str]:
         """Some of the measured texts, and what they are."""
         sample = Sample()
-        for raw in self._texts or self._seen:
+        for raw in self._held.texts or self._learned:
             sample.add(raw)
-        return sample, "held-out texts" if self._texts else "the texts that were learned from"
+        return sample, "held-out texts" if self._held.texts else "the texts that were learned from"
 
     def measured(self, before: Encode, after: Encode) -> dict[str, Any]:
         """Bytes a token with the old and the new tokenizer."""
-        raw = self._texts or self._seen
+        raw = self._held.texts or self._learned
         data = np.frombuffer(bytearray().join(raw), np.uint8)
         offsets = np.cumsum([0, *map(len, raw)])
         ids_of_both = [encode(data, offsets)[0] for encode in (before, after)]

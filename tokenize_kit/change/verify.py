@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from tokenize_kit.formats.forms import NORMAL, SPACE, CannotHold, Form, Pieces
-from tokenize_kit.judge.hard_texts import HARD_TEXTS, SCRIPTS
+from tokenize_kit.judge.compare import HARD_TEXTS, SCRIPTS
 
 Buffers = tuple[np.ndarray, np.ndarray]  # data: uint8[], offsets: int64[rows + 1]
 Encode = Callable[[np.ndarray, np.ndarray], Buffers]  # to (ids: uint32[], how many: int64[rows])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import njit_bare, njit_within
+from kernel_cache.intrinsics import mix, njit_bare, njit_within
 from tokenize_kit.encode.greedy import (
     ID,
     LEFT,
@@ -24,7 +24,6 @@ from tokenize_kit.encode.greedy import (
     may_follow,
     ranks_of,
 )
-from tokenize_kit.encode.hashing import mix
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
 from tokenize_kit.encode.trie import (
     build_character_trie,

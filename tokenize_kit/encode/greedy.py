@@ -14,8 +14,7 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import njit_bare, njit_within
-from tokenize_kit.encode.hashing import load8, mix
+from kernel_cache.intrinsics import load8, mix, njit_bare, njit_within
 from tokenize_kit.encode.merges import NO_RANK, Pairs, pair_table, rank_of
 from tokenize_kit.encode.trie import build_trie, longest_token, shorter_tokens
 

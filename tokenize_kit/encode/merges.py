@@ -12,8 +12,7 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import njit_bare, njit_counted, njit_within
-from tokenize_kit.encode.hashing import mix
+from kernel_cache.intrinsics import mix, njit_bare, njit_counted, njit_within
 
 NO_RANK = np.int64(1 << 62)
 SHORT = 40  # symbols up to which scanning beats a heap

@@ -13,8 +13,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from kernel_cache.intrinsics import njit_bare, njit_within, prefetch
-from tokenize_kit.encode.hashing import hash_bytes, load8, load_few, mix
+from kernel_cache.intrinsics import (
+    hash_bytes,
+    load8,
+    load_few,
+    mix,
+    njit_bare,
+    njit_within,
+    prefetch,
+)
 
 SLOTS = 1 << 18  # words of the cache, half of them in use at most
 ARENA = 1 << 22  # bytes of long words, and ids of words of many

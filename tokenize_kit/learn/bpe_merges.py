@@ -19,7 +19,7 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.encode.hashing import mix
+from kernel_cache.intrinsics import mix
 from tokenize_kit.learn.bpe_pairs import (
     EVENTS,
     FREE,

@@ -19,7 +19,7 @@ from tokenize_kit.files import to_json, write_atomic
 from tokenize_kit.formats.gguf import names_in, to_metadata
 from tokenize_kit.formats.json_forms import form_from_json
 from tokenize_kit.formats.tokenizer_json import load_tokenizer, special_tokens_map, tokenizer_config
-from tokenize_kit.judge.hard_texts import HARD_TEXTS, round_trip_failures
+from tokenize_kit.judge.compare import HARD_TEXTS, round_trip_failures
 from tokenize_kit.learn.options import UNKNOWN, TrainingOptions
 from tokenize_kit.pattern.named import PATTERNS
 

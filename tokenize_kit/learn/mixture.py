@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kernel_cache import njit
-from tokenize_kit.encode.hashing import hash_bytes, mix
+from kernel_cache.intrinsics import hash_bytes, mix
 from tokenize_kit.errors import usage_error
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.weights import Weights, parse_weights, tempered

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,27 @@ from tokenize_kit.pattern.named import Digits, pattern_with
 HELD_OUT = 0.1  # of the texts, by hash: what is learned by heart is no measure
 MOST_HELD = 16 << 20  # bytes of texts that are measured; the rest is learned from
 _BYTES = 256
+
+
+class HeldOut:
+    """Texts divided by their hash: most are learned from, the others are kept to be measured. The
+    same text is always on the same side."""
+
+    def __init__(self) -> None:
+        self.texts: list[bytes] = []
+        self.learned = 0
+        self._bytes = 0
+
+    def keep(self, raw: bytes) -> bool:
+        """Whether the text is held out; if not, it counts as learned from."""
+        digest = hashlib.blake2b(raw, digest_size=8).digest()
+        drawn = int.from_bytes(digest, "little") < HELD_OUT * 2.0**64
+        if raw and drawn and self._bytes + len(raw) <= MOST_HELD:
+            self.texts.append(raw)
+            self._bytes += len(raw)
+            return True
+        self.learned += 1
+        return False
 
 
 def study(
@@ -52,8 +73,9 @@ def study(
     if not wanted or wanted[0] < least:
         raise TokenizerError(f"vocabularies: give sizes of {least} or more", exit_code=2)
     parts = pattern_with(DEFAULT_PATTERN, digits).parts
-    held = _HeldOut()
-    counted = count_words(((text, 1) for text in held.split(texts)), parts)
+    held = HeldOut()
+    learned = (text for text in texts if not held.keep(text.encode("utf-8")))
+    counted = count_words(((text, 1) for text in learned), parts)
     if not held.texts or not len(counted):
         raise TokenizerError(
             "too few texts: some are held out to measure with, so give dozens or more", exit_code=2
@@ -61,7 +83,7 @@ def study(
     banned = [token.encode() for token in special_tokens]
     laid = lay_out_words(*counted.words())
     names, merges = learn_merges(laid, wanted[-1] - len(special_tokens), banned)
-    raw = [text.encode("utf-8") for text in held.texts]
+    raw = held.texts
     data, offsets = np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
     rows: list[dict[str, Any]] = []
     for size in wanted:
@@ -104,24 +126,3 @@ def _saved(before: dict[str, Any], vocab: int, tokens: int) -> float:
     if vocab == before["vocab"]:
         return 0.0
     return 1 - (tokens / before["tokens"]) ** (1 / math.log2(vocab / before["vocab"]))
-
-
-class _HeldOut:
-    """Divides texts by their hash; the same text is always on the same side."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.learned = 0
-        self._bytes = 0
-
-    def split(self, texts: Iterable[str]) -> Iterator[str]:
-        """The texts to learn from; the others are kept."""
-        for text in texts:
-            raw = text.encode("utf-8")
-            mark = int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little")
-            if raw and mark < HELD_OUT * 2.0**64 and self._bytes + len(raw) <= MOST_HELD:
-                self.texts.append(text)
-                self._bytes += len(raw)
-            else:
-                self.learned += 1
-                yield text

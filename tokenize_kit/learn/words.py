@@ -13,8 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import njit_within
-from tokenize_kit.encode.hashing import hash_bytes
+from kernel_cache.intrinsics import hash_bytes, njit_within
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.pattern.automaton import Table
 from tokenize_kit.pattern.scan import cut_rows

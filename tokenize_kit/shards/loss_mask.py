@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from kernel_cache import njit
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.judge.candidate import Candidate
-from tokenize_kit.shards.encoded import add_edges
+from tokenize_kit.shards.shard_files import add_edges
 from tokenize_kit.shards.texts import Texts
 
 

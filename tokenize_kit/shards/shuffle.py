@@ -18,7 +18,7 @@ import pyarrow as pa
 import xxhash
 
 from tokenize_kit.files import open_at, sync, sync_open
-from tokenize_kit.shards.encoded import DOCUMENTS, Encoded, concatenate, gather
+from tokenize_kit.shards.shard_files import DOCUMENTS, Encoded, concatenate, gather
 
 _BITS = 8  # of the key: 256 buckets
 _RUN_TOKENS = 1 << 22  # tokens sorted at once

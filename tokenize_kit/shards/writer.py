@@ -28,10 +28,18 @@ from tokenize_kit.encode.vocabulary import Vocabulary, open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import sha256, sync, to_json, write_atomic
 from tokenize_kit.judge.candidate import open_candidate
-from tokenize_kit.shards.encoded import DOCUMENTS, Encoded, add_edges
 from tokenize_kit.shards.loss_mask import mask_of
 from tokenize_kit.shards.progress import InputChanged, Position, Progress, input_changed_error
-from tokenize_kit.shards.shard_files import FORMATS, PATTERNS, Format, Side, token_dtype
+from tokenize_kit.shards.shard_files import (
+    DOCUMENTS,
+    FORMATS,
+    PATTERNS,
+    Encoded,
+    Format,
+    Side,
+    add_edges,
+    token_dtype,
+)
 from tokenize_kit.shards.shuffle import Shuffle, keys
 from tokenize_kit.shards.texts import NAMES, PIECE_BYTES, Texts, texts_of
 

@@ -232,7 +232,8 @@ SCHEMA = pa.schema([*COLUMNS, ("score", pa.float64()), ("threshold", pa.float64(
 
 def resolve(step: QualityShare, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions; returns counts for the report."""
-    file_groups, run, db = groups(sketches.files), sketches.run, sketches.connection
+    file_groups = groups(sketches.files, sketches.sizes.task_documents)
+    run, db = sketches.run, sketches.connection
     share = step.keep_fraction
     assert share is not None
 

@@ -21,7 +21,7 @@ from tokenize_kit.formats.forms import CannotHold
 from tokenize_kit.formats.gguf import ARRAY, STRING, Typed, read_metadata, write_metadata
 from tokenize_kit.formats.json_forms import pieces_tokenizer
 from tokenize_kit.formats.sentencepiece_model import read_form, write_form
-from tokenize_kit.judge.hard_texts import HARD_TEXTS, SCRIPTS
+from tokenize_kit.judge.compare import HARD_TEXTS, SCRIPTS
 from tokenize_kit.learn.training import train_tokenizer
 
 TEXTS = [

@@ -20,7 +20,7 @@ from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import ByteBpe
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
-from tokenize_kit.judge.hard_texts import SCRIPTS
+from tokenize_kit.judge.compare import SCRIPTS
 from tokenize_kit.learn.training import train_tokenizer
 
 ENGLISH = ["the cat sat on the mat, then that; they ran", "low lower lowest new newer"] * 9

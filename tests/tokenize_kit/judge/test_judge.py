@@ -14,8 +14,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.judge.candidate import open_candidate
-from tokenize_kit.judge.compare import compare, cut_text
-from tokenize_kit.judge.hard_texts import HARD_TEXTS
+from tokenize_kit.judge.compare import HARD_TEXTS, compare, cut_text
 from tokenize_kit.judge.tally import Tally, examine_vocabulary, renyi_efficiency
 from tokenize_kit.learn.training import train_tokenizer
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
-from tokenize_kit.judge.hard_texts import HARD_TEXTS
+from tokenize_kit.judge.compare import HARD_TEXTS
 from tokenize_kit.learn.training import train_tokenizer
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -16,7 +16,7 @@ from tokenize_kit.card.figures import PIECE_BYTES
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import ORDER, from_letters, load_tokenizer
-from tokenize_kit.judge.hard_texts import HARD_TEXTS
+from tokenize_kit.judge.compare import HARD_TEXTS
 from tokenize_kit.learn.bpe import lay_out_words, learn_merges, train_sizes
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.training import train_tokenizer, train_tokenizers

@@ -14,8 +14,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.learn.training import train_tokenizer
-from tokenize_kit.shards.encoded import DOCUMENTS
 from tokenize_kit.shards.loss_mask import mask_of
+from tokenize_kit.shards.shard_files import DOCUMENTS
 from tokenize_kit.shards.texts import texts_of
 from tokenize_kit.shards.writer import Layout, encode_shards
 from train.data.shards import read_shards

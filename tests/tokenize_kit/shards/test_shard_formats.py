@@ -18,8 +18,7 @@ from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards import shuffle
-from tokenize_kit.shards.encoded import DOCUMENTS, Encoded
-from tokenize_kit.shards.shard_files import megatron_index, token_dtype
+from tokenize_kit.shards.shard_files import DOCUMENTS, Encoded, megatron_index, token_dtype
 from tokenize_kit.shards.shuffle import Shuffle
 from tokenize_kit.shards.writer import Layout, encode_shards
 from train.data.shards import read_shards
