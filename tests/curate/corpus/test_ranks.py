@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from curate.corpus.ranks import places
@@ -71,6 +71,7 @@ def table(data: bytes) -> pa.Table:
 
 
 @given(st.lists(ROWS, min_size=1, max_size=4), st.floats(0, 100), st.floats(0, 100), st.booleans())
+@example([[("de", float("inf")), ("de", float("inf"))]], 30.0, 60.0, False)
 @settings(max_examples=10, deadline=None)
 def test_buckets_are_those_of_one_query(parts, lower, upper, given_cuts):
     head, tail = sorted((lower, upper))
