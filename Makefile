@@ -39,9 +39,9 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The schema of recipes and docs/reference.md, from the fields of the steps.
+# The schema of recipes and docs/reference.md, from the fields of settings.
 reference: install
-	$(BIN)/python -m curate.steps.reference
+	$(BIN)/python -m curate.cli.reference
 
 bench: install
 	@missed=; for script in benchmarks/bench_*.py; do echo "== $$script"; \

@@ -26,6 +26,7 @@ import statistics
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,13 +152,10 @@ def cpu() -> float:
 def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
     """Prints the figures of `resolve` over the sketches in a folder; workers 0: this process. tiny:
     so few documents that tasks must be small for there to be several."""
-    from curate.corpus.shuffle import tasks
+    from curate.corpus.sizes import Sizes
     from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
-    from curate.dedup import exact as exact_resolve
     from curate.dedup.exact import DedupExact
-    from curate.dedup.minhash import candidates as parts
     from curate.dedup.minhash.step import DedupMinhash
-    from curate.dedup.passages import resolve as passages
     from curate.dedup.passages.step import DedupPassages
     from curate.disk.database import database
     from curate.engines.local import LocalEngine
@@ -168,10 +166,10 @@ def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
     name, arguments = json.loads(settings)
     kinds = {"exact": DedupExact, "passages": DedupPassages, "perplexity": Perplexity}
     step: Any = kinds.get(name, DedupMinhash)(**arguments)
-    exact_resolve.AT_ONCE = 0 if workers else 10**12
+    sizes = Sizes(query_documents=0 if workers else 10**12)
     if tiny:
-        tasks.GROUP = parts.PART = TINY // 3
-        exact_resolve.SLICE = passages.PASSAGES = passages.SLICE = TINY // 3
+        names = ("task_documents", "part_candidates", "slice_candidates", "task_passages")
+        sizes = replace(sizes, **dict.fromkeys((*names, "slice_rows"), TINY // 3))
     own, path = folder / "own", folder / f"decisions-{workers}.parquet"
     own.mkdir(exist_ok=True)
     begin, before = 0.0, cpu()
@@ -179,7 +177,7 @@ def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
         view(db, files)
         run: Run = engine.map if workers else run_here
         begin = time.perf_counter()
-        summary = step.resolve(Sketches(db, path, own, files, run=run))
+        summary = step.resolve(Sketches(db, path, own, files, run=run, sizes=sizes))
         seconds = time.perf_counter() - begin
     used = cpu() - before
     peaks = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

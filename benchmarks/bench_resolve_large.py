@@ -64,14 +64,16 @@ def write(step: Any, count: int, folder: Path) -> None:
 
 def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
     """Prints the figures of `resolve` over the sketches in a folder; workers 0: this process."""
+    from curate.corpus.sizes import Sizes
     from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
     from curate.disk.database import database
     from curate.engines.local import LocalEngine
 
     paths = sorted(folder.glob("part-*"))
     files = tuple(SketchFile(number, path, number) for number, path in enumerate(paths))
-    if not workers:
-        undivided()
+    # Without workers, all that need not be divided is one task.
+    whole = ("task_windows", "task_sketch_bytes", "task_embeddings", "task_cosines")
+    sizes = Sizes() if workers else Sizes(**dict.fromkeys((*whole, "task_products"), 1 << 60))
     begin, start, before = 0.0, 0.0, cpu()
     with (
         tempfile.TemporaryDirectory(dir=folder) as place,
@@ -84,7 +86,7 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
         run: Run = engine.map if workers else run_here
         begin = time.perf_counter()
         step = step_of(part, memory_mib)
-        summary = step.resolve(Sketches(db, path, own, files, run=run))
+        summary = step.resolve(Sketches(db, path, own, files, run=run, sizes=sizes))
         seconds = time.perf_counter() - begin
         engine.close()
         used, tasks = cpu() - before, engine.cpu
@@ -106,16 +108,6 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
         "digest": digest,
     }
     print(json.dumps(figures))
-
-
-def undivided() -> None:
-    """Lets all that need not be divided be one task."""
-    from curate.dedup.semantic import compare
-    from curate.dedup.semantic import matrix as embeddings_tasks
-    from curate.dedup.suffix_array import find, merge
-
-    merge.SIZE = find.GROUP = 1 << 60
-    embeddings_tasks.GROUP = compare.COSINES = compare.PRODUCTS = 1 << 60
 
 
 def nothing(task: dict[str, Any]) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def _report(error: Exception) -> int:
             print(error.format_message())
             return 2
         ctx = getattr(error, "ctx", None)
-        hint = f"; see {ctx.command_path} --help" if ctx else ""
+        hint = f"; see {ctx.command_path.rstrip()} --help" if ctx else ""
         text = " ".join(error.format_message().split()).rstrip(".")
         print(f"llmcurate: {text}{hint}", file=sys.stderr)
         return int(getattr(error, "exit_code", 2))

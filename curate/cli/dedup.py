@@ -60,17 +60,21 @@ def dedup(
     inputs: Inputs = None,
     method: Annotated[
         str,
-        typer.Option(help="How copies are found; several one after the other with +."),
+        typer.Option(
+            metavar="TEXT",
+            help="How copies are found; + joins methods that run one after the other.",
+        ),
     ] = "exact",
     sets: Sets = None,
     *,
     options: CommandOptions,
     **settings: Any,
 ) -> None:
-    """Keep one of each set of copies, of documents or of passages; decisions.parquet says which.
+    """Keep one of each set of copies, of documents or of passages.
 
-    Each method has options of its own, and offers them alone:
-    llmcurate dedup --method minhash --help
+    decisions.parquet says which copy stays.
+
+    Each method has options of its own: llmcurate dedup --method minhash --help
 
     \b
     exact         the same text, or with --key url the same URL
@@ -84,9 +88,8 @@ def dedup(
     semantic      documents of the same meaning, by embeddings (SemDeDup)
     newest        of each URL, then of each near duplicate, the newest
 
-    Examples:
-
     \b
+    Examples:
     llmcurate dedup corpus/ -o out --key url --survivor newest
     llmcurate dedup corpus/ -o out --method minhash --verify 0.8
     llmcurate dedup corpus/ -o out --method exact+lines
@@ -105,28 +108,17 @@ def dedup(
     execute(recipe, inputs or [], options, "dedup")
 
 
-@dedup_app.command("clusters")
+@command(dedup_app, "Clusters", "clusters")
 def clusters(
     out: Annotated[
         Optional[Path],
         typer.Argument(
-            metavar="[OUT]",
+            metavar="OUT",
             help="A run's folder. In a workspace the default is the newest run with a dedup.",
         ),
     ] = None,
-    show: Annotated[int, typer.Option(help="Number of clusters, the largest first.", min=1)] = 20,
-    method: Annotated[
-        Optional[str], typer.Option(help="Show the clusters of this method alone.")
-    ] = None,
-    min_size: Annotated[int, typer.Option(help="Least members of a cluster.", min=1)] = 2,
-    members: Annotated[
-        int, typer.Option(help="Members shown beside the copy that stays.", min=0, max=100)
-    ] = 2,
-    width: Annotated[
-        Optional[int],
-        typer.Option(help="Columns of a line. The default is the terminal's.", min=40),
-    ] = None,
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
     """Show the largest clusters of copies and what differs.
 
@@ -138,6 +130,7 @@ def clusters(
     import shutil
     import sys
 
+    from curate.cli.command_settings import Clusters
     from curate.inspect.report import clusters as browsing
     from curate.terminal.tables import coloured
 
@@ -146,32 +139,24 @@ def clusters(
         out = next((folder for folder in runs if (folder / "decisions.parquet").exists()), None)
         if out is None:
             raise UsageError("no run of this workspace has a dedup: name an OUT folder")
-    largest = browsing.browse(out, show, method, min_size, members)
+    chosen = Clusters.of(settings)
+    largest = browsing.browse(out, chosen.show, chosen.method, chosen.min_size, chosen.members)
     if as_json:
         print(json.dumps(browsing.dump(largest), ensure_ascii=False))
         return
-    columns = width or shutil.get_terminal_size((100, 24)).columns
+    columns = chosen.width or shutil.get_terminal_size((100, 24)).columns
     print(browsing.text(largest, columns, coloured(sys.stdout)))
 
 
-Methods = Annotated[
-    str, typer.Option(help="Methods of dedup, comma between; + for one after the other.")
-]
-
-
-@dedup_app.command("compare")
+@command(dedup_app, "DedupCompare", "compare")
 def compare(
     inputs: Inputs = None,
     out: Out = None,
-    methods: Methods = "exact,minhash,exact+minhash",
-    tokenizer: Annotated[
-        Optional[Path],
-        typer.Option(help="Counts tokens with it: tokenizer.json or its folder.", metavar="PATH"),
-    ] = None,
     sets: Sets = None,
     workers: Workers = 0,
     as_json: Json = False,
     quiet: Quiet = False,
+    **settings: Any,
 ) -> None:
     """Compare what several methods leave of the same text.
 
@@ -184,11 +169,19 @@ def compare(
     """
     import json
 
+    from curate.cli.command_settings import DedupCompare
     from curate.inspect.compare import compare as comparing
 
+    chosen = DedupCompare.of(settings)
     inputs, folder = corpus_of(inputs), _folder(out, "compare")
     comparison = comparing.compare(
-        inputs, methods.split(","), tuple(sets or ()), folder, tokenizer, workers, quiet
+        inputs,
+        chosen.methods.split(","),
+        tuple(sets or ()),
+        folder,
+        chosen.tokenizer,
+        workers,
+        quiet,
     )
     if not quiet or not as_json:
         print(comparing.text(comparison))
@@ -199,20 +192,15 @@ def compare(
     raise typer.Exit(1 if comparison.failed else 0)
 
 
-@dedup_app.command("evaluate")
+@command(dedup_app, "DedupEvaluate", "evaluate")
 def evaluate(
     inputs: Inputs = None,
     out: Out = None,
-    methods: Methods = "exact,minhash,lines",
-    plant: Annotated[int, typer.Option(help="Plants of each kind.", min=1, max=10_000)] = 20,
-    seed: Annotated[int, typer.Option(help="Decides the sample and the plants.")] = 0,
-    documents: Annotated[
-        int, typer.Option(help="Most documents, drawn from the input.", min=1)
-    ] = 10_000,
     sets: Sets = None,
     workers: Workers = 0,
     as_json: Json = False,
     quiet: Quiet = False,
+    **settings: Any,
 ) -> None:
     """Measure which planted copies the methods find.
 
@@ -225,17 +213,19 @@ def evaluate(
     """
     import json
 
+    from curate.cli.command_settings import DedupEvaluate
     from curate.inspect.evaluate import dedups as evaluating
 
+    chosen = DedupEvaluate.of(settings)
     inputs, folder = corpus_of(inputs), _folder(out, "evaluate")
     evaluation = evaluating.evaluate(
         inputs,
-        methods.split(","),
+        chosen.methods.split(","),
         tuple(sets or ()),
         folder,
-        plant,
-        seed,
-        documents,
+        chosen.plant,
+        chosen.seed,
+        chosen.documents,
         workers,
         quiet,
     )
@@ -256,22 +246,19 @@ def _paths(out: Path, key: str, name: str) -> dict[str, str]:
     return {key: str(out / f"{name}.json"), "page": str(out / f"{name}.html")}
 
 
-@dedup_app.command("hashes")
-def hashes(
-    documents: Annotated[
-        int, typer.Option(help="Generated documents.", min=1, max=1_000_000)
-    ] = 20_000,
-    size: Annotated[int, typer.Option("--bytes", help="Bytes of each.", min=1, max=4000)] = 2000,
-    as_json: Json = False,
-) -> None:
+@command(dedup_app, "Hashes", "hashes")
+def hashes(as_json: Json = False, **settings: Any) -> None:
     """Measure the hashes of exact dedup on this machine.
 
     Shows their speed, and the odds of a collision.
     """
     import json
 
+    from curate.cli.command_settings import Hashes
     from curate.dedup.hashes import hash_speeds, hash_table
 
+    chosen = Hashes.of(settings)
+    documents, size = chosen.documents, chosen.bytes
     rows = hash_speeds(documents, size)
     summary = {"documents": documents, "bytes": size, "hashes": rows}
     typer.echo(json.dumps(summary) if as_json else hash_table(rows, size))

@@ -1,49 +1,27 @@
 """`llmcurate fetch`: files of the web or of an object store."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any
 
 import typer
 
 from curate.cli.options import Json, Quiet, app
+from curate.cli.settings import command
 from curate.errors import RunFailed, UsageError
 
 
-@app.command()
+@command(app, "Fetch")
 def fetch(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="URL|LIST", help="URLs, and files or URLs that list them."),
+        typer.Argument(metavar="URL|LIST...", help="URLs, and files or URLs that list them."),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the files.")],
-    base: Annotated[
-        Optional[str],
-        typer.Option(
-            help="Put in front of the paths of a list, as https://data.commoncrawl.org/ is."
-        ),
-    ] = None,
-    limit: Annotated[
-        Optional[int], typer.Option(help="Fetch the first files only, so many.", min=1)
-    ] = None,
-    rate: Annotated[
-        Optional[str], typer.Option(help="Most bytes a second, all files together, as 5MB/s.")
-    ] = None,
-    tries: Annotated[
-        int,
-        typer.Option(help="Give up after so many tries in a row that bring nothing new.", min=1),
-    ] = 5,
-    parallel: Annotated[int, typer.Option(help="Files at a time.", min=1, max=64)] = 2,
-    timeout: Annotated[
-        float, typer.Option(help="Seconds that a server may be silent.", min=0.1)
-    ] = 60.0,
-    keep_paths: Annotated[
-        bool, typer.Option("--keep-paths", help="Make folders by host and path, as URLs have them.")
-    ] = False,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder of the files.")],
     as_json: Json = False,
     quiet: Quiet = False,
+    **settings: Any,
 ) -> None:
     """Fetch files: resumed, tried again, checked.
 
@@ -56,6 +34,7 @@ def fetch(
     import json
     import time
 
+    from curate.cli.command_settings import Fetch
     from curate.disk.units import format_bytes, parse_rate
     from curate.fetch.download import download, fetch_one, forbid_offline
     from curate.fetch.file_lists import wanted_files
@@ -63,16 +42,19 @@ def fetch(
     from curate.terminal.progress import Progress, say
 
     begin = time.monotonic()
-    bytes_a_second = parse_rate(rate) if rate else None
+    chosen = Fetch.of(settings)
+    bytes_a_second = parse_rate(chosen.rate) if chosen.rate else None
 
     def fetch_list(url: str, path: Path) -> None:
         forbid_offline(url)
         try:
-            fetch_one(Wanted(url, path), tries=tries, seconds=timeout, rate=bytes_a_second)
+            fetch_one(
+                Wanted(url, path), tries=chosen.tries, seconds=chosen.timeout, rate=bytes_a_second
+            )
         except RunFailed as error:
             raise RunFailed(f"{url}: {error}") from None
 
-    files = wanted_files(sources, out, base, keep_paths, limit, fetch_list)
+    files = wanted_files(sources, out, chosen.base, chosen.keep_paths, chosen.limit, fetch_list)
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; -o names a folder")
     with Progress("fetch", len(files), quiet) as progress:
@@ -81,7 +63,15 @@ def fetch(
             pace = size / max(time.monotonic() - begin, 1e-3)
             progress.update(done, f"{format_bytes(size)}, {format_bytes(pace)}/s")
 
-        outcome = download(files, tries, parallel, bytes_a_second, timeout, watch=watch, say=say)
+        outcome = download(
+            files,
+            chosen.tries,
+            chosen.parallel,
+            bytes_a_second,
+            chosen.timeout,
+            watch=watch,
+            say=say,
+        )
     seconds = time.monotonic() - begin
     if as_json:
         summary = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -21,6 +21,7 @@ from curate.cli.options import (
     corpus_of,
     workspace,
 )
+from curate.cli.settings import command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def explain(
             "-o",
             "--out",
             "--in",
+            metavar="PATH",
             help="A run's folder. In a workspace the default is all its runs.",
         ),
     ] = None,
@@ -49,6 +51,10 @@ def explain(
     """Explain what happened to a document.
 
     Shows rules, values, thresholds, cuts and copies.
+
+    \b
+    Example:
+    llmcurate explain 5f0c2b9a --in out
     """
     from curate.inspect import explain as explaining
     from curate.run.homes import runs_that_read
@@ -100,7 +106,12 @@ def whatif(
     sets: Sets = None,
     out: Annotated[
         Optional[Path],
-        typer.Option("-o", "--out", help="A .html file; with --apply a folder for the new run."),
+        typer.Option(
+            "-o",
+            "--out",
+            metavar="PATH",
+            help="A .html file for the answer; with --apply a folder for the new run.",
+        ),
     ] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Make the run with these settings, in place or in -o.")
@@ -171,19 +182,10 @@ def _check_page(page: Path | None, option: str) -> None:
         raise UsageError(f"{option} {page}: name a file that ends in .html")
 
 
-@app.command()
+@command(app, "Browse")
 def browse(
     run: Run,
-    port: Annotated[
-        int, typer.Option(help="Port of the page. 0 is any that is free.", min=0, max=65535)
-    ] = 8765,
-    static: Annotated[
-        Optional[Path],
-        typer.Option(metavar="FILE", help="Write a sample as one page instead of serving."),
-    ] = None,
-    each: Annotated[
-        int, typer.Option(help="With --static: documents of each rule.", min=1, max=50)
-    ] = 10,
+    **settings: Any,
 ) -> None:
     """Look at a run's documents in a browser.
 
@@ -194,20 +196,23 @@ def browse(
     llmcurate browse out
     llmcurate browse out --static sample.html
     """
+    from curate.cli.command_settings import Browse
     from curate.disk.files import write_text
     from curate.inspect.browse.library import library
 
+    chosen = Browse.of(settings)
+    static = chosen.static
     _check_page(static, "--static")
     with library(run) as documents:
         if static is not None:
             from curate.inspect.browse.pages import sample_page
 
-            write_text(static, sample_page(documents, each))
+            write_text(static, sample_page(documents, chosen.each))
             print(f"wrote {static}")
             return
         from curate.inspect.browse.server import Server
 
-        with Server(documents, port) as server:
+        with Server(documents, chosen.port) as server:
             print(f"{run} at {server.address} (this computer only; Ctrl-C ends it)", flush=True)
             try:
                 server.serve_forever()

@@ -44,16 +44,13 @@ def language_train(
     run_steps("language-model", [("language_model", settings)], inputs, options, sets)
 
 
-@language_app.command("evaluate")
+@command(language_app, "LanguageEvaluate", "evaluate")
 def language_evaluate(
     model: Annotated[Path, typer.Argument(help="A fastText model.")],
     inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="Labelled documents.")],
-    label: Annotated[str, typer.Option(help="Column that holds the labels.")] = "lang",
-    max_chars: Annotated[
-        int, typer.Option(min=0, help="Look at the first characters only, so many. 0 is all.")
-    ] = 0,
     out: Page = None,
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
     """Measure a model on labelled documents.
 
@@ -63,6 +60,7 @@ def language_evaluate(
     Example:
     llmcurate language evaluate model/language.bin labelled.jsonl -o evaluation
     """
+    from curate.cli.command_settings import LanguageEvaluate
     from curate.corpus.direct import DirectInput
     from curate.inspect import results
     from curate.inspect.evaluate.classifiers import evaluate_language, render_language
@@ -71,12 +69,13 @@ def language_evaluate(
     from curate.steps.recipe import build
     from curate.terminal.progress import say
 
+    chosen = LanguageEvaluate.of(settings)
     results.check_folder(out)
     plan = make_plan(build("evaluate", []), inputs)
     for notice in plan.inputs.notices:
         say(notice)
     documents = DirectInput(plan.inputs, plan.recipe.read)
-    scores = evaluate_language(model, documents.batches(None), label, max_chars)
+    scores = evaluate_language(model, documents.batches(None), chosen.label, chosen.max_chars)
     figures = {"inputs": inputs, **scores, "corrupt": documents.tally["corrupt"]}
     results.show(
         figures, lambda: table(figures), lambda: render_language(figures, inputs), out, as_json

@@ -22,9 +22,9 @@ def mix(
     inputs: Annotated[
         Optional[list[str]],
         typer.Argument(
-            metavar="[NAME=]IN...",
-            help="Runs' folders, files or folders of documents. In a workspace the default is the"
-            " newest corpus.",
+            metavar="IN...",
+            help="Runs' folders, files or folders of documents, as IN or NAME=IN. In a workspace"
+            " the default is the newest corpus.",
         ),
     ] = None,
     weights: Annotated[

@@ -1,16 +1,16 @@
 """`llmcurate model`: what models are made of and cost, before anything is trained."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from curate.cli.options import Json, group
+from curate.cli.settings import command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,33 +19,13 @@ if TYPE_CHECKING:
 model_app = group("model", "Show what models are made of and cost.")
 
 
-@model_app.command("show")
+@command(model_app, "ModelShow", "show")
 def model_show(
     model: Annotated[
         str, typer.Argument(help="A preset, or a folder that a model was trained into.")
     ],
-    gpu: Annotated[
-        str, typer.Option(help="GPU to plan for: H200, H100, A100 80GB, L40S, RTX 4090, ...")
-    ] = "H200",
-    rows: Annotated[int, typer.Option(help="Rows of a step on one GPU.", min=1)] = 8,
-    context: Annotated[
-        Optional[int],
-        typer.Option(help="Tokens of a row. The default is the model's own, at most 4096.", min=1),
-    ] = None,
-    batch: Annotated[int, typer.Option(help="Texts decoded at once.", min=1)] = 1,
-    vocab: Annotated[
-        Optional[int], typer.Option(help="Size of another vocabulary than the model's.", min=1)
-    ] = None,
-    precision: Annotated[
-        str, typer.Option(help="Precision of training: bf16 (autocast) or fp32.")
-    ] = "bf16",
-    optimizer: Annotated[
-        str, typer.Option(help="Optimiser of training: adamw, muon, lion or adafactor.")
-    ] = "adamw",
-    recompute: Annotated[
-        bool, typer.Option("--recompute", help="Keep no activations inside blocks.")
-    ] = False,
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
     """Show a model: parts, costs, memory, bounds.
 
@@ -55,27 +35,29 @@ def model_show(
     Example:
     llmcurate model show llama3-8b --gpu H200 --context 8192
     """
+    from curate.cli.command_settings import ModelShow
     from curate.cli.training import needs_training
 
-    if precision not in ("bf16", "fp32"):
-        raise UsageError(f"--precision is {precision!r}: choose bf16 or fp32")
+    chosen = ModelShow.of(settings)
     with needs_training():
         from train.measure.describe import describe, find_gpu
         from train.measure.estimate import STATES
         from train.model.presets import OWN
 
-        if optimizer not in STATES:
-            raise UsageError(f"--optimizer is {optimizer!r}: choose one of {', '.join(STATES)}")
-        config = _config(model, vocab)
+        if chosen.optimizer not in STATES:
+            raise UsageError(
+                f"--optimizer is {chosen.optimizer!r}: choose one of {', '.join(STATES)}"
+            )
+        config = _config(model, chosen.vocab)
         facts = describe(
             config,
-            device=find_gpu(gpu),
-            rows=rows,
-            context=context or min(config.context, 4096),
-            batch=batch,
-            precision=precision,
-            optimizer=optimizer,
-            recompute=recompute,
+            device=find_gpu(chosen.gpu),
+            rows=chosen.rows,
+            context=chosen.context or min(config.context, 4096),
+            batch=chosen.batch,
+            precision=chosen.precision,
+            optimizer=chosen.optimizer,
+            recompute=chosen.recompute,
             preset=None if Path(model).is_dir() or model in OWN else model,
         )
     print(json.dumps(facts) if as_json else "\n".join(model_lines(model, facts)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 from typer.core import TyperGroup
 
+from curate.cli.help import Command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +34,15 @@ class Root(TyperGroup):
         return sorted(self.commands, key=lambda name: rank.get(name, len(rank)))
 
 
-app = typer.Typer(
+class Commands(typer.Typer):
+    """A group whose commands have the help of `Command`."""
+
+    def command(self, name: str | None = None, *, cls: Any = Command, **options: Any) -> Any:
+        """As Typer's, by default for a `Command`."""
+        return super().command(name, cls=cls, **options)
+
+
+app = Commands(
     name="llmcurate",
     cls=Root,
     help="Web archives to a language model's training data, and a model trained on it.",
@@ -47,7 +56,7 @@ app = typer.Typer(
 Inputs = Annotated[
     Optional[list[str]],
     typer.Argument(
-        metavar="[IN]...",
+        metavar="IN...",
         help="Files, folders or URLs. In a workspace the default is the newest corpus.",
     ),
 ]
@@ -56,45 +65,57 @@ Out = Annotated[
     typer.Option(
         "-o",
         "--out",
+        metavar="PATH",
         help="Folder or URL to write. In a workspace the default is the next run.",
     ),
 ]
 Page = Annotated[
-    Optional[Path], typer.Option("-o", "--out", help="Folder for the figures and a page of them.")
+    Optional[Path],
+    typer.Option(
+        "-o",
+        "--out",
+        metavar="PATH",
+        help="Folder for the figures and a page of them.",
+    ),
 ]
-Workers = Annotated[int, typer.Option(help="Number of worker processes. 0 is one a core.", min=0)]
+Workers = Annotated[
+    int,
+    typer.Option(metavar="INTEGER", help="Number of worker processes; 0: one a core.", min=0),
+]
 EngineName = Annotated[
     str,
-    typer.Option("--engine", metavar="local|ray", help="Where the work is done: here or on Ray."),
+    typer.Option("--engine", metavar="local|ray", help="Engine: this machine, or a Ray cluster."),
 ]
 Address = Annotated[
     Optional[str],
     typer.Option(
         metavar="HOST:PORT",
-        help="With --engine ray: a running cluster. Without it a cluster starts here.",
+        help="With --engine ray: address of a running cluster. Without it one starts here.",
     ),
 ]
 Exchange = Annotated[
     Optional[str],
     typer.Option(
         metavar="URL",
-        help="With --engine ray: a store for files, where machines share no folder.",
+        help="With --engine ray: URL of a store for files, where machines share no folder.",
     ),
 ]
 Scratch = Annotated[
     Optional[Path],
     typer.Option(
-        help="Where the run works if OUT is a URL. The default is in the user's cache folder."
+        metavar="PATH",
+        help="Folder in which the run works where OUT is a URL. The default is in the user's cache"
+        " folder.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one line of JSON.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the plan and what it would take, and stop.")
+    bool, typer.Option("--dry-run", help="Print the plan and its forecast, and stop.")
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no progress.")]
 Sets = Annotated[
     Optional[list[str]],
-    typer.Option("--set", metavar="STEP.KEY=VALUE", help="Change one setting; repeatable."),
+    typer.Option("--set", metavar="STEP.KEY=VALUE", help="Change one setting. [repeatable]"),
 ]
 
 
@@ -194,6 +215,6 @@ class DefaultGroup(TyperGroup):
 def group(name: str, help: str, default: bool = False) -> typer.Typer:
     """A new group of commands of the app; default: whether it is itself a command."""
     kind = DefaultGroup if default else TyperGroup
-    commands = typer.Typer(cls=kind, rich_markup_mode=None, no_args_is_help=not default, help=help)
+    commands = Commands(cls=kind, rich_markup_mode=None, no_args_is_help=not default, help=help)
     app.add_typer(commands, name=name)
     return commands

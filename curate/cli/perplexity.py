@@ -51,14 +51,14 @@ def perplexity_train(
     run_steps("perplexity-model", [("perplexity_model", settings)], inputs, options, sets)
 
 
-@perplexity_app.command("score")
+@command(perplexity_app, "PerplexityScore", "score")
 def perplexity_score(
     model: Annotated[Path, typer.Argument(help="A model, perplexity.bin.")],
     file: Annotated[
         Optional[Path], typer.Argument(help="A text. The default, and -, is standard input.")
     ] = None,
-    by: Annotated[str, typer.Option(help="Texts to score: line, paragraph or document.")] = "line",
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
     """Print the perplexity of every line of a text.
 
@@ -71,9 +71,10 @@ def perplexity_score(
 
     import pyarrow as pa
 
+    from curate.cli.command_settings import PerplexityScore
     from curate.scoring.perplexity.model import NgramModel
 
-    texts = _texts(file, by)
+    texts = _texts(file, PerplexityScore.of(settings).by)
     opened = NgramModel.open(model, whole=True)
     if not as_json:
         print(f"{'perplexity':>12} {'words':>7} {'log10':>12}  text")
@@ -99,8 +100,6 @@ def _texts(file: Path | None, by: str) -> list[str]:
     import re
     import sys
 
-    if by not in ("line", "paragraph", "document"):
-        raise UsageError(f"--by {by}: line, paragraph or document")
     try:
         if file is None or str(file) == "-":
             raw = sys.stdin.buffer.read()
@@ -118,19 +117,11 @@ def _texts(file: Path | None, by: str) -> list[str]:
     return [t for t in texts if t.strip()]
 
 
-@perplexity_app.command("convert")
+@command(perplexity_app, "PerplexityConvert", "convert")
 def perplexity_convert(
     source: Annotated[Path, typer.Argument(help="perplexity.bin, or an ARPA file.")],
     target: Annotated[Path, typer.Argument(help="The other form: *.arpa, or any other name.")],
-    variant: Annotated[
-        str, typer.Option(help="Text that it reads: plain (as written) or ccnet (its normal form).")
-    ] = "plain",
-    unit: Annotated[str, typer.Option(help="Words of the model: whitespace or words.")] = (
-        "whitespace"
-    ),
-    pieces: Annotated[
-        Optional[Path], typer.Option(help="The SentencePiece model whose tokens are its words.")
-    ] = None,
+    **settings: Any,
 ) -> None:
     """Convert a model between ARPA and llmcurate's form.
 
@@ -138,24 +129,23 @@ def perplexity_convert(
     Example:
     llmcurate perplexity convert kenlm.arpa model.bin --pieces sp.model --variant ccnet
     """
+    from curate.cli.command_settings import PerplexityConvert
     from curate.scoring.perplexity.arpa import read_arpa, write_arpa
     from curate.scoring.perplexity.model_file import read_model, write_model
-    from curate.scoring.perplexity.sentences import Unit, Variant, load_pieces
+    from curate.scoring.perplexity.sentences import Unit, load_pieces
 
+    chosen = PerplexityConvert.of(settings)
     if target.suffix == ".arpa":
         write_arpa(target, read_model(source, whole=True))
     else:
-        if variant not in ("plain", "ccnet") or unit not in ("whitespace", "words"):
-            raise UsageError("--variant is plain or ccnet, --unit whitespace or words")
-        form: Variant = "ccnet" if variant == "ccnet" else "plain"
-        cut: Unit = "words" if unit == "words" else "whitespace"
-        data = b""
+        unit: Unit = chosen.unit
+        data, pieces = b"", chosen.pieces
         if pieces is not None:
             try:
                 data = pieces.read_bytes()
             except OSError as error:
                 raise UsageError(f"cannot read {pieces}: {error.strerror}") from None
             load_pieces(data, str(pieces))
-            cut = "pieces"
-        write_model(target, read_arpa(source, form, cut, data, {"arpa": source.name}))
+            unit = "pieces"
+        write_model(target, read_arpa(source, chosen.variant, unit, data, {"arpa": source.name}))
     print(f"wrote {target}")

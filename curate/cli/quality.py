@@ -22,14 +22,16 @@ quality_app = group(
     "quality", "Score documents by a quality classifier (quality IN...).", default=True
 )
 Positive = Annotated[
-    list[str], typer.Option("--positive", metavar="IN", help="Good documents; repeatable.")
+    list[str], typer.Option("--positive", metavar="IN", help="Good documents. [repeatable]")
 ]
 Negative = Annotated[
-    list[str], typer.Option("--negative", metavar="IN", help="Documents as they come; repeatable.")
+    list[str], typer.Option("--negative", metavar="IN", help="Documents as they come. [repeatable]")
 ]
 Label = Annotated[
     Optional[str],
-    typer.Option(help="Label that is scored. The default is hq, or the one beside cc."),
+    typer.Option(
+        metavar="TEXT", help="Label that is scored. The default is hq, or the one beside cc."
+    ),
 ]
 Model = Annotated[Path, typer.Argument(help="A fastText model.")]
 
@@ -47,45 +49,13 @@ def quality(
     run_steps("quality", [("quality", settings)], inputs, options, sets)
 
 
-@quality_app.command("train")
+@command(quality_app, "QualityTrain", "train")
 def quality_train(
     positive: Positive,
     negative: Negative,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder to write.")],
-    preset: Annotated[
-        str, typer.Option(help="Published settings to start from: dclm, llama or gpt3.")
-    ] = "dclm",
-    balance: Annotated[
-        bool, typer.Option("--balance", help="Take as many of the larger set as of the smaller.")
-    ] = False,
-    samples: Annotated[
-        int, typer.Option(min=0, help="Most documents of each set, drawn by hash. 0 is all.")
-    ] = 0,
-    held_out: Annotated[
-        float, typer.Option(min=0, max=0.9, help="Share of texts to measure with, drawn by hash.")
-    ] = 0.1,
-    word_ngrams: Annotated[
-        Optional[int], typer.Option(min=1, max=5, help="Words of the longest n-grams.")
-    ] = None,
-    dim: Annotated[
-        Optional[int], typer.Option(min=1, max=1000, help="Dimensions of the vectors of words.")
-    ] = None,
-    epochs: Annotated[Optional[int], typer.Option(min=1, help="Passes over the texts.")] = None,
-    lr: Annotated[Optional[float], typer.Option(min=0, help="Learning rate.")] = None,
-    min_count: Annotated[
-        Optional[int], typer.Option(min=1, help="Times that a word must occur.")
-    ] = None,
-    bucket: Annotated[
-        Optional[int], typer.Option(min=1, help="Rows that n-grams share; 2,000,000: 800 MB.")
-    ] = None,
-    quantize: Annotated[
-        bool, typer.Option("--quantize", help="Write the compressed form, quality.ftz.")
-    ] = False,
-    cutoff: Annotated[
-        int, typer.Option(min=0, help="Words and n-grams kept when quantized. 0 is all.")
-    ] = 0,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Decides the first weights.")] = 0,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write.")],
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
     """Train a classifier of good documents.
 
@@ -97,22 +67,22 @@ def quality_train(
     """
     from dataclasses import replace
 
+    from curate.cli.command_settings import QualityTrain
     from curate.engines.local import call_apart
     from curate.scoring.language.model import need_library
     from curate.scoring.quality.train import PRESETS, Texts, train
 
     need_library()
+    chosen = QualityTrain.of(settings)
+    preset = chosen.preset
     if preset not in PRESETS:
         raise UsageError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
     if out.exists() and not out.is_dir():
         raise UsageError(f"OUT {out} is a file; name a folder")
-    options = {"word_ngrams": word_ngrams, "dim": dim, "epochs": epochs, "lr": lr}
-    options |= {"min_count": min_count, "bucket": bucket, "held_out": held_out}
-    changed: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    changed |= {"quantize": quantize, "cutoff": cutoff, "seed": seed}
+    of_training = chosen.model_dump(exclude={"preset", "balance", "samples"}, exclude_none=True)
     good, rest = Texts(positive, as_json), Texts(negative, as_json)
-    training = replace(PRESETS[preset], **changed)
-    card = train(good, rest, out, training, call_apart, samples, balance, preset)
+    training = replace(PRESETS[preset], **of_training)
+    card = train(good, rest, out, training, call_apart, chosen.samples, chosen.balance, preset)
     if as_json:
         print(json.dumps(card, ensure_ascii=False))
         return
@@ -158,7 +128,8 @@ def quality_threshold(
     model: Model,
     inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="The corpus.")],
     keep: Annotated[
-        list[float], typer.Option(help="Fraction that is to stay, as 0.1; repeatable.")
+        list[float],
+        typer.Option(metavar="FLOAT", help="Fraction that is to stay, as 0.1. [repeatable]"),
     ],
     label: Label = None,
     as_json: Json = False,

@@ -8,7 +8,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -23,10 +23,11 @@ from curate.cli.options import (
     Workers,
     app,
 )
+from curate.cli.settings import command
 from curate.errors import CurateError, LockHeld, UsageError, disk_error
 
 if TYPE_CHECKING:
-    from curate.refresh.monitoring import FailureHooks
+    from curate.cli.command_settings import Refresh
     from curate.refresh.outcome import How, Refreshed
 
 NOTHING_NEW = 3  # exit code
@@ -39,76 +40,23 @@ class Request:
     recipe: str | None
     inputs: list[str]
     home: Path
-    lists: list[str]
-    base: str
     sets: tuple[str, ...]
-    rollback: str | None
     dry_run: bool
     as_json: bool
-    logs: str
-    metrics: Path | None
-    hooks: FailureHooks
+    settings: Refresh
 
 
-@app.command()
+@command(app, "Refresh")
 def refresh(
     out: Annotated[
-        Path, typer.Option("-o", "--out", metavar="HOME", help="The folder that grows.")
+        Path, typer.Option("-o", "--out", metavar="HOME", help="Folder of the corpus that grows.")
     ],
     recipe: Annotated[
         Optional[str], typer.Argument(help="A recipe file, or a shipped recipe by name.")
     ] = None,
     inputs: Annotated[
         Optional[list[str]],
-        typer.Argument(metavar="[IN]...", help="Files, folders, patterns, URLs, *.paths.gz."),
-    ] = None,
-    lists: Annotated[
-        Optional[list[str]],
-        typer.Option("--list", help="A file of inputs, one a line; repeatable."),
-    ] = None,
-    base: Annotated[
-        Optional[str],
-        typer.Option(help="Folder or URL where relative lines of lists begin."),
-    ] = None,
-    changed: Annotated[
-        str, typer.Option(help="Inputs that changed since they came: refuse, new or skip.")
-    ] = "refuse",
-    keep: Annotated[
-        Optional[int], typer.Option(help="Keep so many snapshots. The default is all.", min=1)
-    ] = None,
-    keep_days: Annotated[
-        Optional[float],
-        typer.Option(help="Keep snapshots for so many days. The default is for ever.", min=0),
-    ] = None,
-    rollback: Annotated[
-        Optional[str],
-        typer.Option(metavar="NAME", help="Make snapshot NAME (or `parent`) the current one."),
-    ] = None,
-    rebuild: Annotated[
-        bool,
-        typer.Option("--rebuild", help="Take all inputs again, as after a change of the recipe."),
-    ] = False,
-    abandon: Annotated[
-        bool, typer.Option("--abandon", help="Give up an unfinished refresh and begin anew.")
-    ] = False,
-    products: Annotated[
-        bool, typer.Option("--products", help="Make the recipe's products of the whole snapshot.")
-    ] = False,
-    logs: Annotated[
-        str, typer.Option(help="Form of messages on stderr: text, or json (a line each).")
-    ] = "text",
-    metrics: Annotated[
-        Optional[Path],
-        typer.Option(help="Write a .prom file for Prometheus' textfile collector."),
-    ] = None,
-    on_failure: Annotated[
-        Optional[str],
-        typer.Option(
-            help="A command for sh on failure. LLMCURATE_ERROR and LLMCURATE_EXIT_CODE are set."
-        ),
-    ] = None,
-    webhook: Annotated[
-        Optional[str], typer.Option(help="A URL that receives JSON on failure.")
+        typer.Argument(metavar="IN...", help="Files, folders, patterns, URLs, *.paths.gz."),
     ] = None,
     sets: Sets = None,
     workers: Workers = 0,
@@ -118,6 +66,7 @@ def refresh(
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
+    **settings: Any,
 ) -> None:
     """Take new inputs into a corpus that grows.
 
@@ -128,27 +77,26 @@ def refresh(
     Example:
     llmcurate refresh fineweb archives/ -o corpus-home --keep 7
     """
+    from curate.cli.command_settings import Refresh
     from curate.engines.choose import check_engine
-    from curate.refresh.monitoring import FailureHooks
     from curate.refresh.outcome import How
 
-    request = Request(
-        recipe,
-        inputs or [],
-        out,
-        lists or [],
-        base or "",
-        tuple(sets or ()),
-        rollback,
-        dry_run,
-        as_json,
-        logs,
-        metrics,
-        FailureHooks(on_failure, webhook),
-    )
+    chosen = Refresh.of(settings)
+    request = Request(recipe, inputs or [], out, tuple(sets or ()), dry_run, as_json, chosen)
     check_engine(engine, address, exchange)
-    how = How(workers, quiet, changed, keep, keep_days, rebuild, abandon, products)
-    how.engine, how.address, how.exchange = engine, address, exchange
+    how = How(
+        workers,
+        quiet,
+        chosen.changed,
+        chosen.keep,
+        chosen.keep_days,
+        chosen.rebuild,
+        chosen.abandon,
+        chosen.products,
+        engine,
+        address,
+        exchange,
+    )
     code = _run(request, how)
     if code:
         raise typer.Exit(code)
@@ -157,15 +105,14 @@ def refresh(
 def _run(request: Request, how: How) -> int:
     """Runs the refresh and prints a line, or one of JSON; returns the exit code. Hooks and metrics
     learn of a failure before it is raised."""
-    from curate.refresh.monitoring import FIELDS, json_logs, write_metrics
+    from curate.refresh.monitoring import FIELDS, FailureHooks, json_logs, write_metrics
 
-    if request.logs not in ("text", "json"):
-        raise UsageError(f"--logs {request.logs}: choose text or json")
+    settings = request.settings
     began = time.perf_counter()
     outcome: Refreshed | None = None
     error: BaseException | None = None
     code = 0
-    with json_logs(request.logs == "json") as log:
+    with json_logs(settings.logs == "json") as log:
         try:
             outcome = _refresh(request, how)
             code = 0 if outcome is None or outcome.new else NOTHING_NEW
@@ -178,10 +125,12 @@ def _run(request: Request, how: How) -> int:
             if log:
                 log.error("%s", text, extra={FIELDS: {"exit_code": code}})
             if not isinstance(error, LockHeld):  # the one that holds it tells its own
-                request.hooks.call(request.home, text, code)
-        if request.metrics and not request.dry_run and not isinstance(error, LockHeld):
+                hooks = FailureHooks(settings.on_failure, settings.webhook)
+                hooks.call(request.home, text, code)
+        if settings.metrics and not request.dry_run and not isinstance(error, LockHeld):
             of_run = outcome.json() if outcome else {}
-            write_metrics(request.metrics, request.home, code, time.perf_counter() - began, of_run)
+            seconds = time.perf_counter() - began
+            write_metrics(settings.metrics, request.home, code, seconds, of_run)
         if log and outcome:
             log.info("%s", outcome.line(), extra={FIELDS: outcome.json()})
     if error is not None and (log is None or "--debug" in sys.argv):
@@ -192,23 +141,20 @@ def _run(request: Request, how: How) -> int:
 def _refresh(request: Request, how: How) -> Refreshed | None:
     from curate.formats.fetched import expanded
     from curate.refresh import run
-    from curate.refresh.inputs import CHANGED
     from curate.run.homes import FILE
     from curate.steps.recipe import load
     from curate.terminal.progress import say
 
-    home = request.home
-    if how.changed not in CHANGED:
-        raise UsageError(f"--changed {how.changed}: choose {', '.join(CHANGED)}")
-    if request.rollback is not None:
+    home, settings = request.home, request.settings
+    if settings.rollback is not None:
         if not (home / FILE).is_file():
             raise UsageError(f"{home} is no folder of `llmcurate refresh`: it has no {FILE}")
-        outcome = run.roll_back(home, request.rollback, how)
+        outcome = run.roll_back(home, settings.rollback, how)
         say("inputs that came after it count as new again", how.quiet)
     elif request.recipe is None:
         raise UsageError("name a recipe: llmcurate refresh RECIPE IN... -o HOME")
     else:
-        inputs = expanded(request.inputs, request.lists, request.base)
+        inputs = expanded(request.inputs, list(settings.list), settings.base or "")
         recipe = load(request.recipe, request.sets)
         if request.dry_run:
             print("\n".join(run.preview(recipe, inputs, home, how)))
@@ -243,7 +189,7 @@ def _counted(home: Path, entries: list[tuple[str, str]]) -> list[tuple[str, str,
     return [(*entry, Removals.of([entry]).count(removed)) for entry in entries[:20]]
 
 
-def _entries(options: dict[str, list[str]], lists: list[Path]) -> list[tuple[str, str]]:
+def _entries(options: dict[str, tuple[str, ...]], lists: tuple[Path, ...]) -> list[tuple[str, str]]:
     from curate.refresh.removals import KINDS, normal_domain
 
     entries = [(kind, value) for kind, values in options.items() for value in values]
@@ -270,25 +216,12 @@ def _entries(options: dict[str, list[str]], lists: list[Path]) -> list[tuple[str
     return [(k, normal_domain(v) if k == "domain" else v) for k, v in entries]
 
 
-@app.command()
+@command(app, "Forget")
 def forget(
     home: Annotated[Path, typer.Argument(metavar="HOME", help="The folder of the refreshes.")],
-    url: Annotated[Optional[list[str]], typer.Option(help="A page; repeatable.")] = None,
-    domain: Annotated[
-        Optional[list[str]], typer.Option(help="A domain and all below it; repeatable.")
-    ] = None,
-    id: Annotated[Optional[list[str]], typer.Option(help="A document's id; repeatable.")] = None,
-    lists: Annotated[
-        Optional[list[Path]],
-        typer.Option(
-            "--list", help="A file of lines `url URL`, `domain NAME`, `id ID`, or bare URLs."
-        ),
-    ] = None,
-    purge: Annotated[
-        bool, typer.Option("--purge", help="Remove the snapshots that still hold them.")
-    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
+    **settings: Any,
 ) -> None:
     """Leave documents out of all snapshots from now on.
 
@@ -298,18 +231,19 @@ def forget(
     Example:
     llmcurate forget corpus-home --domain example.org --url https://a.test/page
     """
+    from curate.cli.command_settings import Forget
     from curate.refresh import run
     from curate.refresh.outcome import How
     from curate.run.homes import FILE
     from curate.terminal.progress import say
 
+    chosen = Forget.of(settings)
     how = How(quiet=quiet)
-
-    options = {"url": url or [], "domain": domain or [], "id": id or []}
-    entries = _entries(options, lists or [])
+    options = {"url": chosen.url, "domain": chosen.domain, "id": chosen.id}
+    entries = _entries(options, chosen.list)
     if not (home / FILE).is_file():
         raise UsageError(f"{home} is no folder of `llmcurate refresh`: it has no {FILE}")
-    if purge:
+    if chosen.purge:
         how.keep = 1
     outcome = run.forget(home, entries, how)
     if outcome.new or as_json:
@@ -328,7 +262,7 @@ def forget(
     if scrubbed.indexes:
         names = ", ".join(scrubbed.indexes)
         say(f"{names}: `llmcurate search` no longer works there, it held the texts", how.quiet)
-    if outcome.new and not purge and outcome.snapshots > 1:
+    if outcome.new and not chosen.purge and outcome.snapshots > 1:
         say(
             f"{outcome.snapshots - 1} older snapshots may hold them still: --purge removes these",
             how.quiet,

@@ -1,23 +1,16 @@
 """`llmcurate init`, `run`, `extract`, `filter`, `schema` and `demo`: recipes over documents."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from curate.cli.options import (
-    Address,
-    DryRun,
-    EngineName,
-    Exchange,
     Inputs,
     Json,
-    Out,
     Quiet,
-    Scratch,
     Sets,
     Workers,
     app,
@@ -26,6 +19,7 @@ from curate.cli.options import (
 )
 from curate.cli.settings import Steps, command, setting_options
 from curate.errors import UsageError
+from curate.steps.registry import REGISTRY
 
 if TYPE_CHECKING:
     from curate.api import CommandOptions
@@ -43,43 +37,16 @@ def init(folder: Annotated[Path, typer.Argument(help="The new workspace.")] = Pa
         print(f"wrote {path}")
 
 
-@app.command()
+@command(app, "Forecast", shared=engine_options)
 def run(
-    recipe: Annotated[str, typer.Argument(help="A recipe file, or a shipped recipe by name.")],
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="A recipe file, or a shipped recipe by name.")
+    ],
     inputs: Inputs = None,
-    out: Out = None,
     sets: Sets = None,
-    workers: Workers = 0,
-    engine: EngineName = "local",
-    address: Address = None,
-    exchange: Exchange = None,
-    scratch: Scratch = None,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-    sample: Annotated[
-        Optional[Path],
-        typer.Option(
-            metavar="RUN",
-            help="With --dry-run: take figures from this run, over 1 % of the input for example.",
-        ),
-    ] = None,
-    as_if: Annotated[
-        Optional[str],
-        typer.Option(
-            metavar="SIZE",
-            help="With --dry-run: forecast for an input of this size, as 100TB. The input may be"
-            " left out.",
-        ),
-    ] = None,
-    price: Annotated[
-        Optional[list[str]],
-        typer.Option(
-            metavar="KEY=USD",
-            help="With --dry-run: a price of cpu_hour, put or get (1,000 of them), gb_month, or"
-            " the number of months; repeatable.",
-        ),
-    ] = None,
+    *,
+    options: CommandOptions,
+    **settings: Any,
 ) -> None:
     """Run a recipe; the same command again resumes.
 
@@ -93,29 +60,26 @@ def run(
     from curate.api import execute
     from curate.steps.recipe import load
 
-    options = engine_options(
-        out, workers, engine, address, exchange, scratch, as_json, dry_run, quiet
-    )
-    options = _forecast(options, sample, as_if, price)
+    options = _with_forecast(options, settings)
     execute(load(recipe, tuple(sets or ())), inputs or [], options, title=Path(recipe).stem)
 
 
-def _forecast(
-    options: CommandOptions, sample: Path | None, as_if: str | None, price: list[str] | None
-) -> CommandOptions:
-    """The options of a run with what its forecast is made of."""
-    if sample is None and as_if is None and not price:
+def _with_forecast(options: CommandOptions, settings: dict[str, Any]) -> CommandOptions:
+    """The options of a run with the basis of its forecast."""
+    if not settings:
         return options
     from dataclasses import replace
 
     from curate.api import Scale
+    from curate.cli.command_settings import Forecast
     from curate.disk.units import parse_size
 
     if not options.dry_run:
-        flag = "--sample" if sample else "--as-if" if as_if else "--price"
-        raise UsageError(f"{flag} says what a forecast is made of: add --dry-run")
-    size = parse_size(as_if) if as_if is not None else None
-    return replace(options, scale=Scale(sample, size, tuple(price or ())))
+        flag = next(f"--{name.replace('_', '-')}" for name in settings)
+        raise UsageError(f"{flag} is a basis of the forecast: add --dry-run")
+    chosen = Forecast.of(settings)
+    size = parse_size(chosen.as_if) if chosen.as_if is not None else None
+    return replace(options, scale=Scale(chosen.sample, size, chosen.price))
 
 
 @command(app, "extract")
@@ -131,10 +95,7 @@ def extract(
     run_steps("extract", [("extract", settings)], inputs, options, sets)
 
 
-FILTERS = (
-    "c4 c4_paragraphs refinedweb_lines gopher_quality gopher_repetition fineweb_quality"
-    " document_length url_filter pii opt_out newline_runs wangchanberta"
-).split()
+FILTERS = [name for name, place in REGISTRY.items() if place.startswith("curate.filters.")]
 
 
 def _filters(arguments: list[str]) -> Steps:
@@ -151,9 +112,11 @@ def _filters_with(setting: str) -> str:
     return f"the filter {' or '.join(names)}" if names else ""
 
 
-@command(app, _filters, "filter", owners=_filters_with)
+@command(app, _filters, "filter", owners=_filters_with, choices=FILTERS)
 def filter_(
-    rules: Annotated[str, typer.Argument(help="Filters by name, as c4 or c4@tfds, comma between.")],
+    rules: Annotated[
+        str, typer.Argument(help="Filters by name, as c4 or c4@tfds, with commas between them.")
+    ],
     inputs: Inputs = None,
     sets: Sets = None,
     *,
@@ -163,17 +126,6 @@ def filter_(
     """Drop documents by published rules, each with its reason.
 
     Each filter has options of its own: llmcurate filter c4 --help
-
-    \b
-    c4, c4_paragraphs                   C4's and mC4's rules (Raffel et al. 2020)
-    gopher_quality, gopher_repetition   Gopher's rules (Rae et al. 2021)
-    fineweb_quality                     FineWeb's rules (Penedo et al. 2024)
-    refinedweb_lines                    RefinedWeb's line rules (Penedo et al. 2023)
-    document_length, newline_runs       lengths
-    url_filter                          lists of domains, hosts, URLs and words
-    opt_out                             robots.txt and other reservations
-    pii                                 email addresses, IP addresses, phones, cards
-    wangchanberta                       Thai text (Lowphansirikul et al. 2021)
 
     \b
     Examples:
@@ -211,7 +163,9 @@ def schema() -> None:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option("-o", "--out", help="The demo's workspace.")] = Path("demo"),
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="PATH", help="Folder of the demo's workspace.")
+    ] = Path("demo"),
     sets: Sets = None,
     workers: Workers = 0,
     as_json: Json = False,

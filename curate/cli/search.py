@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 search_app = group("search", "Find phrases in a corpus (search OUT PHRASE).", default=True)
 
 
-@search_app.command(DEFAULT, hidden=True)
+@command(search_app, "Search", DEFAULT, hidden=True)
 def search(
     index: Annotated[
         Path, typer.Argument(help="OUT of a suffix-array dedup or of search build, or its index.")
@@ -28,14 +28,18 @@ def search(
     phrase: Annotated[Optional[str], typer.Argument(help="The text to count and show.")] = None,
     longest: Annotated[
         Optional[str],
-        typer.Option(metavar="TEXT", help="Show the longest passage that TEXT shares with it."),
+        typer.Option(
+            metavar="TEXT", help="Show the longest passage that TEXT shares with the corpus."
+        ),
     ] = None,
     file: Annotated[
-        Optional[Path], typer.Option(help="Show the longest passage that this file shares with it.")
+        Optional[Path],
+        typer.Option(
+            metavar="PATH", help="Show the longest passage that this file shares with the corpus."
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option(help="Occurrences to show.", min=0)] = 10,
-    context: Annotated[int, typer.Option(help="Bytes to show around each.", min=0)] = 60,
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
     """Count a phrase in a corpus and show where it stands: document, byte, text around it.
 
@@ -46,18 +50,20 @@ def search(
     llmcurate search out "the quick brown fox"
     llmcurate search out --file essay.txt
     """
+    from curate.cli.command_settings import Search
     from curate.dedup.suffix_array import search as searching
     from curate.dedup.suffix_array.search_index import SearchIndex, find_folder
 
     if sum(text is not None for text in (phrase, longest, file)) != 1:
         raise UsageError("give one of PHRASE, --longest TEXT and --file FILE")
+    chosen = Search.of(settings)
     arrays = SearchIndex(find_folder(index))
     if phrase is not None:
-        hits = searching.find(arrays, phrase, limit, context)
+        hits = searching.find(arrays, phrase, chosen.limit, chosen.context)
         print(json.dumps(hits.dump(), ensure_ascii=False) if as_json else text_of(hits))
         return
     text = searching.read_text(file) if file is not None else longest or ""
-    passage = searching.longest(arrays, text, limit, context)
+    passage = searching.longest(arrays, text, chosen.limit, chosen.context)
     print(json.dumps(passage.dump(), ensure_ascii=False) if as_json else text_of_longest(passage))
 
 

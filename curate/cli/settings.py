@@ -2,25 +2,42 @@
 
 Names, types, limits, defaults and descriptions come from the schema of recipes, so that a setting
 is written once, as a field of its step, and help loads no step. A command whose steps depend on its
-arguments (`dedup --method NAME`) offers the options of these steps alone.
+arguments (`dedup --method NAME`) offers the options of these steps alone. A command that runs no
+step has its settings in a class of command_settings.py.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Annotated, Any, Optional
 
 import typer
-from typer.core import TyperCommand
 
+from curate.cli.help import Command, shown_facts
 from curate.cli.options import command_options
 from curate.errors import UsageError
-from curate.steps.schema import limits, settings_of
+from curate.steps.schema import settings_of, summary_of
 
 Steps = list[tuple[str, dict[str, Any]]]  # names, and the settings that the command itself decides
 TYPES = {"integer": int, "number": float, "boolean": bool, "string": str}
+METAVARS = {int: "INTEGER", float: "FLOAT", str: "TEXT", list[str]: "TEXT"}
+# The options that stand behind the settings of a command.
+LAST = "sets workers engine address exchange scratch as_json dry_run quiet".split()
+
+
+def fields_of(name: str) -> dict[str, dict[str, Any]]:
+    """The settings of a step, or of a class of command_settings.py: schema of each, by name."""
+    if not name[0].isupper():
+        return settings_of(name.partition("@")[0])
+    from curate.cli import command_settings
+    from curate.steps.schema import class_schema
+
+    properties: dict[str, dict[str, Any]] = class_schema(getattr(command_settings, name))[
+        "properties"
+    ]
+    return properties
 
 
 def setting_options(
@@ -33,11 +50,12 @@ def setting_options(
     """
     parameters: dict[str, inspect.Parameter] = {}
     for step, fixed in steps:
-        for name, field in settings_of(step.partition("@")[0]).items():
+        of_command = step[0].isupper()
+        for name, field in fields_of(step).items():
             if name not in fixed and name not in own and name not in parameters:
                 kind = _type(field)
                 if kind is not None:
-                    parameters[name] = _parameter(name, field, kind, flags.get(name))
+                    parameters[name] = _parameter(name, field, kind, flags.get(name), of_command)
     return parameters
 
 
@@ -52,12 +70,24 @@ def _type(field: dict[str, Any]) -> Any:
     return next((TYPES[name] for name in types if name in TYPES), None)
 
 
-def _parameter(name: str, field: dict[str, Any], kind: Any, flag: str | None) -> inspect.Parameter:
+def _parameter(
+    name: str, field: dict[str, Any], kind: Any, flag: str | None, of_command: bool
+) -> inspect.Parameter:
     flag = flag or f"--{name.replace('_', '-')}"
-    if kind is bool:
+    plain = kind is bool and of_command and field.get("default") is False
+    if kind is bool and not plain:
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
-    help = " ".join(filter(None, [field.get("description"), _facts(field, kind)]))
-    option = typer.Option(flag, help=help, show_default=False, hidden=bool(field.get("deprecated")))
+    kinds = (field, *field.get("anyOf", ()))
+    path = any(k.get("format") == "path" for k in kinds)
+    option = typer.Option(
+        flag,
+        help=" ".join(
+            filter(None, [field.get("description"), "" if plain else _facts(field, kind)])
+        ),
+        metavar="PATH" if path else METAVARS.get(kind),
+        show_default=False,
+        hidden=bool(field.get("deprecated")),
+    )
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
@@ -71,27 +101,13 @@ def _facts(field: dict[str, Any], kind: Any) -> str:
     facts: dict[str, Any] = {}
     for part in (field, *field.get("anyOf", ())):
         facts |= part
-    texts = []
-    if "enum" in facts:
-        texts.append(f"one of {', '.join(map(str, facts['enum']))}")
-    texts += limits(facts)
-    if kind == list[str]:
-        texts.append("repeatable")
-    default = field.get("default")
-    if default not in (None, "", [], {}):
-        texts.append(f"default: {_shown(default)}")
-    return f"[{'; '.join(texts)}]" if texts else ""
+    choices = [f"one of {', '.join(map(str, facts['enum']))}"] if "enum" in facts else []
+    repeatable = ["repeatable"] if kind == list[str] else []
+    required = "default" not in field
+    return shown_facts(facts, field.get("default"), choices, repeatable, required)
 
 
-def _shown(default: Any) -> str:
-    if isinstance(default, bool):
-        return "yes" if default else "no"
-    if isinstance(default, list):
-        return ",".join(map(str, default))
-    return f"{default:,}" if isinstance(default, int) else str(default)
-
-
-class SettingsCommand(TyperCommand):
+class SettingsCommand(Command):
     """A command that offers the settings of the steps which its arguments ask for."""
 
     function: Callable[..., Any]
@@ -99,6 +115,7 @@ class SettingsCommand(TyperCommand):
     owners: Callable[[str], str]
     shared: Callable[..., Any]
     flags: dict[str, str]
+    choices: tuple[str, ...]
 
     def offer(self, arguments: list[str]) -> None:
         """Takes up the options of the steps that the arguments ask for."""
@@ -107,6 +124,13 @@ class SettingsCommand(TyperCommand):
         single.command()(_spelled_out(self.function, asked, self.flags, type(self).shared))
         command = typer.main.get_command(single)
         self.params, self.callback = command.params, command.callback
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """The options, and the steps that the command can be given, each with its summary."""
+        super().format_options(ctx, formatter)
+        if self.choices:
+            with formatter.section("Steps"):
+                formatter.write_dl([(name, summary_of(name)) for name in self.choices])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The arguments by the options of the steps that they ask for."""
@@ -132,12 +156,15 @@ def command(
     shared: Callable[..., Any] = command_options,
     owners: Callable[[str], str] = lambda setting: "",
     flags: dict[str, str] | None = None,
+    choices: Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A command of app whose function takes the settings that were given as its `**settings`.
 
-    steps: a step's name, or the steps that a list of arguments asks for. shared: the function whose
+    steps: a step's name, the class of the command's own settings, or the steps that a list of
+    arguments asks for. shared: the function whose
     parameters are the options behind the parameter `options`. owners: which arguments would offer a
-    setting, for the error message. flags: options named otherwise than their setting.
+    setting, for the error message. flags: options named otherwise than their setting. choices:
+    names of steps that help lists.
     """
     chosen = (lambda arguments: [(steps, {})]) if isinstance(steps, str) else steps
 
@@ -150,6 +177,7 @@ def command(
             "owners": staticmethod(owners),
             "shared": staticmethod(shared),
             "flags": flags or {},
+            "choices": tuple(choices),
         }
         kind = type("SettingsCommand", (SettingsCommand,), members)
         app.command(name, cls=kind, hidden=hidden)(_spelled_out(function, [], {}, shared))
@@ -183,10 +211,9 @@ def _spelled_out(
         return function(**values, **settings)
 
     spelled = {p.name: p for p in own if p.name != "options"}
-    tail = [spelled.pop(name) for name in ("sets",) if name in spelled]
-    arguments: dict[str, inspect.Parameter] = {
-        n: spelled.pop(n) for n in ("rules", "inputs") if n in spelled
-    }
+    tail = [spelled.pop(name) for name in LAST if name in spelled]
+    names = [n for n, p in spelled.items() if _is_argument(p)]
+    arguments: dict[str, inspect.Parameter] = {n: spelled.pop(n) for n in names}
     if takes_options:
         arguments |= {"out": common["out"]}
         tail += [p for p in common.values() if p.name != "out"]
@@ -197,11 +224,16 @@ def _spelled_out(
     return command
 
 
+def _is_argument(parameter: inspect.Parameter) -> bool:
+    metadata = getattr(parameter.annotation, "__metadata__", ())
+    return any(type(item).__name__ == "ArgumentInfo" for item in metadata)
+
+
 def _value(steps: Steps, setting: str, value: Any) -> Any:
     """The value of an option as its field reads it; None where it was not given."""
     if not isinstance(value, list):
         return value
-    fields = [settings_of(name.partition("@")[0]).get(setting, {}) for name, _ in steps]
+    fields = [fields_of(name).get(setting, {}) for name, _ in steps]
     text = any(k.get("type") == "string" for f in fields for k in f.get("anyOf", ()))
     if len(value) == 1 and text:
         return value[0]  # `en,de`: several in one text

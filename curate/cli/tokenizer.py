@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     from curate.run.driver import Outcome
 
 tokenizer_app = group("tokenizer", "Train, judge and change tokenizers; encode token shards.")
-Pattern = Annotated[
-    Optional[str],
-    typer.Option(
-        help="How text is cut, for a .tiktoken file: gpt2, cl100k, o200k, llama3 or qwen2."
-    ),
-]
 
 
 @command(tokenizer_app, "tokenizer", "train", flags={"special_tokens": "--special"})
@@ -32,6 +26,7 @@ def train(
         Optional[Path],
         typer.Option(
             "--pattern-file",
+            metavar="PATH",
             help="File of regular expressions that cut text, one a line, in their order.",
         ),
     ] = None,
@@ -85,8 +80,9 @@ def tokenizer_encode(
     tokenizer: Annotated[
         Optional[Path],
         typer.Option(
+            metavar="PATH",
             help="tokenizer.json or its folder, .model, .tiktoken. In a workspace the default is"
-            " the newest."
+            " the newest.",
         ),
     ] = None,
     *,
@@ -116,7 +112,7 @@ def encode(
     return execute(compose("shards", [("shards", shards)], ()), inputs, options, "shards")
 
 
-@tokenizer_app.command("eval")
+@command(tokenizer_app, "TokenizerEval", "eval")
 def tokenizer_eval(
     tokenizers: Annotated[
         list[Path],
@@ -126,25 +122,19 @@ def tokenizer_eval(
         ),
     ],
     on: Annotated[
-        list[str], typer.Option("--on", metavar="DATA", help="Texts to judge on; repeatable.")
+        list[str], typer.Option("--on", metavar="DATA", help="Texts to judge on. [repeatable]")
     ],
     out: Annotated[
         Optional[Path],
-        typer.Option("-o", "--out", help="Folder for evaluation.json and evaluation.html."),
-    ] = None,
-    baseline: Annotated[
-        Optional[Path],
-        typer.Option(help="Give every length as a share of this tokenizer's, too."),
-    ] = None,
-    pattern: Pattern = None,
-    show: Annotated[
-        int, typer.Option(min=0, max=100, help="Show where so many first texts are cut.")
-    ] = 0,
-    color: Annotated[
-        Optional[bool],
-        typer.Option("--color/--no-color", help="Colours; without: on a terminal."),
+        typer.Option(
+            "-o",
+            "--out",
+            metavar="PATH",
+            help="Folder for evaluation.json and evaluation.html.",
+        ),
     ] = None,
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
     """Compare tokenizers on the same texts.
 
@@ -157,13 +147,17 @@ def tokenizer_eval(
     import shutil
     import sys
 
+    from curate.cli.command_settings import TokenizerEval
     from curate.inspect import results
     from curate.inspect.evaluate import tokenizers as evaluation
     from curate.terminal.tables import coloured
 
     results.check_folder(out)
-    figures = evaluation.evaluate(tokenizers, on, show, as_json, pattern, baseline)
-    colours = coloured(sys.stdout) if color is None else color
+    chosen = TokenizerEval.of(settings)
+    figures = evaluation.evaluate(
+        tokenizers, on, chosen.show, as_json, chosen.pattern, chosen.baseline
+    )
+    colours = coloured(sys.stdout) if chosen.color is None else chosen.color
     width = shutil.get_terminal_size().columns
     results.show(
         figures,
@@ -174,20 +168,17 @@ def tokenizer_eval(
     )
 
 
-@tokenizer_app.command("study")
+@command(tokenizer_app, "TokenizerStudy", "study")
 def tokenizer_study(
-    inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="Texts as to train on.")],
-    vocab: Annotated[str, typer.Option(help="Sizes to compare.")] = "4000,8000,16000,32000,64000",
+    inputs: Annotated[
+        list[str], typer.Argument(metavar="IN...", help="Texts like those to train on.")
+    ],
     out: Annotated[
         Optional[Path],
-        typer.Option("-o", "--out", help="Folder for study.json and study.html."),
+        typer.Option("-o", "--out", metavar="PATH", help="Folder for study.json and study.html."),
     ] = None,
-    digits: Annotated[str, typer.Option(help="single, triples, triples-right or free.")] = "single",
-    width: Annotated[int, typer.Option(min=1, help="Of the model's embedding.")] = 768,
-    worth: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of tokens a doubling must save.")
-    ] = 0.03,
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
     """Compare sizes of a BPE vocabulary.
 
@@ -197,6 +188,8 @@ def tokenizer_study(
     Example:
     llmcurate tokenizer study corpus/ --vocab 5000,25000,50000 -o study
     """
-    from curate.inspect.evaluate import tokenizers_study as study
+    from curate.cli.command_settings import TokenizerStudy
+    from curate.inspect.evaluate.tokenizers_study import study
 
-    study.study(inputs, vocab, out, digits, width, worth, as_json)
+    chosen = TokenizerStudy.of(settings)
+    study(inputs, chosen.vocab, out, chosen.digits, chosen.width, chosen.worth, as_json)

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Optional
 import typer
 
 from curate.cli.options import Json
-from curate.cli.tokenizer import Pattern, tokenizer_app
+from curate.cli.settings import command
+from curate.cli.tokenizer import tokenizer_app
 from curate.errors import UsageError
 
 Source = Annotated[
@@ -21,15 +22,19 @@ Source = Annotated[
         metavar="TOKENIZER", help="tokenizer.json or its folder, .model, .tiktoken or .gguf."
     ),
 ]
-Out = Annotated[Path, typer.Option("-o", "--out", help="Folder to write, or the file itself.")]
+Out = Annotated[
+    Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write, or the file itself.")
+]
 Embeddings = Annotated[
     Optional[Path],
-    typer.Option(metavar="CHECKPOINT", help="safetensors whose embeddings are changed alike."),
+    typer.Option(metavar="CHECKPOINT", help="safetensors file whose embeddings are changed alike."),
 ]
 Tensors = Annotated[
     Optional[list[str]],
     typer.Option(
-        "--tensor", help="Name of the embeddings where it is not a usual one; input, then output."
+        "--tensor",
+        metavar="TEXT",
+        help="Name of the embeddings where it is not a usual one; input, then output. [repeatable]",
     ),
 ]
 
@@ -38,11 +43,25 @@ Tensors = Annotated[
 def convert(
     tokenizer: Source,
     out: Out,
-    to: Annotated[str, typer.Option(help="tokenizer.json, sentencepiece, tiktoken or gguf.")],
-    pattern: Pattern = None,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="FORMAT", help="Format: tokenizer.json, sentencepiece, tiktoken or gguf."
+        ),
+    ],
+    pattern: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="TEXT",
+            help="How text is cut, for a .tiktoken file: gpt2, cl100k, o200k, llama3 or qwen2.",
+        ),
+    ] = None,
     verify: Annotated[
         Optional[list[str]],
-        typer.Option(metavar="DATA", help="Texts whose ids must not change; without: hard ones."),
+        typer.Option(
+            metavar="DATA",
+            help="Texts whose ids must not change. The default is a set of hard ones. [repeatable]",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -77,25 +96,19 @@ def convert(
         print(f"note: {note}")
 
 
-@tokenizer_app.command("extend")
+@command(tokenizer_app, "TokenizerExtend", "extend")
 def extend(
     tokenizer: Source,
     corpus: Annotated[
-        list[str], typer.Option("--with", metavar="CORPUS", help="Texts to learn from; repeatable.")
+        list[str],
+        typer.Option("--with", metavar="CORPUS", help="Texts to learn from. [repeatable]"),
     ],
-    add: Annotated[int, typer.Option(min=1, help="New tokens at most.")],
+    add: Annotated[int, typer.Option(metavar="INTEGER", min=1, help="Most new tokens.")],
     out: Out,
-    min_frequency: Annotated[
-        int, typer.Option(min=1, help="Occurrences of a pair that is merged (BPE).")
-    ] = 2,
     embeddings: Embeddings = None,
     tensor: Tensors = None,
-    init: Annotated[
-        str,
-        typer.Option(help="New rows: mean (of a token's old parts) or random (as the old rows)."),
-    ] = "mean",
-    seed: Annotated[int, typer.Option(min=0, help="Of --init random.")] = 0,
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
     """Add tokens of a corpus to a BPE or Unigram tokenizer.
 
@@ -106,14 +119,24 @@ def extend(
     llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th
     llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th --embeddings model.safetensors
     """
+    from curate.cli.command_settings import TokenizerExtend
     from curate.terminal.progress import say
     from tokenize_kit.change.extend import extend as run
 
-    settings: dict[str, Any] = {"least": min_frequency, "init": init, "seed": seed}
-    settings |= {"tensors": tuple(tensor or ())}
+    chosen = TokenizerExtend.of(settings)
     with _translated():
         texts = _buffers(corpus, as_json)
-        card = run(tokenizer, texts, out, add, embeddings=embeddings, **settings)
+        card = run(
+            tokenizer,
+            texts,
+            out,
+            add,
+            least=chosen.min_frequency,
+            embeddings=embeddings,
+            tensors=tuple(tensor or ()),
+            init=chosen.init,
+            seed=chosen.seed,
+        )
     if as_json:
         print(json.dumps({"out": str(out), **card}, ensure_ascii=False))
         return
@@ -123,22 +146,17 @@ def extend(
     _figures(card)
 
 
-@tokenizer_app.command("prune")
+@command(tokenizer_app, "TokenizerPrune", "prune")
 def prune(
     tokenizer: Source,
     on: Annotated[
-        list[str], typer.Option("--on", metavar="CORPUS", help="Texts to count on; repeatable.")
+        list[str], typer.Option("--on", metavar="CORPUS", help="Texts to count on. [repeatable]")
     ],
     out: Out,
-    keep_used: Annotated[
-        Optional[int], typer.Option(min=1, help="Tokens that stay: those used most.")
-    ] = None,
-    min_count: Annotated[
-        Optional[int], typer.Option(min=1, help="Uses of a token that stays; 1: what is used.")
-    ] = None,
     embeddings: Embeddings = None,
     tensor: Tensors = None,
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
     """Drop tokens that a corpus does not use.
 
@@ -148,11 +166,13 @@ def prune(
     Example:
     llmcurate tokenizer prune tok --on thai/ --min-count 1 -o tok-small
     """
+    from curate.cli.command_settings import TokenizerPrune
     from curate.inspect.evaluate.tokenizers import Documents
     from curate.terminal.progress import say
     from tokenize_kit.change.prune import prune as run
 
-    if (keep_used is None) == (min_count is None):
+    chosen = TokenizerPrune.of(settings)
+    if (chosen.keep_used is None) == (chosen.min_count is None):
         raise UsageError("prune: give --keep-used N or --min-count K, one of them")
     documents = Documents(on, as_json)
     with _translated():
@@ -160,8 +180,8 @@ def prune(
             tokenizer,
             lambda: ((data, offsets) for data, offsets, _ in documents.batches()),
             out,
-            most=keep_used,
-            least=min_count or 1,
+            most=chosen.keep_used,
+            least=chosen.min_count or 1,
             embeddings=embeddings,
             tensors=tuple(tensor or ()),
         )

@@ -12,15 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from curate.cli.options import (
-    DryRun,
     Inputs,
     Json,
-    Out,
     Quiet,
     Sets,
-    Workers,
     app,
-    command_options,
     run_steps,
     workspace,
 )
@@ -35,7 +31,9 @@ if TYPE_CHECKING:
 
 Trained = Annotated[
     Optional[Path],
-    typer.Option(help="Folder of a trained model. In a workspace the default is the newest."),
+    typer.Option(
+        metavar="PATH", help="Folder of a trained model. In a workspace the default is the newest."
+    ),
 ]
 
 
@@ -122,42 +120,17 @@ def _fresh_shards(space: Workspace, options: CommandOptions) -> Path:
     return encode(vocabulary, {}, [str(source)], replace(options, out=None, as_json=False)).out
 
 
-@app.command()
+@command(app, "Generate")
 def generate(
-    prompts: Annotated[
+    beginnings: Annotated[
         Optional[list[str]],
         typer.Argument(
-            metavar="[PROMPT]...", help="The beginnings of texts. Without one it makes a new text."
+            metavar="PROMPT...", help="The beginnings of texts. Without one it makes a new text."
         ),
     ] = None,
     model: Trained = None,
-    prompts_file: Annotated[
-        Optional[Path],
-        typer.Option(
-            "--prompts", help="A file of prompts: one a line, or .jsonl with `prompt` (or `text`)."
-        ),
-    ] = None,
-    max_tokens: Annotated[int, typer.Option(help="New tokens at most.", min=1)] = 100,
-    temperature: Annotated[
-        float, typer.Option(help="Temperature of the draw. 0 takes the likeliest token.", min=0)
-    ] = 0.8,
-    top_k: Annotated[
-        int, typer.Option(help="Draw from so many of the likeliest tokens. 0 is all.", min=0)
-    ] = 50,
-    top_p: Annotated[
-        float, typer.Option(help="Draw from the likeliest that hold this much probability.")
-    ] = 1.0,
-    min_p: Annotated[
-        float, typer.Option(help="Draw from tokens of at least this share of the likeliest.")
-    ] = 0.0,
-    repetition_penalty: Annotated[
-        float, typer.Option(help="Above 1, tokens that the text holds become less likely.")
-    ] = 1.0,
-    batch: Annotated[int, typer.Option(help="Prompts at a time.", min=1)] = 8,
-    seed: Annotated[
-        int, typer.Option(help="Seed of the draw. The same seed gives the same texts.")
-    ] = 0,
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
     """Continue texts with a trained model.
 
@@ -165,7 +138,10 @@ def generate(
     Example:
     llmcurate generate "The river" "In spring" --model model --top-p 0.9 --top-k 0
     """
-    texts = [*(prompts or ()), *(_prompts(prompts_file) if prompts_file is not None else ())]
+    from curate.cli.command_settings import Generate
+
+    chosen = Generate.of(settings)
+    texts = [*(beginnings or ()), *(_prompts(chosen.prompts) if chosen.prompts is not None else ())]
     for text in texts:
         _check_text(text, "a prompt")
     folder = model or _newest("--model")
@@ -174,22 +150,25 @@ def generate(
         from train.generate.sampling import Sampling
 
         sampling = Sampling(
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            min_p=min_p,
-            repetition_penalty=repetition_penalty,
+            temperature=chosen.temperature,
+            top_k=chosen.top_k,
+            top_p=chosen.top_p,
+            min_p=chosen.min_p,
+            repetition_penalty=chosen.repetition_penalty,
         )
         completions = complete(
             *load(folder),
             texts or [""],
-            max_tokens=max_tokens,
+            max_tokens=chosen.max_tokens,
             sampling=sampling,
-            seed=seed,
-            batch=batch,
+            seed=chosen.seed,
+            batch=chosen.batch,
         )
     if as_json:
-        outcome = {"seed": seed, "completions": [vars(completion) for completion in completions]}
+        outcome = {
+            "seed": chosen.seed,
+            "completions": [vars(completion) for completion in completions],
+        }
         print(json.dumps(outcome, ensure_ascii=False))
         return
     print("\n---\n".join(c.prompt + c.text for c in completions))
@@ -198,12 +177,17 @@ def generate(
 @app.command()
 def which(
     step: Annotated[
-        int, typer.Option(help="Number of the step, as metrics.jsonl counts them, from 1.", min=1)
+        int,
+        typer.Option(
+            metavar="INTEGER",
+            help="Number of the step, as metrics.jsonl counts them, from 1.",
+            min=1,
+        ),
     ],
     run: Trained = None,
     shards: Annotated[
         Optional[Path],
-        typer.Option(help="Folder of its shards, if they were moved."),
+        typer.Option(metavar="PATH", help="Folder of its shards, if they were moved."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -293,20 +277,8 @@ def _newest(missing: str) -> Path:
     return space.need("model", "llmcurate pretrain")
 
 
-@app.command()
-def export(
-    inputs: Inputs = None,
-    out: Out = None,
-    format: Annotated[
-        str, typer.Option(help="jsonl (a corpus) or hf (a trained model, for transformers).")
-    ] = "jsonl",
-    compression: Annotated[str, typer.Option(help="With --format jsonl: zst, gz or none.")] = "zst",
-    dtype: Annotated[str, typer.Option(help="With --format hf: float32 or bfloat16.")] = "float32",
-    workers: Workers = 0,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-) -> None:
+@command(app, "Export")
+def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -> None:
     """Write a corpus as JSON lines, or a model for transformers.
 
     A corpus becomes OUT/jsonl/part-*.jsonl.zst with all columns.
@@ -317,13 +289,13 @@ def export(
     llmcurate export model/ -o hf-model --format hf --dtype bfloat16
     """
 
-    options = command_options(out, workers, as_json, dry_run, quiet)
-    if format == "hf":
-        export_model(inputs or [], dtype, options)
-    elif format == "jsonl":
-        run_steps("export", [("export", {"compression": compression})], inputs, options)
+    from curate.cli.command_settings import Export
+
+    chosen = Export.of(settings)
+    if chosen.format == "hf":
+        export_model(inputs or [], chosen.dtype, options)
     else:
-        raise UsageError(f"--format {format}: choose jsonl or hf")
+        run_steps("export", [("export", {"compression": chosen.compression})], inputs, options)
 
 
 def export_model(inputs: list[str], dtype: str, options: CommandOptions) -> None:
@@ -367,10 +339,14 @@ def _tokenizer_files(folder: Path, tokenizer: Tokenizer, end: str | None) -> Non
 @app.command("import")
 def import_(
     folder: Annotated[Path, typer.Argument(help="A model's folder, as transformers saves it.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder to write.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write.")],
     context: Annotated[
         Optional[int],
-        typer.Option(help="Its longest text in tokens. The default is the folder's own.", min=1),
+        typer.Option(
+            metavar="INTEGER",
+            help="Longest text in tokens. The default is the folder's own.",
+            min=1,
+        ),
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,

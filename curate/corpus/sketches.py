@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.corpus.sizes import Sizes
 from curate.corpus.stage_files import changed_ids, part_path, with_ids
 from curate.disk.database import literal, paths_literal
 
@@ -92,7 +93,7 @@ class Sketches:
     and `part`, `n` (the document's key in the run) and `id` (settled). decisions: the file to
     write. folder: the step's own, kept after the run as part of its index; what a killed `resolve`
     left there is still there when it starts again. run: who does its tasks; they may be on other
-    machines, which see the same files.
+    machines, which see the same files. sizes: of its tasks.
     """
 
     connection: Any
@@ -101,6 +102,7 @@ class Sketches:
     files: tuple[SketchFile, ...] = ()
     earlier: tuple[tuple[str, Path], ...] = ()  # name and folder of the indexes of earlier corpora
     run: Run = run_here
+    sizes: Sizes = field(default_factory=Sizes)
 
     def batches(self, columns: list[str], rows: int = 10_000) -> Iterator[pa.RecordBatch]:
         """As `sketch_batches`, of all of them."""

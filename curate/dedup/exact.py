@@ -3,7 +3,7 @@
 Keys are hashes (dedup/hashes.py), xxh3-128 by default: among 10^12 documents the odds that any two
 different ones share a key are about 10^24 / 2^129, or 1.5e-15.
 
-A corpus of up to AT_ONCE documents is one query of the database. Of a larger one 64 bits of each
+A small corpus (Sizes.query_documents) is one query of the database. Of a larger one 64 bits of each
 key go through the shuffle (corpus/shuffle), which leaves candidates, documents that may share a
 key; their rows are cut into slices by key, and each slice is a task that asks the same query of a
 database that holds SLICE_MEMORY and spills. Clusters are numbered by the caller, over members
@@ -26,6 +26,7 @@ from pydantic import Field
 from curate.corpus.phases import Done, Phase, forget, run_phases
 from curate.corpus.shuffle import tasks as shuffle_tasks
 from curate.corpus.shuffle.tasks import MOST, read_slice, write_slices
+from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
 from curate.dedup import survivors
 from curate.dedup.step import DedupStep, dropped
@@ -125,7 +126,6 @@ class DedupExact(DedupStep):
         return pa.table({"key": keys, **survivors.columns(docs, self.survivor, self.label)})
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
-
         return resolve(self, sketches)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
@@ -133,10 +133,6 @@ class DedupExact(DedupStep):
         return docs.drop(mask, f"same_{self.key}", np.ones(len(docs)), 1.0, partner)
 
 
-# Chosen between measured points (benchmarks/bench_resolve.py): of 1 million documents the tasks
-# take 2.7 times the CPU of the query, of 16 million about as much.
-AT_ONCE = 8_000_000
-SLICE = 500_000  # candidates of a slice that are aimed at
 SLICE_MEMORY = "512MB"
 
 
@@ -155,8 +151,9 @@ def members_query(source: str, survivor: str) -> str:
 
 def resolve(step: DedupExact, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions; returns counts for the report."""
-    groups = shuffle_tasks.groups(sketches.files)
-    if not AT_ONCE < sum(group.rows for group in groups) < MOST:
+    sizes = sketches.sizes
+    groups = shuffle_tasks.groups(sketches.files, sizes.task_documents)
+    if not sizes.query_documents < sum(group.rows for group in groups) < MOST:
         query = members_query("sketches", step.survivor)
         sketches.connection.execute(f"CREATE OR REPLACE TABLE members AS {query}")
         return write_decisions(sketches.connection, sketches.decisions, step.method)
@@ -179,14 +176,15 @@ def phases(step: DedupExact, sketches: Sketches, groups: list[shuffle_tasks.Grou
     columns = ["key", *survivors.preferred_by(step.survivor)]
 
     def keys(folder: Path, done: Done) -> dict[str, Any]:
-        return part_keys(sketches.run, folder, groups, step.label, "key", 1)
+        return part_keys(sketches, folder, groups, step.label, "key", 1)
 
     def buckets(folder: Path, done: Done) -> dict[str, Any]:
-        return find_buckets(sketches.run, folder, done.folder("keys"), done.facts)
+        return find_buckets(sketches, folder, done.folder("keys"), done.facts)
 
     def rows(folder: Path, done: Done) -> dict[str, Any]:
-        slices = max(1, -(-done.facts["candidates"] // SLICE))
-        tasks = picked(groups, done.folder("buckets"), folder, columns=columns, slices=slices)
+        slices = max(1, -(-done.facts["candidates"] // sketches.sizes.slice_candidates))
+        settings = {"columns": columns, "slices": slices, "sizes": sketches.sizes.dump()}
+        tasks = picked(groups, done.folder("buckets"), folder, **settings)
         shuffle_tasks.run_tasks(sketches.run, f"{__name__}:write_rows", tasks)
         return {"slices": slices}
 
@@ -234,7 +232,8 @@ def write_rows(task: Task) -> dict[str, Any]:
 
     candidates, slices = _picked(task), task["slices"]
     table = pa.Table.from_batches(
-        candidates.batches(task["columns"]), candidates.schema(task["columns"])
+        candidates.batches(task["columns"], Sizes.load(task).batch_candidates),
+        candidates.schema(task["columns"]),
     )
     table = table.combine_chunks()
     place = np.zeros(len(table), np.int64)

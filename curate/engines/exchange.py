@@ -22,7 +22,7 @@ from curate.errors import RunFailed
 from curate.terminal.progress import say
 
 TRIES = 5
-WAIT = 0.5  # seconds before the second try; each further one waits twice as long
+WAIT_SECONDS = 0.5  # before the second try; each further one waits twice as long
 NOTE = ".exchange"  # in OUT: where its objects are, until a run has succeeded
 _RUN = re.compile(r"llmcurate-[0-9a-f]{16}")  # the only folders that are ever removed
 _VERSION = re.compile(r"[0-9a-f]{32}-[0-9]+")
@@ -48,17 +48,17 @@ def check_version(version: object) -> None:
 
 class Exchange:
     """One OUT's folder below a URL. out: the driver's, absolute; run: the folder's name, as
-    `open_exchange` makes them (RunFailed for others)."""
+    `open_exchange` makes them (RunFailed for others); wait: seconds before the second try."""
 
-    def __init__(self, url: str, out: Path, run: str) -> None:
+    def __init__(self, url: str, out: Path, run: str, wait: float = WAIT_SECONDS) -> None:
         if not _RUN.fullmatch(run):
             raise RunFailed(f"--exchange {url}: {run[:100]!r} is no folder of an exchange")
-        self.url, self.out, self.run = url.rstrip("/"), out, run
+        self.url, self.out, self.run, self.wait = url.rstrip("/"), out, run, wait
         self._store = Store(f"{self.url}/{run}", "--exchange")
 
     def put(self, path: Path, version: str) -> None:
         """Puts a file of that version."""
-        self._patiently(lambda: self._store.put(path, version))
+        self._retried(lambda: self._store.put(path, version))
 
     def get(self, version: str, path: Path) -> None:
         """Writes the file of that version to a path in a folder that is there."""
@@ -72,7 +72,7 @@ class Exchange:
                     " and run again, it goes on"
                 )
 
-        self._patiently(work)
+        self._retried(work)
 
     def get_parts(self, version: str, parts: list[list[int]], path: Path) -> None:
         """Writes a file as long as that of the version, of which these ranges [first, end) alone
@@ -89,29 +89,29 @@ class Exchange:
             file.truncate(int(version.rpartition("-")[2]))
             for first, end in parts:
                 file.seek(first)
-                file.write(self._patiently(partial(part, first, end)))
+                file.write(self._retried(partial(part, first, end)))
 
-    def there(self) -> set[str]:
-        """The versions that are there and whole."""
-        sizes = self._patiently(self._store.sizes)
+    def versions(self) -> set[str]:
+        """The versions that are in the folder and whole."""
+        sizes = self._retried(self._store.sizes)
         return {name for name, size in sizes.items() if name.endswith(f"-{size}")}
 
     def remove(self, versions: Iterable[str]) -> None:
         """Removes objects."""
-        self._patiently(lambda: self._store.remove(versions))
+        self._retried(lambda: self._store.remove(versions))
 
     def clear(self) -> None:
         """Removes all of them, and the note in OUT."""
-        self._patiently(self._store.remove_all)
+        self._retried(self._store.remove_all)
         (self.out / NOTE).unlink(missing_ok=True)
 
-    def _patiently(self, work: Callable[[], T]) -> T:
+    def _retried(self, work: Callable[[], T]) -> T:
         """The work's result; tried again while the store is away for a moment."""
         for tried in range(TRIES - 1):
             try:
                 return work()
             except RunFailed:
-                time.sleep(WAIT * 2**tried)
+                time.sleep(self.wait * 2**tried)
         return work()
 
 
@@ -120,7 +120,9 @@ def check_exchange(url: str) -> None:
     Store(url, "--exchange").check()
 
 
-def open_exchange(url: str | None, out: Path, quiet: bool = False) -> Exchange | None:
+def open_exchange(
+    url: str | None, out: Path, quiet: bool = False, wait: float = WAIT_SECONDS
+) -> Exchange | None:
     """OUT's exchange at the URL, where there is one.
 
     OUT says where an earlier run that was killed left its files. That is taken up where the user
@@ -128,7 +130,7 @@ def open_exchange(url: str | None, out: Path, quiet: bool = False) -> Exchange |
     """
     before, run = _noted(out / NOTE, quiet)
     if before and url and before == url.rstrip("/"):
-        return Exchange(before, out, run)
+        return Exchange(before, out, run, wait)
     if before:
         say(
             f"{before}/{run} may hold files of a run that was stopped: give --exchange {before}"
@@ -137,7 +139,7 @@ def open_exchange(url: str | None, out: Path, quiet: bool = False) -> Exchange |
         )
     if url is None:
         return None
-    exchange = Exchange(url, out, f"llmcurate-{secrets.token_hex(8)}")
+    exchange = Exchange(url, out, f"llmcurate-{secrets.token_hex(8)}", wait)
     write_text(out / NOTE, json.dumps({"url": exchange.url, "run": exchange.run}))
     return exchange
 

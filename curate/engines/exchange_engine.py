@@ -27,8 +27,9 @@ from curate.engines.exchange import Exchange, check_version, version_of
 from curate.errors import RunFailed
 
 WORK = "curate.engines.exchange_worker:work"
-AT_ONCE = 8  # files on their way
+TRANSFERS = 8  # files that are put or fetched at once
 BEHIND = 16  # results whose files are on their way, while workers have their next tasks
+KEPT_BYTES = 32 << 30  # of objects that a worker keeps for later tasks, the last used ones
 
 Files = Callable[[Task], dict[str, Any]]
 # Device, inode, size and time of change: the same content, also after a rename.
@@ -49,17 +50,27 @@ def stamp_of(path: str | Path) -> Stamp:
 
 
 class ExchangeEngine:
-    """Use as a context manager. When it ends without an error, the exchange is emptied."""
+    """Use as a context manager. When it ends without an error, the exchange is emptied.
 
-    def __init__(self, inner: Engine, exchange: Exchange) -> None:
+    behind: how many results may wait for their files; kept_bytes: of objects in a worker's folder.
+    """
+
+    def __init__(
+        self,
+        inner: Engine,
+        exchange: Exchange,
+        behind: int = BEHIND,
+        kept_bytes: int = KEPT_BYTES,
+    ) -> None:
         self._inner, self._exchange = inner, exchange
+        self._behind, self._kept_bytes = behind, kept_bytes
         self._out = str(exchange.out)
         self.cpu = 0.0  # seconds, as the wrapped engine's
-        self._pool = ThreadPoolExecutor(AT_ONCE)
-        self._results = ThreadPoolExecutor(AT_ONCE)  # each of which uses the other for its files
+        self._pool = ThreadPoolExecutor(TRANSFERS)
+        self._results = ThreadPoolExecutor(TRANSFERS)  # each of which uses the other for its files
         self._versions: dict[Stamp, str] = {}  # of files that have been seen
         self._elsewhere: set[str] = set()  # files outside of OUT, which is looked through
-        self._there: set[str] | None = None  # versions in the exchange
+        self._stored: set[str] | None = None  # versions in the exchange
 
     def __enter__(self) -> ExchangeEngine:
         self._inner.__enter__()
@@ -77,8 +88,8 @@ class ExchangeEngine:
     ) -> Iterator[tuple[Task, dict[str, Any]]]:
         """As Engine.map."""
         files = files_of(function)
-        if self._there is None:
-            self._there = self._exchange.there()
+        if self._stored is None:
+            self._stored = self._exchange.versions()
         self._free()
 
         def died(task: Task, death: Death) -> Task:
@@ -86,17 +97,17 @@ class ExchangeEngine:
             return self._describe(function, files, on_death(task["payload"], death))
 
         described = (self._describe(function, files, task) for task in tasks)
-        coming: deque[tuple[Task, dict[str, Any], Future[None]]] = deque()
+        waiting: deque[tuple[Task, dict[str, Any], Future[None]]] = deque()
         for task, answer in self._inner.map(WORK, described, died if on_death else None):
             self.cpu = self._inner.cpu
             fetched = self._results.submit(self._fetch, task, answer["wrote"])
-            coming.append((task["payload"], answer["result"], fetched))
-            while coming and (coming[0][2].done() or len(coming) > BEHIND):
-                yield self._come(*coming.popleft())
-        while coming:
-            yield self._come(*coming.popleft())
+            waiting.append((task["payload"], answer["result"], fetched))
+            while waiting and (waiting[0][2].done() or len(waiting) > self._behind):
+                yield self._with_files(*waiting.popleft())
+        while waiting:
+            yield self._with_files(*waiting.popleft())
 
-    def _come(
+    def _with_files(
         self, task: Task, result: dict[str, Any], fetched: Future[None]
     ) -> tuple[Task, dict[str, Any]]:
         """A task and its result, whose files are in OUT."""
@@ -117,19 +128,20 @@ class ExchangeEngine:
             "may": touched.get("may", []),
             "parts": touched.get("parts", {}),
             "out": self._out,
-            "exchange": [self._exchange.url, self._exchange.run],
+            "exchange": [self._exchange.url, self._exchange.run, self._exchange.wait],
+            "kept_bytes": self._kept_bytes,
         }
 
     def _put(self, name: str) -> str:
         """The version of a file, which is in the exchange now."""
-        assert self._there is not None
+        assert self._stored is not None
         path = Path(name)
         version = self._versions.get(stamp_of(path))
         if version is None:
             version = self._versions[stamp_of(path)] = version_of(path)
-        if version not in self._there:
+        if version not in self._stored:
             self._exchange.put(path, version)
-            self._there.add(version)
+            self._stored.add(version)
         if not name.startswith(self._out + os.sep):
             self._elsewhere.add(name)
         return version
@@ -137,7 +149,7 @@ class ExchangeEngine:
     def _fetch(self, task: Task, wrote: dict[str, str]) -> None:
         """Brings into OUT what a task wrote; what is a copy of what it read, from there. RunFailed
         where the worker names other files than the task does."""
-        assert self._there is not None
+        assert self._stored is not None
         for name, version in wrote.items():
             if name not in task["writes"] and name not in task["may"]:
                 raise RunFailed(
@@ -157,15 +169,15 @@ class ExchangeEngine:
             self._versions[stamp_of(name)] = version
 
         list(self._pool.map(fetch, wrote))
-        self._there.update(wrote.values())
+        self._stored.update(wrote.values())
 
     def _free(self) -> None:
         """Removes from the exchange what is no file's content any more."""
-        assert self._there is not None
+        assert self._stored is not None
         files = [*self._exchange.out.rglob("*"), *map(Path, self._elsewhere)]
         stamps = {stamp_of(path) for path in files if path.is_file()}
         kept = {s: v for s, v in self._versions.items() if s in stamps}
-        gone = (set(self._versions.values()) - set(kept.values())) & self._there
+        gone = (set(self._versions.values()) - set(kept.values())) & self._stored
         list(self._pool.map(lambda version: self._exchange.remove([version]), gone))
         self._versions = kept
-        self._there -= gone
+        self._stored -= gone

@@ -26,21 +26,21 @@ from curate.errors import CurateError, RunFailed
 
 PREFIX = "llmcurate-exchange-"
 LOCK = "lock"
-AT_ONCE = 8  # files on their way
-KEEP = 32 << 30  # bytes of objects that stay for later tasks, the last used ones
-KEEP_FREE = 4  # at most one in so many of the bytes that the disk has left
+TRANSFERS = 8  # files that are put or fetched at once
+FREE_SHARE = 4  # objects take at most one in so many of the bytes that are free on the disk
 
 _cache: Cache | None = None
 
 
 def work(task: Task) -> dict[str, Any]:
-    """{"result": of the function, "wrote": {path: version}}. task: as the exchanging engine tells
-    it."""
+    """{"result": of the function, "wrote": {path: version}}. task: as `ExchangeEngine`
+    describes it."""
     global _cache
-    if _cache is None or _cache.address != task["exchange"]:
+    address = tuple(task["exchange"])
+    if _cache is None or _cache.address != address:
         if _cache is not None:
             _cache.close()
-        _cache = Cache(task["exchange"])
+        _cache = Cache(address)
     cache = _cache
     cache.prepare(task)
     module, _, name = task["function"].partition(":")
@@ -56,15 +56,16 @@ def work(task: Task) -> dict[str, Any]:
 
 
 class Cache:
-    """The folder of this process. address: the exchange's URL and folder."""
+    """The folder of this process. address: the exchange's URL, folder and seconds between tries."""
 
-    def __init__(self, address: list[str]) -> None:
+    def __init__(self, address: tuple[str, str, float]) -> None:
         sweep()
         self.address = address
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
         self._lock = open(self.folder / LOCK, "wb")  # noqa: SIM115  as long as the process lives
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self._exchange = Exchange(address[0], self.folder, address[1])
+        url, run, wait = address
+        self._exchange = Exchange(url, self.folder, run, wait)
         self._objects, self.root = self.folder / "objects", str(self.folder / "files")
         self._objects.mkdir()
         self._sizes: dict[str, int] = {}  # of objects, the last used one last
@@ -84,7 +85,7 @@ class Cache:
             self._path(name).parent.mkdir(parents=True, exist_ok=True)
         parts = {n: p for n, p in task["parts"].items() if task["reads"][n] not in self._sizes}
         whole = {name: v for name, v in task["reads"].items() if name not in parts}
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(TRANSFERS) as pool:
             list(pool.map(self._fetch, {*whole.values()} - self._sizes.keys()))
             list(pool.map(lambda n: self._fill(n, task["reads"][n], parts[n]), parts))
         for name, version in whole.items():
@@ -125,14 +126,14 @@ class Cache:
                 _link(written, self._objects / wrote[path])
             self._used(wrote[path])
         new = sorted({*wrote.values()} - {*task["reads"].values()})
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(TRANSFERS) as pool:
             list(pool.map(lambda v: self._exchange.put(self._objects / v, v), new))
         return wrote
 
     def trim(self, task: Task) -> None:
         """Removes what was not used for longest, beyond what may stay."""
         remove(Path(self.root), inside=self.folder)
-        most = min(KEEP, shutil.disk_usage(self.folder).free // KEEP_FREE)
+        most = min(task["kept_bytes"], shutil.disk_usage(self.folder).free // FREE_SHARE)
         total = sum(self._sizes.values())
         for version in list(self._sizes):
             if total <= most:

@@ -28,13 +28,13 @@ from curate.errors import RunFailed, name_file
 from curate.text.buffers import as_large_string, text_array, text_buffers
 
 BLOCK = 4096  # offsets, sizes and addresses are multiples of it, as direct access demands
-ROOM = 16 << 20  # bytes gathered before they are written
-_DIRECT = getattr(os, "O_DIRECT", 0)
+BUFFER_BYTES = 16 << 20  # that are gathered before they are written
+DIRECT = getattr(os, "O_DIRECT", 0)
 
 
-def _open(path: Path, flags: int, mode: int = 0o600) -> int:
+def _open(path: Path, flags: int, direct: int, mode: int = 0o600) -> int:
     try:
-        return os.open(path, flags | _DIRECT, mode)
+        return os.open(path, flags | direct, mode)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
@@ -45,41 +45,44 @@ def _cached(handle: int) -> None:
     """Takes a file back to the page cache, on a system that refuses direct access when used."""
     import fcntl
 
-    fcntl.fcntl(handle, fcntl.F_SETFL, fcntl.fcntl(handle, fcntl.F_GETFL) & ~_DIRECT)
+    fcntl.fcntl(handle, fcntl.F_SETFL, fcntl.fcntl(handle, fcntl.F_GETFL) & ~DIRECT)
 
 
 def _anonymous(size: int) -> mmap.mmap:
     """Memory at a multiple of BLOCK, in large pages where there are any: fewer faults."""
-    room = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel without them
-            room.madvise(mmap.MADV_HUGEPAGE)
-    return room
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
 
 
 class Appended:
-    """A file that is written from end to end: `append` bytes, then `close`."""
+    """A file that is written from end to end: `append` bytes, then `close`. direct: the flag of
+    direct access, 0 for none."""
 
-    def __init__(self, path: Path, room: int, mode: int = 0o600) -> None:
+    def __init__(
+        self, path: Path, buffer_bytes: int, mode: int = 0o600, direct: int = DIRECT
+    ) -> None:
         self.path, self.size = path, 0
-        self._handle = _open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        self._room, self._filled = _anonymous(room), 0
+        self._handle = _open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, direct, mode)
+        self._buffer, self._filled = _anonymous(buffer_bytes), 0
 
     def append(self, data: memoryview) -> int:
         """Adds the bytes; returns where they begin."""
         at = self.size
         self.size += len(data)
         while len(data):
-            count = min(len(data), len(self._room) - self._filled)
-            self._room[self._filled : self._filled + count] = data[:count]
+            count = min(len(data), len(self._buffer) - self._filled)
+            self._buffer[self._filled : self._filled + count] = data[:count]
             self._filled += count
             data = data[count:]
-            if self._filled == len(self._room):
+            if self._filled == len(self._buffer):
                 self._flush(self._filled)
         return at
 
     def _flush(self, size: int) -> None:
-        view, done = memoryview(self._room), 0
+        view, done = memoryview(self._buffer), 0
         try:
             while done < size:
                 try:
@@ -108,14 +111,14 @@ class Appended:
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
-            del self._room
+            del self._buffer
 
 
 class Hashed(Appended):
     """A file that stays, as Arrow writes to one; sha256: of its bytes, as they come."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, ROOM // 4, 0o666)
+    def __init__(self, path: Path, buffer_bytes: int = BUFFER_BYTES // 4) -> None:
+        super().__init__(path, buffer_bytes, 0o666)
         self.sha256 = hashlib.sha256()
 
     def write(self, data: bytes) -> int:
@@ -143,9 +146,10 @@ class Hashed(Appended):
 class Scratch:
     """`append` bytes, `close`, then `read` pieces from any thread; `remove` at the end."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, buffer_bytes: int = BUFFER_BYTES, direct: int = DIRECT) -> None:
         self.path = path
-        self._file = Appended(path, ROOM)
+        self._direct = direct
+        self._file = Appended(path, buffer_bytes, direct=direct)
         self._own = threading.local()
 
     def append(self, data: memoryview) -> int:
@@ -157,8 +161,8 @@ class Scratch:
         self._file.close()
 
     def read(self, pieces: list[tuple[int, int]]) -> tuple[memoryview, list[int]]:
-        """(room, where in it each piece begins) of pieces (offset, size), one behind the other with
-        gaps between them. They hold until this thread reads again."""
+        """(memory, where in it each piece begins) of pieces (offset, size), one behind the other
+        with gaps between them. They hold until this thread reads again."""
         spans: list[list[int]] = []  # of the file, in whole blocks: pieces that meet are one
         firsts, filled, after = [], 0, -1
         for at, size in pieces:
@@ -171,8 +175,8 @@ class Scratch:
                 filled += end - begin
             firsts.append(filled - end + at)
             after = at + size
-        view = self._room_of(filled)
-        handle = _open(self.path, os.O_RDONLY)
+        view = self._memory_for(filled)
+        handle = _open(self.path, os.O_RDONLY, self._direct)
         filled = 0
         try:
             for begin, end in spans:
@@ -182,20 +186,20 @@ class Scratch:
             os.close(handle)
         return view, firsts
 
-    def _room_of(self, need: int) -> memoryview:
+    def _memory_for(self, need: int) -> memoryview:
         """This thread's memory for what it reads, kept: new pages cost more than the reading. A
-        sixteenth of it or more is left."""
-        room = getattr(self._own, "room", None)
-        if room is None or len(room) < need + need // 16:
-            self._own.room = None
-            room = self._own.room = _anonymous(max(BLOCK, need + need // 8))
-        return memoryview(room)
+        sixteenth of it or more stays free."""
+        memory = getattr(self._own, "memory", None)
+        if memory is None or len(memory) < need + need // 16:
+            self._own.memory = None
+            memory = self._own.memory = _anonymous(max(BLOCK, need + need // 8))
+        return memoryview(memory)
 
-    def _fill(self, handle: int, room: memoryview, at: int) -> None:
+    def _fill(self, handle: int, target: memoryview, at: int) -> None:
         done = 0
-        while done < len(room):
+        while done < len(target):
             try:
-                count = os.preadv(handle, [room[done:]], at + done)
+                count = os.preadv(handle, [target[done:]], at + done)
             except OSError as error:
                 if error.errno != errno.EINVAL:
                     raise
@@ -227,16 +231,16 @@ class Stretch:
 @dataclass(frozen=True)
 class Held:
     """Rows in memory. texts: what lies between two stretches is a row of its own, so row i of
-    `rest`, in which `text` is the length, has the text at place[i]: int64[rows]."""
+    `rest`, in which `text` is the length, has text number position[i]: int64[rows]."""
 
     texts: pa.LargeStringArray
-    place: np.ndarray
+    position: np.ndarray
     rest: pa.Table
 
     def take(self, rows: np.ndarray) -> pa.Table:
         """The rows of those numbers (int64[]), copied."""
         table = self.rest.take(pa.array(rows))
-        texts = self.texts.take(pa.array(self.place[rows]))
+        texts = self.texts.take(pa.array(self.position[rows]))
         return table.set_column(table.column_names.index("text"), "text", texts)
 
 
@@ -269,27 +273,27 @@ class RowFile:
 
     def read(self, stretches: list[Stretch]) -> Held:
         """The rows of stretches, in their order. They hold until this thread reads again."""
-        room, begins = self._rest.read([s.rest for s in stretches])
+        memory, begins = self._rest.read([s.rest for s in stretches])
         rest = pa.Table.from_batches(
             [
-                pa.ipc.read_record_batch(pa.py_buffer(room[at : at + s.rest[1]]), self.schema)
+                pa.ipc.read_record_batch(pa.py_buffer(memory[at : at + s.rest[1]]), self.schema)
                 for at, s in zip(begins, stretches, strict=True)
             ],
             self.schema,
         ).combine_chunks()
         lengths = rest["text"].to_numpy()
-        room, begins = self._texts.read([s.text for s in stretches])
-        offsets, places, row, at = [], [], 0, 0
+        memory, begins = self._texts.read([s.text for s in stretches])
+        offsets, positions, row, at = [], [], 0, 0
         for begin, stretch in zip(begins, stretches, strict=True):
             ends = np.cumsum(lengths[row : row + stretch.rows])
             offsets += [np.array([begin]), begin + ends]
-            places.append(np.arange(at, at + stretch.rows))
+            positions.append(np.arange(at, at + stretch.rows))
             row, at = row + stretch.rows, at + stretch.rows + 1
         # `take` reserves memory by the mean length, and twice as much where that was too little.
-        # The rest of the room as a last row, which nobody takes, makes the mean too large.
-        offsets.append(np.array([len(room)]))
-        texts = text_array(np.frombuffer(room, np.uint8), np.concatenate(offsets))
-        return Held(texts, np.concatenate(places), rest)
+        # The rest of the memory as a last row, which nobody takes, makes the mean too large.
+        offsets.append(np.array([len(memory)]))
+        texts = text_array(np.frombuffer(memory, np.uint8), np.concatenate(offsets))
+        return Held(texts, np.concatenate(positions), rest)
 
     def empty(self) -> pa.Table:
         """No rows, with the columns of those that were added."""

@@ -69,7 +69,7 @@ def _spread(copy: Copy, measured: Measured, chosen: Chosen, layout: Layout, spil
     taking, epochs = Taking(chosen), chosen.epochs
     measured_rows = Rows(measured.rows("stratum", "key"))
     for held in copy.runs(layout.part_bytes):
-        number, key = measured_rows.take(len(held.place))
+        number, key = measured_rows.take(len(held.position))
         rows, epoch, place = _copies(number, key, chosen, taking, epochs)
         part = (place * layout.parts).astype(np.int64)
         order = np.argsort(part, kind="stable")

@@ -29,7 +29,6 @@ from curate.formats.fetched import (
 )
 from curate.formats.inputs import InputFile, find_files
 
-CHANGED = ("refuse", "new", "skip")
 Seen = dict[str, tuple[str, str]]  # path or URL -> (state, stamp)
 
 

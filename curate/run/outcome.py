@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from curate.corpus.sizes import Sizes
 from curate.errors import RunFailed
 from curate.run.plan import MapStage, RunPlan
 from curate.run.worker.traces import KINDS, cut_examples
@@ -22,6 +23,7 @@ class Options:
     engine: str = "local"  # where the partitions are worked on: local, ray
     address: str | None = None  # of a Ray cluster
     exchange: str | None = None  # URL through which its machines pass files, where they share none
+    sizes: Sizes = field(default_factory=Sizes)  # of the tasks of dedups, and of what they hold
 
     def count(self) -> int:
         """Worker processes on this machine."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.corpus.indexes import Index, earlier_files
+from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import MARK, Run, SketchedCorpus, Sketches, run_here, view
 from curate.disk.database import database, literal
 from curate.disk.files import replacing
@@ -27,10 +28,11 @@ def resolve(
     size: tuple[int, int],
     workers: int,
     run: Run = run_here,
+    sizes: Sizes = Sizes(),
 ) -> dict[str, Any]:
     """Writes the decisions; returns the step's counts, and for `guard` what they would remove.
     own: the step's folder; size: documents and bytes of text that reached the step; run: who does
-    what the step splits into tasks."""
+    what the step splits into tasks, of these sizes."""
     from curate.dedup.step import DedupStep, Removal
 
     began = time.perf_counter()
@@ -44,10 +46,10 @@ def resolve(
         view(db, files)
         named = tuple((index.name, index.own) for index in earlier)
         if not earlier:
-            counts = step.resolve(Sketches(db, aside, own, files, run=run))
+            counts = step.resolve(Sketches(db, aside, own, files, run=run, sizes=sizes))
         else:
             whole = corpus.folder / ".spill-resolve" / "with-earlier.parquet"
-            counts = step.resolve(Sketches(db, whole, own, files, named, run))
+            counts = step.resolve(Sketches(db, whole, own, files, named, run, sizes))
             if isinstance(step, DedupStep) and step.replaces(step.model_dump()):
                 counts["superseded"] = _superseded(db, whole, own / SUPERSEDED)
             counts |= _own_decisions(db, whole, aside, earlier)

@@ -187,6 +187,7 @@ class Stages:
             (record["kept"], record["bytes_out"]),
             self.options.count(),
             lambda function, tasks: engine.map(function, tasks, deaths.retry_once(label)),
+            self.options.sizes,
         )
         return {**counts, "tasks_cpu": round(engine.cpu - before, 3)}
 

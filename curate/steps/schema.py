@@ -24,7 +24,7 @@ def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
     names = step_names() if names is None else names
     definitions: dict[str, Any] = {}
     for name in names:
-        definitions[name] = _settings_schema(step_class(name))
+        definitions[name] = class_schema(step_class(name))
         definitions |= definitions[name].pop("$defs", {})
     variants = [n for n in names if "variant" in definitions[n]["properties"]]
     settings = {n: {"anyOf": [{"$ref": STEPS + n}, {"type": "null"}]} for n in names}
@@ -59,7 +59,7 @@ def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
         },
         "required": ["steps"],
         "additionalProperties": False,
-        "$defs": {"read": _settings_schema(ReadSettings), **definitions},
+        "$defs": {"read": class_schema(ReadSettings), **definitions},
     }
 
 
@@ -116,8 +116,8 @@ def limits(field: dict[str, Any]) -> list[str]:
     return texts
 
 
-def _settings_schema(model: Any) -> dict[str, Any]:
-    """The settings of one class, without titles.
+def class_schema(model: Any) -> dict[str, Any]:
+    """The schema of the settings of one class, without titles.
 
     A list that is also read from one string may be either.
     """

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.api import run_recipe
+from curate.corpus.sizes import Sizes
 from curate.engines import idle_workers
 from curate.engines.local import LocalEngine
 from curate.run.outcome import Options, Outcome
@@ -54,12 +55,13 @@ class Bench:
         sets: tuple[str, ...] = (),
         engine: str = "local",
         exchange: str | None = None,
+        sizes: Sizes = Sizes(),
     ) -> Outcome:
         """Runs in this process; recipe: YAML text or a list of steps."""
         if isinstance(recipe, list):
             recipe = json.dumps({"steps": recipe, "read": read or {}})
         parsed = parse(recipe, "recipe.yaml", sets)
-        options = Options(workers=workers, quiet=True, engine=engine, exchange=exchange)
+        options = Options(workers, quiet=True, engine=engine, exchange=exchange, sizes=sizes)
         return run_recipe(parsed, [str(i) for i in inputs], self.folder / out, options)
 
     def rows(self, out: str = "out", kind: str = "corpus") -> list[dict[str, Any]]:

@@ -24,12 +24,12 @@ from curate.corpus.shuffle.partitions import (
     sort_pairs,
 )
 from curate.corpus.shuffle.tasks import run_tasks
-from curate.corpus.sketches import Run, Task
+from curate.corpus.sizes import Sizes
+from curate.corpus.sketches import Sketches, Task
 from curate.disk.files import TEMPORARY, replacing
 from curate.disk.inside import remove
 from kernel_cache import njit
 
-CHUNK = 1_000_000  # members of buckets in memory at once
 BUNDLE = 4  # partitions of a task
 
 
@@ -67,24 +67,26 @@ def bucket_files(folder: Path, count: int) -> list[tuple[Path, Path]]:
     ]
 
 
-def find_buckets(run: Run, folder: Path, keys: Path, facts: dict[str, Any]) -> dict[str, Any]:
+def find_buckets(
+    sketches: Sketches, folder: Path, keys: Path, facts: dict[str, Any]
+) -> dict[str, Any]:
     """The phase: buckets in order of their keys, in pieces, and a bit for every candidate.
 
     facts: what `part_keys` returned, whose files are in `keys`. Held is a bit a document.
     """
     count = 1 << facts["partition_bits"]
-    settings = {"keys": str(keys), "folder": str(folder)}
+    settings = {"keys": str(keys), "folder": str(folder), "sizes": sketches.sizes.dump()}
     settings |= {name: facts[name] for name in ("groups", "partition_bits")}
     begins = range(0, count, BUNDLE)
     tasks = [
         {"part": p, "partitions": [begin, min(begin + BUNDLE, count)], **settings}
         for p, begin in enumerate(begins)
     ]
-    done = run_tasks(run, "curate.corpus.shuffle.buckets:write_buckets", tasks)
+    done = run_tasks(sketches.run, "curate.corpus.shuffle.buckets:write_buckets", tasks)
     bits = np.zeros(facts["documents"] // 64 + 1, np.uint64)
     for members, _ in bucket_files(folder, len(tasks)):
         with members.open("rb") as file:
-            while len(chunk := np.fromfile(file, np.uint32, CHUNK)):
+            while len(chunk := np.fromfile(file, np.uint32, sketches.sizes.bucket_members)):
                 mark(bits, chunk)
     bits.tofile(folder / BITS)
     return {
@@ -119,7 +121,7 @@ def write_buckets(task: Task) -> dict[str, Any]:
         (names,) = bucket_files(folder, task["part"] + 1)[task["part"] :]
         asides = [stack.enter_context(replacing(path)) for path in names]
         files = [stack.enter_context(path.open("wb")) for path in asides]
-        waiting = read_partitions(read, begin, stop, scratch)
+        waiting = read_partitions(read, begin, stop, scratch, Sizes.load(task).mapped_bytes)
         while waiting:
             (key, value), make_array = waiting.pop(0)
             # Four times as many counters as keys, so that few of those that stand once stay.
@@ -136,7 +138,7 @@ def write_buckets(task: Task) -> dict[str, Any]:
 
 
 def chunks(
-    files: Sequence[tuple[Path, Path]], most: int = CHUNK
+    files: Sequence[tuple[Path, Path]], most: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(members, sizes) of whole buckets, about `most` members at a time, from pieces in order;
     copies, to be changed."""

@@ -1,24 +1,73 @@
-"""Rows of bytes, cut into slices by the task that is to read them.
+"""Rows of bytes in slices, and arrays that may be larger than memory.
 
-A writer gathers a segment in memory, orders it by slice and appends it; in a slice rows stay in
-the order in which they came. A task reads its slice of every segment of every writer, each in one
-range, and opens the files of one writer at a time.
+A writer gathers a segment of rows in memory, orders it by slice and appends it; in a slice rows
+stay in the order in which they came. A task reads its slice of every segment of every writer, each
+in one range, and opens the files of one writer at a time.
+
+A large array lies in a mapped file, which the system may write out and read again.
 """
 
 from __future__ import annotations
 
+import mmap
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from curate.corpus.shuffle.arrays import new_array
+from curate.disk.files import TEMPORARY
 from curate.text.buffers import text_buffers
 
-SEGMENT = 32 << 20  # bytes that are ordered at once; three times as many are held
-ROW = 40  # bytes that a row takes by itself while it is ordered: slice, place, offsets
+ROW_BYTES = 40  # that a row takes by itself while it is ordered: its slice, position and offsets
+
+
+def new_array(
+    shape: int | tuple[int, ...], dtype: Any, folder: Path, mapped_bytes: int
+) -> np.ndarray:
+    """An array to be written to, of any values. From `mapped_bytes` on it lies in a file of the
+    folder that has no name any more, so that nothing of it stays."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    if size < max(1, mapped_bytes):
+        return np.empty(shape, dtype)
+    path = folder / f"{TEMPORARY}{os.getpid()}-array"
+    array = np.memmap(path, dtype, "w+", shape=shape)
+    path.unlink()
+    return array.view(np.ndarray)
+
+
+def load_array(path: Path, dtype: Any, mapped_bytes: int) -> np.ndarray:
+    """The numbers in a file, mapped from `mapped_bytes` on. What is written to them the file never
+    sees."""
+    if path.stat().st_size < max(1, mapped_bytes):
+        return np.fromfile(path, dtype)
+    return np.memmap(path, dtype, "c").view(np.ndarray)
+
+
+def map_array(path: Path, dtype: Any) -> np.ndarray:
+    """The numbers in a file, mapped into memory to be read."""
+    if path.stat().st_size == 0:  # which cannot be mapped
+        return np.empty(0, dtype)
+    return np.memmap(path, dtype, "r")
+
+
+def unmap(array: np.ndarray) -> None:
+    """Unmaps the pages of an array of `new_array` or `map_array`, where it has any; the system may
+    keep them cached."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap.mmap):
+        base.madvise(mmap.MADV_DONTNEED)
+
+
+def count_up(array: np.ndarray, batch: int = 1_000_000) -> None:
+    """Writes 0, 1, ... into the array, so many at a time."""
+    for begin in range(0, len(array), batch):
+        stop = min(begin + batch, len(array))
+        array[begin:stop] = np.arange(begin, stop, dtype=array.dtype)
 
 
 class SliceFiles(NamedTuple):
@@ -37,10 +86,11 @@ class SliceFiles(NamedTuple):
 
 
 class SliceWriter:
-    """Writes rows of bytes in so many slices."""
+    """Writes rows of bytes in so many slices, `segment` bytes at a time."""
 
-    def __init__(self, files: SliceFiles, slices: int) -> None:
+    def __init__(self, files: SliceFiles, slices: int, segment: int) -> None:
         self.slices = slices
+        self._segment = segment
         self._waiting: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
         self._held = 0
         self._before = np.zeros(2, np.int64)  # rows and bytes that are written
@@ -54,8 +104,8 @@ class SliceWriter:
         """Takes more rows, as they are until the next call or `close`. slices: the slice of each;
         rows: uint32[rows, columns]; offsets: int64[rows + 1], into `data`: uint8."""
         self._waiting.append((slices, rows, offsets, data))
-        self._held += rows.nbytes + ROW * len(rows) + int(offsets[-1] - offsets[0])
-        if self._held >= SEGMENT or self.slices == 1:
+        self._held += rows.nbytes + ROW_BYTES * len(rows) + int(offsets[-1] - offsets[0])
+        if self._held >= self._segment or self.slices == 1:
             self._flush()
 
     def _flush(self) -> None:
@@ -97,15 +147,15 @@ class SliceWriter:
 
 
 def read_slice(
-    files: Sequence[SliceFiles], part: int, columns: int, scratch: Path
+    files: Sequence[SliceFiles], part: int, columns: int, scratch: Path, mapped_bytes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(uint32[rows, columns], uint8 data) of a slice, of all writers in order. scratch: a folder
-    for what is large (`new_array`)."""
+    """(uint32[rows, columns], uint8 data) of a slice, of all writers in order. scratch,
+    mapped_bytes: as `new_array` has them."""
     # Of a table as wide as there are slices only the part in question.
     tables = [np.load(each.starts, mmap_mode="r")[:, part : part + 2].copy() for each in files]
     total = sum((np.diff(t, axis=1).sum(axis=(0, 1)) for t in tables), np.zeros(2, np.int64))
-    rows = new_array((int(total[0]), columns), np.uint32, scratch)
-    data = new_array(int(total[1]), np.uint8, scratch)
+    rows = new_array((int(total[0]), columns), np.uint32, scratch, mapped_bytes)
+    data = new_array(int(total[1]), np.uint8, scratch, mapped_bytes)
     filled = np.zeros(2, np.int64)
     for each, table in zip(files, tables, strict=True):
         with each.rows.open("rb") as row_file, each.data.open("rb") as data_file:

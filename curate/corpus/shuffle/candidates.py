@@ -19,7 +19,6 @@ from curate.corpus.sketches import SketchFile, Task, sketch_batches
 from kernel_cache import njit
 
 BITS = "candidates.bits"
-BATCH = 100_000
 
 
 @njit(nogil=True)
@@ -74,7 +73,7 @@ def bits_of(path: Path, first: int, rows: int) -> tuple[np.ndarray, int]:
 
 
 def candidate_batches(
-    files: Sequence[SketchFile], columns: list[str], bits: np.ndarray, first: int, rows: int = BATCH
+    files: Sequence[SketchFile], columns: list[str], bits: np.ndarray, first: int, rows: int
 ) -> Iterator[pa.RecordBatch]:
     """The sketches of candidates in order of (part, n), as `sketch_batches` gives them. first: the
     bit of the first sketch."""
@@ -110,8 +109,8 @@ class Picked:
         number, name = sketches.field("n"), pa.field("id", pa.string())
         return pa.schema([*fields, pa.field("part", pa.int32()), number, name])
 
-    def batches(self, columns: list[str], rows: int = BATCH) -> Iterator[pa.RecordBatch]:
-        """The sketches of its candidates, as `sketch_batches` gives them."""
+    def batches(self, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        """The sketches of its candidates, as `sketch_batches` gives them of `rows` sketches."""
         bits, first = bits_of(self.bits, self.group.first, self.group.rows)
         yield from candidate_batches(self.group.files, columns, bits, first, rows)
 

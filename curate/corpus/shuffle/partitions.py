@@ -22,16 +22,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.corpus.shuffle.arrays import new_array
+from curate.corpus.shuffle.byte_rows import new_array
 from curate.corpus.shuffle.tasks import MOST, Group, run_tasks
-from curate.corpus.sketches import Run, Task
+from curate.corpus.sizes import Sizes
+from curate.corpus.sketches import Sketches, Task
 from curate.disk.files import replacing
 from curate.errors import RunFailed
 from kernel_cache import njit
 
-SEGMENT = 2_000_000  # pairs that are ordered at once
-PARTITION = 1_000_000  # pairs a partition that are aimed at
-READ = 1_000_000  # keys of sketches that are read at once
 DIGIT = 11  # bits that one pass of the sort looks at
 
 
@@ -96,9 +94,9 @@ def maybe_shared(keys, values, counters):
     return count
 
 
-def partition_bits(pairs: int) -> int:
-    """By how many bits so many pairs are parted: 0 to 14."""
-    return min(14, max(0, (max(1, pairs) - 1) // PARTITION).bit_length())
+def partition_bits(pairs: int, partition_pairs: int) -> int:
+    """How many bits of their keys divide so many pairs into partitions of that size: 0 to 14."""
+    return min(14, max(0, (max(1, pairs) - 1) // partition_pairs).bit_length())
 
 
 class PairFiles(NamedTuple):
@@ -116,12 +114,9 @@ class PairFiles(NamedTuple):
 
 
 class PartitionWriter:
-    """Writes uint64 keys, with uint32 values or without."""
+    """Writes uint64 keys, with uint32 values or without, `segment` pairs at a time."""
 
-    def __init__(
-        self, files: PairFiles, bits: int, valued: bool = True, segment: int | None = None
-    ) -> None:
-        segment = segment or SEGMENT
+    def __init__(self, files: PairFiles, bits: int, segment: int, valued: bool = True) -> None:
         self.bits = bits
         self._keys = np.empty(segment, np.uint64)
         self._values = np.empty(segment if valued else 0, np.uint32)
@@ -181,10 +176,15 @@ def pair_counts(files: Sequence[PairFiles], begin: int, stop: int) -> np.ndarray
 
 
 def read_partitions(
-    files: Sequence[PairFiles], begin: int, stop: int, scratch: Path, valued: bool = True
+    files: Sequence[PairFiles],
+    begin: int,
+    stop: int,
+    scratch: Path,
+    mapped_bytes: int,
+    valued: bool = True,
 ) -> list[tuple[list[np.ndarray], MakeArray]]:
     """([keys, values] as they arrived, what makes arrays of their size) of partitions `begin` to
-    `stop`, from all writers in order. scratch: a folder for partitions that are too large.
+    `stop`, from all writers in order. scratch, mapped_bytes: as `new_array` has them.
 
     Of each segment one range is read; opened are the files of one writer at a time.
     """
@@ -196,7 +196,7 @@ def read_partitions(
     dtypes = (np.uint64, np.uint32)[: 2 if valued else 1]
     partitions: list[tuple[list[np.ndarray], MakeArray]] = []
     for size in sizes.astype(np.int64).tolist():
-        make = partial(new_array, size, folder=scratch)
+        make = partial(new_array, size, folder=scratch, mapped_bytes=mapped_bytes)
         partitions.append(([make(dtype) for dtype in dtypes], make))
     filled = [0] * len(partitions)
     for each, starts, length in zip(files, slices, lengths, strict=True):
@@ -254,27 +254,29 @@ def fixed_rows(column: pa.FixedSizeBinaryArray, dtype: Any) -> np.ndarray:
     return data.view(dtype).reshape(len(column), width // np.dtype(dtype).itemsize)
 
 
-def documents_in(groups: list[Group], label: str) -> int:
-    """How many sketches there are; RunFailed above what their numbers can tell apart."""
+def documents_in(groups: list[Group], label: str, most: int = MOST) -> int:
+    """How many sketches there are; RunFailed from `most` on, which 32-bit numbers cannot tell
+    apart."""
     count = sum(group.rows for group in groups)
-    if count >= MOST:
+    if count >= most:
         raise RunFailed(
-            f"{label} compares up to {MOST - 1:,} documents at once, these are {count:,};"
+            f"{label} compares up to {most - 1:,} documents at once, these are {count:,};"
             " run it on parts, each with --against the ones before"
         )
     return count
 
 
 def part_keys(
-    run: Run, folder: Path, groups: list[Group], label: str, column: str, width: int
+    sketches: Sketches, folder: Path, groups: list[Group], label: str, column: str, width: int
 ) -> dict[str, Any]:
     """The phase: every group's pairs into `folder`. column: of the sketches, fixed_size_binary,
     whose first `width` numbers of 64 bits are keys, each by itself; null: a document without."""
     count = documents_in(groups, label)
-    bits = partition_bits(count * width)
+    bits = partition_bits(count * width, sketches.sizes.partition_pairs)
     settings = {"column": column, "width": width, "bits": bits, "folder": str(folder)}
+    settings["sizes"] = sketches.sizes.dump()
     tasks = [{**group.dump(), **settings} for group in groups]
-    run_tasks(run, "curate.corpus.shuffle.partitions:write_keys", tasks)
+    run_tasks(sketches.run, "curate.corpus.shuffle.partitions:write_keys", tasks)
     return {"documents": count, "groups": len(groups), "partition_bits": bits}
 
 
@@ -287,16 +289,16 @@ def write_keys_files(task: Task) -> dict[str, list[str]]:
 
 def write_keys(task: Task) -> dict[str, Any]:
     """A task: the pairs of a group."""
-    group, width = Group.load(task), task["width"]
+    group, width, sizes = Group.load(task), task["width"], Sizes.load(task)
     first = group.first
-    segment = min(SEGMENT, max(1, group.rows * width))
+    segment = min(sizes.segment_pairs, max(1, group.rows * width))
     with ExitStack() as stack:
         files = PairFiles.within(Path(task["folder"]), group.part)
         aside = PairFiles(*(stack.enter_context(replacing(path)) for path in files))
-        writer = PartitionWriter(aside, task["bits"], segment=segment)
+        writer = PartitionWriter(aside, task["bits"], segment)
         for file in group.files:
             with pq.ParquetFile(file.path, pre_buffer=False) as source:
-                rows = max(1, READ // width)
+                rows = max(1, sizes.read_keys // width)
                 for batch in source.iter_batches(rows, columns=[task["column"]], use_threads=False):
                     keys = fixed_rows(batch.column(0), np.uint64)[:, :width]
                     numbers = np.arange(first, first + len(keys), dtype=np.uint32)

@@ -18,7 +18,6 @@ from curate.corpus.sketches import Run, SketchFile, Task, run_here
 from curate.disk.files import replacing
 
 MOST = 2**32 - 1  # documents that 32-bit numbers tell apart, with one to spare
-GROUP = 200_000  # sketches that a task is given; a file that holds more is a group by itself
 
 
 @dataclass(frozen=True)
@@ -50,12 +49,11 @@ class Group:
 
 def groups(
     files: Sequence[SketchFile],
-    most: int | None = None,
+    most: int,
     weigh: Callable[[pq.FileMetaData], int] = lambda metadata: int(metadata.num_rows),
 ) -> list[Group]:
-    """The files cut into groups of up to `most` sketches (GROUP), in order; weigh: what is counted
-    of a file in the place of sketches."""
-    most = most or GROUP
+    """The files cut into groups of up to `most` sketches, in order. weigh: counts something else
+    of a file than its sketches. A file that has more is a group by itself."""
     parted: list[Group] = []
     waiting: list[SketchFile] = []
     first = rows = size = 0

@@ -36,15 +36,15 @@ LEAST_WORDS, MOST_WORDS, PERCENTILE = 8, 13, 5  # Brown et al. 2020, appendix C
 CHARACTERS = 50  # GPT-4 technical report, appendix C
 SHORTEST = {"13-gram": 8, "50-char": 25, "overlap": 8}
 _BITS_A_WINDOW = 16
-_FIRST_ROOM = 4096
-_BLOCK_BYTES = 4 << 20
+FIRST_HITS = 4096  # that there is space for at first
+BLOCK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
 class Cutting:
     """The way in which items become windows. mode: as above; ngram: words a window of `overlap`;
     shortest: units of the shortest item; samples: windows an item, null for all; seed: for
-    samples."""
+    samples; characters: a window of `50-char`."""
 
     mode: str
     ngram: int
@@ -52,6 +52,7 @@ class Cutting:
     samples: int | None
     seed: int
     max_items: int | None
+    characters: int = CHARACTERS
 
     @property
     def by_character(self) -> bool:
@@ -106,13 +107,14 @@ class Windows:
         return np.bincount(self.pairs[0], minlength=len(self.items)).astype(np.int64)
 
 
-def cut_windows(items: list[Item], cutting: Cutting) -> Windows:
+def cut_windows(items: list[Item], cutting: Cutting, block_bytes: int = BLOCK_BYTES) -> Windows:
     """The windows of all items under one way of cutting.
 
-    Items are cut in blocks, so that beside some 60 bytes a window little memory is needed.
+    Items are cut in blocks of about `block_bytes`, so that beside some 60 bytes a window little
+    memory is needed.
     """
     data, offsets = text_buffers(as_large_string(pa.array([i.text for i in items], pa.string())))
-    blocks = _blocks(offsets)
+    blocks = item_blocks(offsets, block_bytes)
     counts = [np.diff(_units(data, offsets[a : z + 1], cutting)[0]) for a, z in blocks]
     units = np.concatenate([np.empty(0, np.int64), *counts])
     names = [item.set for item in items]
@@ -154,9 +156,9 @@ def cut_windows(items: list[Item], cutting: Cutting) -> Windows:
     )
 
 
-def _blocks(offsets: np.ndarray) -> list[tuple[int, int]]:
-    """Ranges of items of about a block's bytes each."""
-    cuts = np.searchsorted(offsets, np.arange(offsets[0], offsets[-1], _BLOCK_BYTES))
+def item_blocks(offsets: np.ndarray, block_bytes: int) -> list[tuple[int, int]]:
+    """Ranges of items of about so many bytes each."""
+    cuts = np.searchsorted(offsets, np.arange(offsets[0], offsets[-1], block_bytes))
     edges = np.unique([0, *cuts.tolist(), len(offsets) - 1]).tolist()
     return list(itertools.pairwise(edges))
 
@@ -177,7 +179,7 @@ def _units(
 def _length(name: str, names: list[str], units: np.ndarray, cutting: Cutting) -> int:
     """Units a window of one set."""
     if cutting.by_character:
-        return CHARACTERS
+        return cutting.characters
     if cutting.mode == "overlap":
         return cutting.ngram
     lengths = units[np.array([n == name for n in names])]
@@ -253,9 +255,9 @@ def find(docs: Documents, search: Search) -> tuple[np.ndarray, np.ndarray, np.nd
     """(row, gram, first, last: int64[hits]): every place of a window in a batch, in order of row
     and place; bytes of the document, `last` being the one behind."""
     data, offsets = docs.buffers()
-    room = _FIRST_ROOM
+    capacity = FIRST_HITS
     while True:
-        hits = tuple(np.empty(room, np.int64) for _ in range(4))
+        hits = tuple(np.empty(capacity, np.int64) for _ in range(4))
         if len(search.table[1]) == 0:
             count = 0
         elif search.by_character:
@@ -264,7 +266,7 @@ def find(docs: Documents, search: Search) -> tuple[np.ndarray, np.ndarray, np.nd
         else:
             t = words(docs)
             count = kernel.find_words(offsets, t.rows, t.hash, t.start, t.end, search.table, hits)
-        if count <= room:
+        if count <= capacity:
             gram, row, first, last = (a[:count] for a in hits)
             return row, gram, first, last
-        room = count
+        capacity = count

@@ -18,11 +18,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.corpus.shuffle.arrays import count_up, load_array, map_array, new_array, unmap
 from curate.corpus.shuffle.buckets import bucket_files, chunks
-from curate.corpus.shuffle.byte_rows import SliceFiles, SliceWriter
+from curate.corpus.shuffle.byte_rows import (
+    SliceFiles,
+    SliceWriter,
+    count_up,
+    load_array,
+    map_array,
+    new_array,
+    unmap,
+)
 from curate.corpus.shuffle.candidates import BITS, Picked, number_of, ones_before, picked
 from curate.corpus.shuffle.tasks import Group, run_tasks
+from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
 from curate.dedup import survivors
 from curate.dedup.minhash.components import flatten, union
@@ -32,7 +40,6 @@ from curate.text.buffers import as_large_string, text_array, text_buffers
 from kernel_cache import njit
 
 ORDER, NAMES, ENDS = "order.u32", "ids.utf8", "ids.i64"
-BATCH = 100_000
 
 
 @njit(cache=True, nogil=True)
@@ -81,7 +88,7 @@ def write_rows(task: Task) -> dict[str, Any]:
         replacing(source.folder / _rows_name(source)) as aside,
         pq.ParquetWriter(aside, schema, compression="lz4") as writer,
     ):
-        for batch in source.batches(columns):
+        for batch in source.batches(columns, Sizes.load(task).batch_candidates):
             number = pa.array(np.arange(c, c + len(batch), dtype=np.uint32))
             table = pa.Table.from_batches([batch]).append_column("c", number)
             writer.write_table(table.cast(schema))
@@ -94,15 +101,17 @@ def write_candidates(
 ) -> dict[str, Any]:
     """Phase `candidates`: their rows; k of each c; ids in order of k. policy: of the survivor."""
     columns = survivors.preferred_by(policy)
-    tasks = picked(groups, bits, folder, columns=columns)
+    sizes = sketches.sizes
+    tasks = picked(groups, bits, folder, columns=columns, sizes=sizes.dump())
     run_tasks(sketches.run, "curate.dedup.minhash.candidates:write_rows", tasks)
-    order = new_array(count, np.uint32, folder)
+    order = new_array(count, np.uint32, folder, sizes.mapped_bytes)
     with (folder / NAMES).open("wb") as names, (folder / ENDS).open("wb") as ends:
         ends.write(np.zeros(1, np.int64).data)
         k = total = 0
         source = f"read_parquet({paths_literal(row_files(folder, len(groups)))})"
         query = f"SELECT c, id FROM {source} ORDER BY {survivors.preference(policy)}"
-        for batch in arrow_batches(sketches.connection.sql(query), BATCH) if count else ():
+        rows = sketches.connection.sql(query)
+        for batch in arrow_batches(rows, sizes.batch_candidates) if count else ():
             order[batch.column(0).to_numpy()] = np.arange(k, k + len(batch), dtype=np.uint32)
             data, offsets = text_buffers(as_large_string(batch.column(1)))
             names.write(data[offsets[0] : offsets[-1]].data)
@@ -113,20 +122,20 @@ def write_candidates(
     return {}
 
 
-def all_rows(folder: Path, pieces: int) -> Iterator[pa.RecordBatch]:
-    """(part, n, id) of all candidates in order of c, BATCH at a time whatever the pieces."""
+def all_rows(folder: Path, pieces: int, size: int) -> Iterator[pa.RecordBatch]:
+    """(part, n, id) of all candidates in order of c, `size` at a time whatever the pieces."""
     waiting: list[pa.RecordBatch] = []
     held = 0
     for path in row_files(folder, pieces):
         with pq.ParquetFile(path, pre_buffer=False) as source:
-            for batch in source.iter_batches(BATCH, columns=["part", "n", "id"], use_threads=False):
+            for batch in source.iter_batches(size, columns=["part", "n", "id"], use_threads=False):
                 waiting.append(batch)
                 held += len(batch)
-                while held >= BATCH:
+                while held >= size:
                     table = pa.Table.from_batches(waiting).combine_chunks()
-                    yield table.slice(0, BATCH).to_batches()[0]
-                    waiting = table.slice(BATCH).to_batches()
-                    held -= BATCH
+                    yield table.slice(0, size).to_batches()[0]
+                    waiting = table.slice(size).to_batches()
+                    held -= size
     if held:
         yield pa.Table.from_batches(waiting).combine_chunks().to_batches()[0]
 
@@ -175,22 +184,22 @@ def renumber(members, sizes, bits, before, order):
         begin += size
 
 
-def write_ordered(folder: Path, buckets: Path, pieces: int, order: np.ndarray) -> dict[str, Any]:
+def write_ordered(
+    folder: Path, buckets: Path, pieces: int, order: np.ndarray, sizes: Sizes
+) -> dict[str, Any]:
     """Phase `ordered`: the same buckets in terms of k, in one piece. order: uint32[candidates], k
     of each c."""
     bits = np.fromfile(buckets / BITS, np.uint64)
     before = ones_before(bits)
     ((members_path, sizes_path),) = bucket_files(folder, 1)
-    with members_path.open("wb") as members, sizes_path.open("wb") as sizes:
-        for bucket_members, counts in chunks(bucket_files(buckets, pieces)):
-            renumber(bucket_members, counts, bits, before, order)
-            members.write(bucket_members.data)
-            sizes.write(counts.data)
+    with members_path.open("wb") as members_file, sizes_path.open("wb") as sizes_file:
+        for members, counts in chunks(bucket_files(buckets, pieces), sizes.bucket_members):
+            renumber(members, counts, bits, before, order)
+            members_file.write(members.data)
+            sizes_file.write(counts.data)
     return {}
 
 
-PART = 100_000  # candidates of a part that are aimed at
-MOST_PARTS = 4096  # of an even corpus; each part reads of every group of sketch files
 PLACES, BEGINS = "places.u32", "begins.i64"
 
 
@@ -244,7 +253,7 @@ def place_candidates(order, part, begins, by_k, place):
 
 
 def write_parts(
-    folder: Path, buckets: Path, pieces: int, order: np.ndarray, most: int | None = None
+    folder: Path, buckets: Path, pieces: int, order: np.ndarray, sizes: Sizes
 ) -> dict[str, Any]:
     """Phase `ordered` where matches are verified: the places of candidates by c, where each part
     begins among them, and the buckets in terms of places, a slice a part.
@@ -253,29 +262,29 @@ def write_parts(
     is decided by the lesser of two k is decided by places as well.
     """
     count = len(order)
-    most = max(most or PART, -(-count // MOST_PARTS))
-    bits = load_array(buckets / BITS, np.uint64)
+    most = max(sizes.part_candidates, -(-count // sizes.parts))
+    mapped = sizes.mapped_bytes
+    bits = load_array(buckets / BITS, np.uint64, mapped)
     before = ones_before(bits)
     files = bucket_files(buckets, pieces)
     place, begins = order, np.array([0, count])
     if count > most:
-        parent = new_array(count, np.uint32, folder)
+        parent, part, place = (new_array(count, np.uint32, folder, mapped) for _ in range(3))
         count_up(parent)
-        for members, sizes in chunks(files):
-            join(members, sizes, bits, before, parent)
+        for members, counts in chunks(files, sizes.bucket_members):
+            join(members, counts, bits, before, parent)
         flatten(parent)
-        part, place = new_array(count, np.uint32, folder), new_array(count, np.uint32, folder)
         begins = part_components(parent, most, part)
         place_candidates(order, part, begins, parent, place)
     place.tofile(folder / PLACES)
     begins.tofile(folder / BEGINS)
-    writer = SliceWriter(SliceFiles.within(folder, "buckets"), len(begins) - 1)
-    for members, sizes in chunks(files):
-        renumber(members, sizes, bits, before, place)
-        ends = np.cumsum(sizes, dtype=np.int64)
+    writer = SliceWriter(SliceFiles.within(folder, "buckets"), len(begins) - 1, sizes.segment_bytes)
+    for members, counts in chunks(files, sizes.bucket_members):
+        renumber(members, counts, bits, before, place)
+        ends = np.cumsum(counts, dtype=np.int64)
         offsets = np.concatenate([np.zeros(1, np.int64), ends])
         parts = parts_of(members[offsets[:-1]], begins)
-        writer.add(parts, sizes[:, None], 4 * offsets, members.view(np.uint8))
+        writer.add(parts, counts[:, None], 4 * offsets, members.view(np.uint8))
     writer.close()
     return {"parts": len(begins) - 1}
 

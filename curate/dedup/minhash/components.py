@@ -17,14 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from curate.corpus.shuffle.arrays import count_up, new_array
 from curate.corpus.shuffle.buckets import bucket_files, chunks
+from curate.corpus.shuffle.byte_rows import count_up, new_array
 from curate.corpus.shuffle.partitions import (
     PairFiles,
     PartitionWriter,
     partition_bits,
     read_partitions,
 )
+from curate.corpus.sizes import Sizes
 from curate.disk.files import TEMPORARY
 from kernel_cache import njit
 
@@ -153,25 +154,30 @@ def count_shared(members, sizes, partner, shared):
 
 
 def write_stars(
-    folder: Path, ordered: Path, candidates: int, members: int, first: bool
+    folder: Path, ordered: Path, candidates: int, members: int, first: bool, sizes: Sizes
 ) -> dict[str, Any]:
     """Phase `edges`: root, partner and shared buckets of each k. members: of all buckets; first:
     only to more preferred documents, and each document goes with its partner alone."""
-    parent, partner = (new_array(candidates, np.uint32, folder) for _ in range(2))
+    parent, partner = (
+        new_array(candidates, np.uint32, folder, sizes.mapped_bytes) for _ in range(2)
+    )
     count_up(parent)
     spread, gather = np.uint64(SPREAD), np.uint64(GATHER)
     scratch = folder.with_name(f"{TEMPORARY}scratch")
     scratch.mkdir(exist_ok=True)
     files, buckets = PairFiles.within(scratch), bucket_files(ordered, 1)
-    writer = PartitionWriter(files, partition_bits(members), valued=False)
-    for bucket_members, sizes in chunks(buckets):
-        writer.add(star_pairs(bucket_members, sizes, parent, first, spread))
+    bits = partition_bits(members, sizes.partition_pairs)
+    writer = PartitionWriter(files, bits, sizes.segment_pairs, valued=False)
+    for bucket_members, counts in chunks(buckets, sizes.bucket_members):
+        writer.add(star_pairs(bucket_members, counts, parent, first, spread))
     writer.close()
     partner[:] = NONE
-    weight = new_array(candidates, np.uint16, folder)
+    weight = new_array(candidates, np.uint16, folder, sizes.mapped_bytes)
     weight[:] = 0
     for part in range(1 << writer.bits):
-        (((keys,), _room),) = read_partitions([files], part, part + 1, scratch, valued=False)
+        (((keys,), _),) = read_partitions(
+            [files], part, part + 1, scratch, sizes.mapped_bytes, valued=False
+        )
         keys.sort()
         take_best(keys, gather, partner, weight)
     for path in scratch.iterdir():
@@ -183,8 +189,8 @@ def write_stars(
     clear_roots(parent, partner)
     shared = weight
     shared[:] = 0
-    for bucket_members, sizes in chunks(buckets):
-        count_shared(bucket_members, sizes, partner, shared)
+    for bucket_members, counts in chunks(buckets, sizes.bucket_members):
+        count_shared(bucket_members, counts, partner, shared)
     parent.tofile(folder / ROOTS)
     partner.tofile(folder / PARTNERS)
     shared.tofile(folder / SHARED)

@@ -4,7 +4,7 @@ keys -> buckets -> candidates -> ordered -> (compared) -> edges -> decisions. Re
 making shingles, sorting keys and verifying pairs are split into tasks. The order of candidates, the
 connected components and the merging of what tasks return are one process's: beside fixed buffers
 its memory is for a bit a document, and arrays of up to 20 bytes a candidate; each of them lies in a
-mapped file from 64 MB on (corpus/shuffle/arrays.py).
+mapped file where it is large (corpus/shuffle/byte_rows.py).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import pyarrow.parquet as pq
 
 from curate.corpus.decisions import COLUMNS
 from curate.corpus.phases import Done, Phase, forget, run_phases
-from curate.corpus.shuffle.arrays import load_array, map_array, new_array, unmap
 from curate.corpus.shuffle.buckets import find_buckets
+from curate.corpus.shuffle.byte_rows import load_array, map_array, new_array, unmap
 from curate.corpus.shuffle.candidates import picked, set_bits
 from curate.corpus.shuffle.partitions import part_keys
 from curate.corpus.shuffle.tasks import groups, run_tasks
+from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches
 from curate.dedup.minhash.banding import curve, predicted
 from curate.dedup.minhash.candidates import (
-    BATCH,
     ORDER,
     Ids,
     all_rows,
@@ -55,22 +55,28 @@ BINS = 1000  # of the histogram that the summary of similarities is read from
 
 
 def _number_clusters(
-    db: Any, ids: Ids, root: np.ndarray, member: np.ndarray, partner: np.ndarray, scratch: Path
+    db: Any,
+    ids: Ids,
+    root: np.ndarray,
+    member: np.ndarray,
+    partner: np.ndarray,
+    scratch: Path,
+    batch_size: int,
 ) -> int:
     """Puts into partner[r] of every root r of two or more, which has no partner, the number of its
     component in order of the ids of the roots; returns how many there are."""
     rows = scratch / ".part-roots.parquet"
     schema = pa.schema([("k", pa.uint32()), ("id", pa.large_string())])
     with pq.ParquetWriter(rows, schema, compression="lz4") as writer:
-        for begin in range(0, len(root), BATCH):
-            stop = min(begin + BATCH, len(root))
+        for begin in range(0, len(root), batch_size):
+            stop = min(begin + batch_size, len(root))
             k = set_bits(member, begin, stop) + begin
             k = k[root[k] == k]
             writer.write_table(pa.table([pa.array(k, pa.uint32()), ids.of(k)], schema=schema))
             ids.forget()
     count = 0
     query = f"SELECT k FROM read_parquet({literal(rows)}) ORDER BY id"
-    for batch in arrow_batches(db.sql(query), BATCH):
+    for batch in arrow_batches(db.sql(query), batch_size):
         k = batch.column(0).to_numpy()
         partner[k] = np.arange(count, count + len(k), dtype=np.uint32)
         count += len(k)
@@ -78,12 +84,12 @@ def _number_clusters(
     return count
 
 
-def _similarities(edges: Path, bands: int, rows: int) -> tuple[np.ndarray, Any]:
+def _similarities(edges: Path, bands: int, rows: int, mapped_bytes: int) -> tuple[np.ndarray, Any]:
     """(values by k, what makes similarities of them): of verified pairs the values themselves,
     else shared buckets, whose share of the bands estimates s^rows."""
     if (edges / SIMILARITY).exists():
         return map_array(edges / SIMILARITY, np.float64), lambda values_of_rows: values_of_rows
-    shared = load_array(edges / SHARED, np.uint16)
+    shared = load_array(edges / SHARED, np.uint16, mapped_bytes)
     of = (np.arange(bands + 1) / bands) ** (1.0 / rows)
     return shared, lambda values_of_rows: of[values_of_rows]
 
@@ -96,26 +102,28 @@ def write_decisions(
     edges: Path,
     banding: tuple[int, int],
     method: str,
+    sizes: Sizes,
 ) -> tuple[dict[str, int], np.ndarray]:
     """Writes the decisions on all members of components, by (part, n); returns counts, and how many
     of the dropped have a similarity of 0.000, 0.001, ... 1.000.
 
     The folders are those of the phases `candidates`, in so many pieces, and `edges`.
     """
-    root = load_array(edges / ROOTS, np.uint32)
-    partner = new_array(len(root), np.uint32, path.parent)
-    partner[:] = load_array(edges / PARTNERS, np.uint32)
-    values, similarity_of = _similarities(edges, *banding)
+    mapped, batch_size = sizes.mapped_bytes, sizes.batch_candidates
+    root = load_array(edges / ROOTS, np.uint32, mapped)
+    partner = new_array(len(root), np.uint32, path.parent, mapped)
+    partner[:] = load_array(edges / PARTNERS, np.uint32, mapped)
+    values, similarity_of = _similarities(edges, *banding, mapped)
     member = members_of_two(root)
     ids = Ids(candidates)
-    count = _number_clusters(db, ids, root, member, partner, path.parent)
+    count = _number_clusters(db, ids, root, member, partner, path.parent, batch_size)
     histogram = np.zeros(BINS + 1, np.int64)
     members = 0
     with (
         (candidates / ORDER).open("rb") as order,
         pq.ParquetWriter(path, COLUMNS) as writer,
     ):
-        for batch in all_rows(candidates, pieces):
+        for batch in all_rows(candidates, pieces, batch_size):
             k = np.fromfile(order, np.uint32, len(batch))
             members_here = np.flatnonzero(
                 member[k >> 6] >> (k & 63).astype(np.uint64) & np.uint64(1)
@@ -156,26 +164,28 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
     bands, rows = step.banding
     width = packed_bytes(bands * rows, step.kept_bits)
     first = step.survivor == "first"
-    sketch_groups = groups(sketches.files)
+    sizes = sketches.sizes
+    sketch_groups = groups(sketches.files, sizes.task_documents)
 
     def keys(folder: Path, done: Done) -> dict[str, Any]:
-        return part_keys(sketches.run, folder, sketch_groups, step.label, "bands", bands)
+        return part_keys(sketches, folder, sketch_groups, step.label, "bands", bands)
 
     def buckets(folder: Path, done: Done) -> dict[str, Any]:
-        return find_buckets(sketches.run, folder, done.folder("keys"), done.facts)
+        return find_buckets(sketches, folder, done.folder("keys"), done.facts)
 
     def candidates(folder: Path, done: Done) -> dict[str, Any]:
         count, bits = done.facts["candidates"], done.folder("buckets")
         return write_candidates(folder, sketches, sketch_groups, bits, count, step.survivor)
 
     def ordered(folder: Path, done: Done) -> dict[str, Any]:
-        order = load_array(done.file("candidates", ORDER), np.uint32)
-        arguments = done.folder("buckets"), done.facts["pieces"], order
+        order = load_array(done.file("candidates", ORDER), np.uint32, sizes.mapped_bytes)
+        arguments = done.folder("buckets"), done.facts["pieces"], order, sizes
         return (write_ordered if step.verify is None else write_parts)(folder, *arguments)
 
     def compare(folder: Path, done: Done) -> dict[str, Any]:
         name = "sign_group" if step.kept_bits else "shingle_group"
-        settings = {"ordered": str(done.folder("ordered")), **step.shingling()}
+        settings = {"ordered": str(done.folder("ordered")), "sizes": sizes.dump()}
+        settings |= step.shingling()
         tasks = picked(sketch_groups, done.folder("buckets"), folder, **settings)
         run_tasks(sketches.run, f"curate.dedup.minhash.verify:{name}", tasks)
         return {}
@@ -183,14 +193,14 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
     def edges(folder: Path, done: Done) -> dict[str, Any]:
         ordered, count = done.folder("ordered"), done.facts["candidates"]
         if step.verify is None:
-            return write_stars(folder, ordered, count, done.facts["members"], first)
+            return write_stars(folder, ordered, count, done.facts["members"], first, sizes)
         from curate.dedup.minhash.verify import write_matches
 
         settings: dict[str, Any] = {"bits": step.kept_bits, "values": bands * rows, "width": width}
         settings |= {"least": step.verify, "first": first, "groups": len(sketch_groups)}
         settings |= {"compared": str(done.folder("compared"))}
         order = done.file("candidates", ORDER)
-        return write_matches(folder, sketches.run, ordered, order, settings)
+        return write_matches(folder, sketches.run, ordered, order, settings, sizes)
 
     verified = step.verify is not None
     return [
@@ -250,6 +260,7 @@ def resolve(step: DedupMinhash, sketches: Sketches) -> dict[str, Any]:
         done.folder("edges"),
         step.banding,
         step.method,
+        sketches.sizes,
     )
     forget(sketches.folder)
     return {

@@ -1,7 +1,7 @@
 """Verification of candidate pairs by their Jaccard similarity.
 
 Exact, from sets of shingles, or estimated, from signatures of a few bits a permutation. A task
-compares the candidates of one part (parts.py), of which it reads what they are compared by and
+compares the candidates of one part (candidates.py), of which it reads what they are compared by and
 their buckets, in order of the keys of these. A part of a single large component lies in files that
 are mapped into memory, so what is compared is limited by disk.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,11 +19,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from curate.corpus.shuffle.arrays import count_up, new_array, unmap
-from curate.corpus.shuffle.byte_rows import SliceFiles, SliceWriter, read_slice
+from curate.corpus.shuffle.byte_rows import (
+    SliceFiles,
+    SliceWriter,
+    count_up,
+    new_array,
+    read_slice,
+    unmap,
+)
 from curate.corpus.shuffle.candidates import Picked
 from curate.corpus.shuffle.partitions import fixed_rows
 from curate.corpus.shuffle.tasks import run_tasks
+from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Task
 from curate.dedup.minhash.candidates import BEGINS, PLACES, parts_of
 from curate.dedup.minhash.components import (
@@ -42,12 +50,11 @@ from curate.text.buffers import as_large_string
 from kernel_cache import njit
 
 # The first tasks read a group of sketch files each and write, for every candidate, its set of
-# shingles or its packed signature, sorted into the part that compares it. A task holds about TEXTS
-# texts and one segment of its output.
+# shingles or its packed signature, sorted into the part that compares it. A task holds some texts
+# (Sizes.shingled_documents) and one segment of its output.
 
 KIND = "compared"
 COLUMNS = 2  # of its rows: the place of a candidate, how many bytes it has
-TEXTS = 1000  # documents whose shingles are made at once
 SIGNATURES = 20_000  # signatures that are read at once
 
 # (offsets, bytes) of the rows of a column of sketches.
@@ -71,7 +78,7 @@ def _write(task: Task, column: str, rows: int, make: Make) -> dict[str, Any]:
         places = stack.enter_context((ordered / PLACES).open("rb"))
         places.seek(4 * candidates.before)
         files = SliceFiles(*(stack.enter_context(replacing(path)) for path in _written(candidates)))
-        writer = SliceWriter(files, len(begins) - 1)
+        writer = SliceWriter(files, len(begins) - 1, Sizes.load(task).segment_bytes)
         for batch in candidates.batches([column], rows):
             place = np.fromfile(places, np.uint32, len(batch))
             offsets, data = make(batch.column(0))
@@ -95,7 +102,7 @@ def shingle_group(task: Task) -> dict[str, Any]:
         offsets, values = shingle_sets(as_large_string(column), **how)
         return 8 * offsets, values.view(np.uint8)
 
-    return _write(task, "text", TEXTS, make)
+    return _write(task, "text", Sizes.load(task).shingled_documents, make)
 
 
 def sign_group_files(task: Task) -> dict[str, list[str]]:
@@ -117,8 +124,6 @@ def sign_group(task: Task) -> dict[str, Any]:
 # A member is compared with so many centres and so many others of its bucket at most, the most
 # preferred first: buckets of a hundred thousand unlike pages must not take days.
 MOST = 1000
-MAPPED_MEMBERS = 16_384  # members whose shingles may be mapped at once, some kB each
-CHUNK = 1_000_000  # candidates that are looked at at once
 
 
 @njit(nogil=True)
@@ -254,24 +259,26 @@ def match_part(task: Task) -> dict[str, Any]:
     """A task: root, partner and similarity of the candidates of a part."""
     part, folder = task["part"], Path(task["folder"])
     begin, count = task["begin"], task["count"]
-    first = task["first"]
+    first, sizes = task["first"], Sizes.load(task)
     scratch = folder / f"{TEMPORARY}{os.getpid()}-scratch"
     scratch.mkdir(exist_ok=True)
     with ExitStack() as stack:
         stack.callback(remove, scratch, inside=folder)
         buckets, *groups = _slices(task)
-        by = _compared(*read_slice(groups, part, COLUMNS, scratch), task, scratch)
-        sizes, data = read_slice([buckets], part, 1, scratch)
+        by = _compared(
+            *read_slice(groups, part, COLUMNS, scratch, sizes.mapped_bytes), task, scratch
+        )
+        counts, data = read_slice([buckets], part, 1, scratch, sizes.mapped_bytes)
         members = data.view(np.uint32)
-        parent, partner = (new_array(count, np.uint32, scratch) for _ in range(2))
-        best = new_array(count, np.float64, scratch)
+        new = partial(new_array, count, folder=scratch, mapped_bytes=sizes.mapped_bytes)
+        parent, partner, best = new(np.uint32), new(np.uint32), new(np.float64)
         count_up(parent)
         partner[:] = NONE
         best[:] = 0.0
-        for lot, lot_sizes in _lots(sizes[:, 0], MAPPED_MEMBERS):
+        for lot, lot_sizes in _lots(counts[:, 0], sizes.matched_members):
             places = members[lot] - np.uint32(begin)
             k, other, similar = match_buckets(
-                places, lot_sizes, by, task["least"], first, MOST, parent
+                places, lot_sizes, by, task["least"], first, task["most"], parent
             )
             keep_best(k, other, similar, first, partner, best)
             for array in (by.shingles, by.extents, by.packed):
@@ -304,10 +311,11 @@ def _lots(sizes: np.ndarray, most: int) -> Iterator[tuple[slice, np.ndarray]]:
 def _compared(rows: np.ndarray, data: np.ndarray, task: Task, scratch: Path) -> Compared:
     """The features of a part's candidates. rows: the position of each in the corpus, and its
     bytes."""
-    extents = new_array((len(rows), 2), np.int64, scratch)
+    sizes = Sizes.load(task)
+    extents = new_array((len(rows), 2), np.int64, scratch, sizes.mapped_bytes)
     width, total = (1 if task["bits"] else 8), 0
-    for at in range(0, len(rows), CHUNK):
-        place, size = rows[at : at + CHUNK].T.astype(np.int64)
+    for at in range(0, len(rows), sizes.chunk_candidates):
+        place, size = rows[at : at + sizes.chunk_candidates].T.astype(np.int64)
         ends = total + np.cumsum(size)
         place -= task["begin"]
         extents[place, 0], extents[place, 1] = (ends - size) // width, size // width
@@ -322,29 +330,31 @@ def _compared(rows: np.ndarray, data: np.ndarray, task: Task, scratch: Path) -> 
 
 
 def write_matches(
-    folder: Path, run: Run, ordered: Path, order: Path, settings: dict[str, Any]
+    folder: Path, run: Run, ordered: Path, order: Path, settings: dict[str, Any], sizes: Sizes
 ) -> dict[str, Any]:
     """Phase `edges`: root, partner and similarity of each k. order: k of each c, uint32;
     settings: of every task, beside its part."""
     begins = np.fromfile(ordered / BEGINS, np.int64).tolist()
     count = begins[-1]
-    settings = {"ordered": str(ordered), "folder": str(folder), **settings}
+    chunk = sizes.chunk_candidates
+    paths = {"ordered": str(ordered), "folder": str(folder)}
+    settings = {**paths, "sizes": sizes.dump(), "most": MOST, **settings}
     tasks = [
         {"part": part, "begin": begin, "count": stop - begin, **settings}
         for part, (begin, stop) in enumerate(pairwise(begins))
     ]
     run_tasks(run, f"{__name__}:match_part", tasks)
-    k_of = new_array(count, np.uint32, folder)  # of each place
+    new = partial(new_array, count, folder=folder, mapped_bytes=sizes.mapped_bytes)
+    k_of = new(np.uint32)  # of each place
     with order.open("rb") as ks, (ordered / PLACES).open("rb") as places:
-        while len(k := np.fromfile(ks, np.uint32, CHUNK)):
-            k_of[np.fromfile(places, np.uint32, CHUNK)] = k
-    root, partner = (new_array(count, np.uint32, folder) for _ in range(2))
-    best = new_array(count, np.float64, folder)
+        while len(k := np.fromfile(ks, np.uint32, chunk)):
+            k_of[np.fromfile(places, np.uint32, chunk)] = k
+    root, partner, best = new(np.uint32), new(np.uint32), new(np.float64)
     for task in tasks:
         size, path = task["count"], match_file(folder, task["part"])
         k_of_part = k_of[task["begin"] : task["begin"] + size]
-        for at in range(0, size, CHUNK):
-            stop = min(at + CHUNK, size)
+        for at in range(0, size, chunk):
+            stop = min(at + chunk, size)
             k = k_of_part[at:stop]
             roots, partners = (
                 np.fromfile(path, np.uint32, stop - at, offset=4 * (at + size * i)) for i in (0, 1)

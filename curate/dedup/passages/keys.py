@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_HASH = "murmur3-128"
-TOO_LARGE = 1 << 32  # bytes of a document
+MOST_BYTES = 2**32 - 1  # of a document whose spans 32-bit numbers can say
 # States of a piece: without a key, with one, to be folded by Python.
 BLANK, WRITTEN, ODD = 0, 1, 2
 
@@ -194,16 +194,21 @@ def _spans(rows, offsets, start, end, keys, written, span):
 
 
 def passages(
-    docs: Documents, unit: str, span: int, name: str = DEFAULT_HASH, blank: bool = False
+    docs: Documents,
+    unit: str,
+    span: int,
+    name: str = DEFAULT_HASH,
+    blank: bool = False,
+    most_bytes: int = MOST_BYTES,
 ) -> Passages:
     """All passages of a batch; a document with fewer written pieces than a passage has none, and
-    so has an empty one, and one that is too large."""
+    so has an empty one, and one of more than `most_bytes`."""
     kind = UNITS[unit]
     pieces = kind.pieces(docs)
     data, offsets = docs.buffers()
     keys, written = piece_keys(data, pieces.start, pieces.end, kind, name, blank)
     size = np.diff(offsets)
-    without = size >= TOO_LARGE
+    without = size > most_bytes
     if blank and kind.lines:
         without |= size == 0  # such a document has one line
     for row in np.flatnonzero(without).tolist():

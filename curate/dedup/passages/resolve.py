@@ -190,10 +190,6 @@ def _decisions(
         yield pa.RecordBatch.from_arrays(columns, schema=DECISIONS)
 
 
-PASSAGES = 2_000_000  # of a group, about; a file that holds more is a group by itself
-SLICE = 1_000_000  # rows of a slice that are aimed at
-
-
 def phases(step: DedupPassages, sketches: Sketches, sketch_groups: list[Group]) -> list[Phase]:
     """The phases before the decisions' file."""
     run, count = sketches.run, len(sketch_groups)
@@ -201,15 +197,18 @@ def phases(step: DedupPassages, sketches: Sketches, sketch_groups: list[Group]) 
 
     def keys(folder: Path, done: Done) -> dict[str, Any]:
         about = sum(passages_about(pq.read_metadata(file.path)) for file in sketches.files)
-        return part_passages(run, folder, sketch_groups, about)
+        return part_passages(sketches, folder, sketch_groups, about)
 
     def shared(folder: Path, done: Done) -> dict[str, Any]:
-        return find_shared(run, folder, done.folder("keys"), done.facts)
+        return find_shared(sketches, folder, done.folder("keys"), done.facts)
 
     def rows(folder: Path, done: Done) -> dict[str, Any]:
         # More than there will be: of a key that a group has twice and more one row is left.
         most = (done.facts["shared"] + done.facts["repeated"]) * (1 + (step.keep == "none"))
-        settings: dict[str, Any] = {"slices": max(1, -(-most // SLICE)), **chosen}
+        settings: dict[str, Any] = {
+            "slices": max(1, -(-most // sketches.sizes.slice_rows)),
+            **chosen,
+        }
         settings |= {"pieces": done.facts["pieces"], "folder": str(folder)}
         settings |= {name: str(done.folder(name)) for name in ("keys", "shared")}
         each = zip(sketch_groups, done.facts["passages"], strict=True)
@@ -251,7 +250,7 @@ def phases(step: DedupPassages, sketches: Sketches, sketch_groups: list[Group]) 
 def resolve(step: DedupPassages, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions on every passage that stands more than once; returns counts, and `cut`,
     how many bytes go."""
-    sketch_groups = groups(sketches.files, PASSAGES, passages_about)
+    sketch_groups = groups(sketches.files, sketches.sizes.task_passages, passages_about)
     done = run_phases(sketches.folder, phases(step, sketches, sketch_groups))
     join_pieces(
         sketches.decisions, DECISIONS, piece_files(done.folder("pieces"), len(sketch_groups))

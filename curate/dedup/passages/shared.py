@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from curate.corpus.shuffle import partitions
 from curate.corpus.shuffle.buckets import BUNDLE, buckets_of
 from curate.corpus.shuffle.partitions import (
     PairFiles,
@@ -30,7 +29,8 @@ from curate.corpus.shuffle.partitions import (
     sort_pairs,
 )
 from curate.corpus.shuffle.tasks import Group, run_tasks
-from curate.corpus.sketches import Run, Task
+from curate.corpus.sizes import Sizes
+from curate.corpus.sketches import Sketches, Task
 from curate.dedup.passages.keys import unpacked
 from curate.disk.files import TEMPORARY, replacing
 from curate.disk.inside import remove
@@ -77,12 +77,15 @@ def shared_files(folder: Path, count: int) -> list[tuple[Path, Path]]:
     ]
 
 
-def part_passages(run: Run, folder: Path, groups: list[Group], about: int) -> dict[str, Any]:
+def part_passages(
+    sketches: Sketches, folder: Path, groups: list[Group], about: int
+) -> dict[str, Any]:
     """The phase `keys`: every group's keys by partition. about: how many passages there are, from
     which the number of partitions follows."""
-    bits = partition_bits(about)
-    tasks = [{**group.dump(), "bits": bits, "folder": str(folder)} for group in groups]
-    done = run_tasks(run, f"{__name__}:write_keys", tasks)
+    bits = partition_bits(about, sketches.sizes.partition_pairs)
+    settings = {"bits": bits, "folder": str(folder), "sizes": sketches.sizes.dump()}
+    tasks = [{**group.dump(), **settings} for group in groups]
+    done = run_tasks(sketches.run, f"{__name__}:write_keys", tasks)
     return {
         "partition_bits": bits,
         "passages": [d["passages"] for d in done],
@@ -114,8 +117,8 @@ def write_keys(task: Task) -> dict[str, Any]:
     with ExitStack() as stack:
         paths = PairFiles.within(folder, group.part)
         aside = PairFiles(*(stack.enter_context(replacing(path, sync=False)) for path in paths))
-        segment = min(partitions.SEGMENT, max(1, passages))
-        writer = PartitionWriter(aside, task["bits"], segment=segment)
+        segment = min(Sizes.load(task).segment_pairs, max(1, passages))
+        writer = PartitionWriter(aside, task["bits"], segment)
         for file in group.files:
             with pq.ParquetFile(file.path, pre_buffer=False) as source:
                 for batch in source.iter_batches(_ROWS, columns=["keys"], use_threads=False):
@@ -130,16 +133,18 @@ def write_keys(task: Task) -> dict[str, Any]:
     return {"passages": passages, "repeated": int(np.count_nonzero(repeated))}
 
 
-def find_shared(run: Run, folder: Path, keys: Path, facts: dict[str, Any]) -> dict[str, Any]:
+def find_shared(
+    sketches: Sketches, folder: Path, keys: Path, facts: dict[str, Any]
+) -> dict[str, Any]:
     """The phase `shared`: which passages of each group share 64 bits of key with others."""
     count = 1 << facts["partition_bits"]
     settings = {"keys": str(keys), "folder": str(folder), "groups": len(facts["passages"])}
-    settings["partition_bits"] = facts["partition_bits"]
+    settings |= {"partition_bits": facts["partition_bits"], "sizes": sketches.sizes.dump()}
     tasks = [
         {"part": p, "partitions": [begin, min(begin + BUNDLE, count)], **settings}
         for p, begin in enumerate(range(0, count, BUNDLE))
     ]
-    done = run_tasks(run, f"{__name__}:write_shared", tasks)
+    done = run_tasks(sketches.run, f"{__name__}:write_shared", tasks)
     return {"pieces": len(tasks), "shared": sum(d["shared"] for d in done)}
 
 
@@ -168,15 +173,18 @@ def write_shared(task: Task) -> dict[str, Any]:
     with ExitStack() as stack:
         stack.callback(remove, scratch, inside=folder)
         ends = np.cumsum(pair_counts(files, begin, stop), axis=0)
-        for p, ((key, number), room) in enumerate(read_partitions(files, begin, stop, scratch)):
-            place = room(np.uint32)
-            place[:] = np.arange(len(key), dtype=np.uint32)
+        mapped_bytes = Sizes.load(task).mapped_bytes
+        partitions = read_partitions(files, begin, stop, scratch, mapped_bytes)
+        for p, ((key, number), make_array) in enumerate(partitions):
+            position = make_array(np.uint32)
+            position[:] = np.arange(len(key), dtype=np.uint32)
             # Four times as many counters as keys, so that few of those that stand once stay.
             counters = 1 << min(26, max(10, (4 * len(key)).bit_length()))
-            candidates = maybe_shared(key, place, np.zeros(counters, np.uint8))
-            key, place = sort_pairs(key[:candidates], place[:candidates], high, room)
-            members = room(np.uint32)
-            count = buckets_of(key, place, members, room(np.uint32))[0]
+            candidates = maybe_shared(key, position, np.zeros(counters, np.uint8))
+            pairs = key[:candidates], position[:candidates]
+            key, position = sort_pairs(*pairs, high, make_array)
+            members = make_array(np.uint32)
+            count = buckets_of(key, position, members, make_array(np.uint32))[0]
             is_shared = np.zeros(len(number), np.bool_)
             is_shared[members[:count]] = True
             at = np.flatnonzero(is_shared)

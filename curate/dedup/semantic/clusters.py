@@ -65,7 +65,11 @@ def add_rows(block, labels, sums):
 
 
 def nearest_centroids(
-    matrix: np.ndarray, centroids: np.ndarray, rows: np.ndarray, nearest: int
+    matrix: np.ndarray,
+    centroids: np.ndarray,
+    rows: np.ndarray,
+    nearest: int,
+    block_rows: int = ROWS,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(labels: int64[rows, nearest], cosines: float64[rows]) of matrix rows: the nearest centroids
     first, and the cosine to the first. Fewer columns where there are fewer centroids."""
@@ -74,7 +78,7 @@ def nearest_centroids(
     cosines = np.empty(len(rows))
     turned = np.ascontiguousarray(centroids.astype(np.float32).T)
     lengths = squares(centroids)
-    for which, block in blocks(matrix, rows, max(1, min(ROWS, SCORES // len(centroids)))):
+    for which, block in blocks(matrix, rows, max(1, min(block_rows, SCORES // len(centroids)))):
         values = np.empty((len(block), nearest), np.float32)
         largest(block @ turned, labels[which], values)
         both = squares(block) * lengths[labels[which, 0]]
@@ -82,7 +86,9 @@ def nearest_centroids(
     return labels, cosines
 
 
-def fit(matrix: np.ndarray, rows: np.ndarray, clusters: int, seed: int) -> np.ndarray:
+def fit(
+    matrix: np.ndarray, rows: np.ndarray, clusters: int, seed: int, block_rows: int = ROWS
+) -> np.ndarray:
     """int16[clusters or fewer, size]: centroids of the given rows of the matrix.
 
     The first PER_CLUSTER * clusters of them are looked at, which stand in order of a hash.
@@ -93,12 +99,12 @@ def fit(matrix: np.ndarray, rows: np.ndarray, clusters: int, seed: int) -> np.nd
     centroids = np.unique(matrix[np.sort(sample[start])], axis=0)
     before = np.full(len(sample), -1)
     for _ in range(ITERATIONS):
-        labels = nearest_centroids(matrix, centroids, sample, 1)[0][:, 0]
+        labels = nearest_centroids(matrix, centroids, sample, 1, block_rows)[0][:, 0]
         if (labels != before).mean() <= SETTLED:
             break
         before = labels
         sums = np.zeros(centroids.shape)
-        for which, block in blocks(matrix, sample):
+        for which, block in blocks(matrix, sample, block_rows):
             add_rows(block, labels[which], sums)
         moved = whole_numbers(sums)
         sizes = np.bincount(labels, minlength=len(centroids))
@@ -108,7 +114,7 @@ def fit(matrix: np.ndarray, rows: np.ndarray, clusters: int, seed: int) -> np.nd
     return centroids
 
 
-TALL, WIDE = 1024, 8192  # documents compared with documents at once
+BLOCK = (1024, 8192)  # documents compared with documents at once
 
 
 @njit(cache=True, nogil=True)
@@ -182,7 +188,11 @@ def members_of(
 
 
 def highest(
-    matrix: np.ndarray, rows: np.ndarray, labels: np.ndarray, rank: np.ndarray
+    matrix: np.ndarray,
+    rows: np.ndarray,
+    labels: np.ndarray,
+    rank: np.ndarray,
+    block: tuple[int, int] = BLOCK,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(float64[documents], int64[documents]): of each row of the matrix the highest cosine to one
     that is preferred to it, and that one; 0 and -1 where there is none, or none above 0.
@@ -191,14 +201,20 @@ def highest(
     rank: int64[documents], lower is preferred.
     """
     members, bounds = members_of(rows, labels, rank)
-    return within(matrix, np.arange(len(matrix)), members, bounds, rank)
+    return within(matrix, np.arange(len(matrix)), members, bounds, rank, block)
 
 
 def within(
-    matrix: np.ndarray, rows: np.ndarray, members: np.ndarray, bounds: np.ndarray, rank: np.ndarray
+    matrix: np.ndarray,
+    rows: np.ndarray,
+    members: np.ndarray,
+    bounds: np.ndarray,
+    rank: np.ndarray,
+    block: tuple[int, int] = BLOCK,
 ) -> tuple[np.ndarray, np.ndarray]:
     """As `highest`, of a corpus that some rows of the matrix are: rows: int64[documents]; members,
     bounds: of its clusters, as `members_of` gives them, and rank: by number in `rows`."""
+    height, width = block
     best = np.zeros(len(rows))
     partner = np.full(len(rows), -1)
     lengths = np.zeros(len(rows))
@@ -207,10 +223,10 @@ def within(
     for begin, end in pairwise(bounds.tolist()):
         cluster = members[begin:end]
         roots = np.sqrt(lengths[cluster])
-        for first in range(0, len(cluster), TALL):
-            tall = matrix[rows[cluster[first : first + TALL]]].astype(np.float32)
-            for second in range(0, first + len(tall), WIDE):
-                wide = matrix[rows[cluster[second : min(second + WIDE, first + len(tall))]]]
+        for first in range(0, len(cluster), height):
+            tall = matrix[rows[cluster[first : first + height]]].astype(np.float32)
+            for second in range(0, first + len(tall), width):
+                wide = matrix[rows[cluster[second : min(second + width, first + len(tall))]]]
                 products = tall @ wide.astype(np.float32).T
                 best_before(products, first, second, lengths, roots, cluster, rank, best, partner)
     return best, partner

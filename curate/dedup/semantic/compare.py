@@ -19,22 +19,21 @@ from typing import Any
 import numpy as np
 
 from curate.corpus.shuffle.tasks import run_tasks
+from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Task
 from curate.dedup.semantic import clusters
 from curate.disk.files import TEMPORARY, replacing
-
-COSINES = 1 << 28  # to centroids, of a task: one or two seconds
-PRODUCTS = 1 << 29  # pairs of documents, of a task: some five seconds
 
 
 @dataclass(frozen=True)
 class Matrix:
     """The embeddings, mapped: rows: int16[documents, size]; path: their file; run: who does tasks,
-    which leave files beside it until they are read."""
+    which leave files beside it until they are read; sizes: of these."""
 
     rows: np.ndarray
     path: Path
     run: Run
+    sizes: Sizes
 
     @contextmanager
     def task_inputs(self, **arrays: np.ndarray) -> Iterator[dict[str, Any]]:
@@ -74,7 +73,7 @@ def nearest_centroids(
     matrix: Matrix, centroids: np.ndarray, rows: np.ndarray, nearest: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """As `clusters.nearest_centroids`, by tasks."""
-    step = max(1, COSINES // max(1, len(centroids)))
+    step = max(1, matrix.sizes.task_cosines // max(1, len(centroids)))
     if len(rows) <= step:
         return clusters.nearest_centroids(matrix.rows, centroids, rows, nearest)
     with matrix.task_inputs(centroids=centroids, rows=rows) as inputs:
@@ -110,7 +109,7 @@ def highest(
     """As `clusters.highest`, by tasks."""
     members, bounds = clusters.members_of(rows, labels, rank)
     sizes = np.diff(bounds)
-    cuts = cut_evenly(sizes * (sizes + 1) // 2, PRODUCTS)
+    cuts = cut_evenly(sizes * (sizes + 1) // 2, matrix.sizes.task_products)
     if len(cuts) <= 2:
         return clusters.highest(matrix.rows, rows, labels, rank)
     best, partner = np.zeros(len(matrix.rows)), np.full(len(matrix.rows), -1)

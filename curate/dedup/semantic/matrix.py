@@ -60,12 +60,11 @@ def squares(block: np.ndarray) -> np.ndarray:
 
 
 def blocks(
-    matrix: np.ndarray, rows: np.ndarray, most: int | None = None
+    matrix: np.ndarray, rows: np.ndarray, most: int = ROWS
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """(which, float32 block) of rows: int64[], at most so many of them at a time."""
-    step = most or ROWS
-    for first in range(0, len(rows), step):
-        which = slice(first, min(first + step, len(rows)))
+    for first in range(0, len(rows), most):
+        which = slice(first, min(first + most, len(rows)))
         yield which, matrix[rows[which]].astype(np.float32)
 
 
@@ -81,8 +80,6 @@ def counts_of(batch: pa.RecordBatch) -> Counts:
 # A row is made of its document alone and document frequencies are whole numbers, so that the result
 # does not depend on how sketch files are grouped.
 
-GROUP = 50_000  # documents of a task: some 6 s, and 19 MB of rows of 192 dimensions
-
 
 def frequencies(
     sketches: Sketches, work: Path, place: np.ndarray, features: int
@@ -90,7 +87,7 @@ def frequencies(
     """(df: int64[features], the counts of the sampled documents in order of their places). work: a
     folder for files."""
     tasks, places = [], []
-    for group in groups(sketches.files, GROUP):
+    for group in groups(sketches.files, sketches.sizes.task_embeddings):
         rows = place[group.first : group.first + group.rows]
         sample = np.flatnonzero(rows < hashed.SAMPLE)
         places.append(rows[sample])
@@ -150,7 +147,8 @@ def group_rows(sketches: Sketches, work: Path, basis: Path) -> Iterator[tuple[sl
     """(which documents, by arrival; their rows: int16[documents, size]) group by group. basis: its
     file; work: a folder for files."""
     settings = {"basis": str(basis), "folder": str(work)}
-    tasks = [{**group.dump(), **settings} for group in groups(sketches.files, GROUP)]
+    sketch_groups = groups(sketches.files, sketches.sizes.task_embeddings)
+    tasks = [{**group.dump(), **settings} for group in sketch_groups]
     run_tasks(sketches.run, f"{__name__}:embed_group", _missing(tasks, rows_file))
     for task in tasks:
         rows = np.load(rows_file(task), allow_pickle=False)

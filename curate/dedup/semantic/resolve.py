@@ -108,7 +108,9 @@ def matrix_of(step: DedupSemantic, sketches: Sketches) -> Matrix:
             first = next(iter(sketches.batches(["vector"], 1)))
             size = first.column("vector").type.list_size
     semantic_matrix.write_matrix(sketches, place, basis, size)
-    return Matrix(np.load(path, mmap_mode="r", allow_pickle=False), path, sketches.run)
+    return Matrix(
+        np.load(path, mmap_mode="r", allow_pickle=False), path, sketches.run, sketches.sizes
+    )
 
 
 def _with_direction(matrix: np.ndarray) -> np.ndarray:

@@ -166,7 +166,6 @@ def _pass(symbols, offsets, window, block, table, shift, marks):
 
 
 ROWS = 200  # documents read at a time; they may be long
-GROUP = 1 << 28  # bytes of sketches that a task is given, before they were packed: some 4 s
 SIEVE, DTYPE, ARRIVED = "sieve.npy", "dtype", "arrived.text"
 
 
@@ -213,7 +212,7 @@ def regions_of(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Region
     if done.exists():
         return Regions.load(done)
     clear_temporary(work)
-    sketch_groups = groups(sketches.files, GROUP, _bytes)
+    sketch_groups = groups(sketches.files, sketches.sizes.task_sketch_bytes, _bytes)
     regions = _regions_in_process if len(sketch_groups) < 2 else _regions_by_tasks
     arrived = regions(step, sketches, work, sketch_groups)
     path = work / ARRIVED

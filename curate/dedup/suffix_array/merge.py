@@ -20,7 +20,7 @@ import numpy as np
 from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sketches import Run, Task
 from curate.dedup.suffix_array.passages import Passages, join, passages
-from curate.dedup.suffix_array.sort import SAME, Mapped, Orders, RegionText
+from curate.dedup.suffix_array.sort import HELD, SAME, Mapped, Orders, RegionText
 from curate.dedup.suffix_array.windows import Regions, order_of, same_window, window_end
 from curate.disk.files import TEMPORARY, replacing
 from curate.disk.inside import remove
@@ -211,27 +211,33 @@ def repeated(
         yield place[:n], first[:n]
 
 
-SIZE = 1 << 25  # windows that are merged, and places that are joined, by a task
 SAMPLES = 32  # windows looked at for each cut
 
 
 def find_passages(
-    run: Run, of: RegionText, orders: Orders, all_: bool, own: int, size: int | None = None
+    run: Run,
+    of: RegionText,
+    orders: Orders,
+    all_: bool,
+    own: int,
+    size: int,
+    held_positions: int = HELD,
 ) -> Iterator[Passages]:
-    """Passages in order of their places. all_, own: as `groups.repeated` has them; size: of tasks,
-    where not SIZE. What is one task alone is done here, without files."""
-    size = size or SIZE
+    """Passages in order of their places. all_, own: as `groups.repeated` has them; size: of tasks;
+    held_positions: of an order in memory. What is one task alone is done here, without files."""
     text, regions = of.text(), of.regions()
     cuts = find_cuts(text, orders, of, -(-sum(orders.counts) // size))
     ranges = range_starts(regions, size)
     if len(cuts) <= 2 and len(ranges) <= 2:
-        held = orders.part([0] * len(orders.counts), orders.counts, orders.folder / "held")
+        held = orders.part(
+            [0] * len(orders.counts), orders.counts, orders.folder / "held", held_positions
+        )
         windows = repeated(
             text.values, held, orders.bases, orders.counts, of.window, of.chars, all_, own
         )
         yield from passages(windows, text.values, regions, of.window, of.chars)
         return
-    settings = {**of.dump(), "to": str(orders.folder), "size": size}
+    settings = {**of.dump(), "to": str(orders.folder), "size": size, "held": held_positions}
     merges = [
         {"part": part, "begins": begins, "ends": ends, "bases": orders.bases, **settings}
         | {"all": all_, "own": own}
@@ -326,7 +332,7 @@ def merge_windows(task: Task) -> dict[str, Any]:
     text = of.text().values
     starts = range_starts(of.regions(), task["size"])
     scratch = folder / f"{TEMPORARY}{os.getpid()}-held-{task['part']}"
-    held = orders.part(begins, ends, scratch)
+    held = orders.part(begins, ends, scratch, task["held"])
     counts = [end - begin for begin, end in zip(begins, ends, strict=True)]
     windows = repeated(
         text, held, orders.bases, counts, of.window, of.chars, task["all"], task["own"]

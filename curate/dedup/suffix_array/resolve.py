@@ -302,45 +302,39 @@ def write_decisions(db: Any, path: Path, keep_none: bool) -> dict[str, int]:
 WORK = "work"
 
 
-def resolve(
-    step: DedupSuffixArray, sketches: Sketches, room: int | None = None, size: int | None = None
-) -> dict[str, Any]:
-    """Writes sketches.decisions; the step's counts, notes.
-
-    room: bytes that sorting may take, where not as the step says; size: as `find_passages` has it.
-    """
-    room = room or step.room
+def resolve(step: DedupSuffixArray, sketches: Sketches) -> dict[str, Any]:
+    """Writes sketches.decisions; returns the step's counts and notes."""
+    sort_bytes = sketches.sizes.sort_bytes or step.sort_bytes
     if not step.keep_index:
-        return _decide(step, sketches, room, size)
+        return _decide(step, sketches, sort_bytes)
     from curate.dedup.suffix_array.search_index import chunk_bytes
 
     total = "SELECT coalesce(sum(size + 1), 0)::BIGINT FROM sketches WHERE part >= 0"
-    if sketches.connection.execute(total).fetchone()[0] > chunk_bytes(room // 2):
-        _keep_index(sketches, room // 2, sketches.run)
-        return _decide(step, sketches, room // 2, size)
+    if sketches.connection.execute(total).fetchone()[0] > chunk_bytes(sort_bytes // 2):
+        _keep_index(sketches, sort_bytes // 2, sketches.run)
+        return _decide(step, sketches, sort_bytes // 2)
     # One chunk is sorted here. Most of the time compiled code sorts, on either side: both go on at
     # once.
     with ThreadPoolExecutor(1) as thread:
-        index = thread.submit(_keep_index, sketches, room // 2, run_here)
-        counts = _decide(step, sketches, room // 2, size)
+        index = thread.submit(_keep_index, sketches, sort_bytes // 2, run_here)
+        counts = _decide(step, sketches, sort_bytes // 2)
         index.result()
     return counts
 
 
-def _decide(
-    step: DedupSuffixArray, sketches: Sketches, room: int, size: int | None
-) -> dict[str, Any]:
+def _decide(step: DedupSuffixArray, sketches: Sketches, sort_bytes: int) -> dict[str, Any]:
     db, work = sketches.connection, sketches.folder / WORK
     work.mkdir(exist_ok=True)
     number_documents(db, survivors.preference(step.survivor))
     regions = regions_of(step, sketches, work)
     none = step.keep == "none"
     of = RegionText(work, dtype_of(work).str, step.window, step.of == "characters")
-    orders = sort(sketches.run, of, regions.symbols, room)
+    orders = sort(sketches.run, of, regions.symbols, sort_bytes)
     earlier = db.execute("SELECT count(*) FROM documents WHERE part < 0").fetchone()[0]
     own = int(np.searchsorted(regions.document, earlier)) if earlier else 0
-    own_place = int(regions.at[own]) if own < len(regions.at) else regions.symbols
-    passages = find_passages(sketches.run, of, orders, none, own_place, size)
+    own_begin = int(regions.at[own]) if own < len(regions.at) else regions.symbols
+    size = sketches.sizes.task_windows
+    passages = find_passages(sketches.run, of, orders, none, own_begin, size)
     take_passages(db, passages, regions)
     make_spans(db, none)
     if step.of != "characters" or step.boundary != "character":
@@ -354,12 +348,12 @@ def _decide(
     return counts
 
 
-def _keep_index(sketches: Sketches, room: int, run: Run) -> None:
+def _keep_index(sketches: Sketches, sort_bytes: int, run: Run) -> None:
     from curate.dedup.suffix_array.search_index import IndexWriter, is_complete
 
     if is_complete(sketches.folder):
         return
-    writer = IndexWriter(sketches.folder, room)
+    writer = IndexWriter(sketches.folder, sort_bytes)
     for batch in sketches.batches(["text"], ROWS):
         if len(batch) and batch.column("part")[0].as_py() >= 0:
             writer.add(batch.column("id"), as_large_string(batch.column("text")))

@@ -48,9 +48,9 @@ def _holds(path: Path, text: np.ndarray) -> bool:
     return bool(np.array_equal(np.memmap(path, np.uint8, "r"), text))
 
 
-def chunk_bytes(room: int) -> int:
-    """Bytes of a chunk, a byte behind each document included. room: bytes that sorting it takes."""
-    return min(max(room // _PEAK, 1), _MOST)
+def chunk_bytes(sort_bytes: int, most: int = _MOST) -> int:
+    """Bytes of a chunk, a byte behind each document included. sort_bytes: what sorting it takes."""
+    return min(max(sort_bytes // _PEAK, 1), most)
 
 
 def is_complete(folder: Path) -> bool:
@@ -65,12 +65,12 @@ class IndexWriter:
     the same folder always gets the same documents.
     """
 
-    def __init__(self, folder: Path, room: int) -> None:
-        """room: bytes of memory that sorting a chunk may take."""
+    def __init__(self, folder: Path, sort_bytes: int, most: int = _MOST) -> None:
+        """sort_bytes: of memory that sorting a chunk may take; most: bytes of a chunk."""
         folder.mkdir(parents=True, exist_ok=True)
         clear_temporary(folder)
         self._folder = folder
-        self._size = chunk_bytes(room)
+        self._size, self._most = chunk_bytes(sort_bytes, most), most
         self._chunks: list[dict[str, int]] = []
         self._tasks: list[Task] = []  # chunks that are not sorted yet
         self._text = np.empty(0, np.uint8)  # of the chunk at hand; memory comes as it is filled
@@ -98,7 +98,7 @@ class IndexWriter:
                 continue
             stop = first + max(int(fits), 1)
             size = int(sizes[first:stop].sum())
-            if size > _MOST:
+            if size > self._most:
                 raise RunFailed(
                     f"document {ids[first].as_py()} has {size:,} bytes, more than a search index"
                     " can hold: set keep_index to false, or drop such documents first"

@@ -28,7 +28,7 @@ SAME = np.uint32(1 << 31)  # no place needs this bit
 # Bytes that a byte of a chunk takes at most: itself, its place (4), whether a window starts there.
 PEAK = 6
 TEXT, REGIONS = "regions.text", "regions.npy"
-HELD = 1 << 26  # places of a merge in memory: 256 MiB
+HELD = 1 << 26  # positions of a merge in memory: 256 MiB
 _READ = 1 << 22
 _BLOCK = 1024  # windows whose last bytes are read in one go
 
@@ -160,11 +160,13 @@ class Orders:
         """The file of a chunk's order."""
         return order_path(self.folder, chunk)
 
-    def part(self, begins: list[int], ends: list[int], scratch: Path) -> np.ndarray:
+    def part(
+        self, begins: list[int], ends: list[int], scratch: Path, most: int = HELD
+    ) -> np.ndarray:
         """uint32[]: of each chunk's order what stands from begin to end, one behind the other. More
-        than HELD (one window may stand so often) lie in the folder `scratch`."""
+        than `most` (one window may stand so often) lie in the folder `scratch`."""
         size = sum(ends) - sum(begins)
-        if size <= HELD:
+        if size <= most:
             out = np.empty(size, np.uint32)
         else:
             scratch.mkdir(exist_ok=True)
@@ -184,12 +186,12 @@ def order_path(folder: Path, chunk: int) -> Path:
     return folder / f"order-{chunk:05d}.u32"
 
 
-def sort(run: Run, of: RegionText, total: int, room: int) -> Orders:
-    """Sorts all chunks of a text of so many symbols; room: bytes of memory that a chunk may take.
+def sort(run: Run, of: RegionText, total: int, sort_bytes: int) -> Orders:
+    """Sorts all chunks of a text of so many symbols; sort_bytes: of memory that a chunk may take.
     Chunks of an earlier try of the same sort are kept."""
     width = np.dtype(of.dtype).itemsize
     reach = _reach(of)
-    size = min(max(room // PEAK // width - reach, reach), (MOST // width) - reach)
+    size = min(max(sort_bytes // PEAK // width - reach, reach), (MOST // width) - reach)
     folder = of.folder / f"orders-{size}"
     folder.mkdir(exist_ok=True)
     clear_temporary(folder)

@@ -185,7 +185,7 @@ class DedupSuffixArray(DedupStep):
         return f"passages of {self.window} {self.of} or more"
 
     @property
-    def room(self) -> int:
+    def sort_bytes(self) -> int:
         """Bytes that sorting may take."""
         return self.memory_mib << 20
 

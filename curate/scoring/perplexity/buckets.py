@@ -112,7 +112,7 @@ def _cuts(
 
 def resolve(step: Perplexity, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions; returns figures by language."""
-    file_groups = groups(sketches.files)
+    file_groups = groups(sketches.files, sketches.sizes.task_documents)
     first = step.repeats
 
     def seen(folder: Path, done: Done) -> dict[str, Any]:

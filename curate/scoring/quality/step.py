@@ -223,7 +223,7 @@ class QualityShare(Scored, CorpusStep):
 # The score that a share of the corpus reaches: from scores to decisions, by tasks on groups of
 # sketch files.
 #
-# seen -> threshold -> pieces. The threshold is exact (score_ranks.py). Nothing of this is a
+# seen -> threshold -> pieces. The threshold is exact (corpus/ranks.py). Nothing of this is a
 # decision between documents: `drop` is left to the step's `apply`, and no row has a cluster, so
 # that OUT/decisions.parquet has none of them.
 
@@ -232,7 +232,8 @@ SCHEMA = pa.schema([*COLUMNS, ("score", pa.float64()), ("threshold", pa.float64(
 
 def resolve(step: QualityShare, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions; returns counts for the report."""
-    file_groups, run, db = groups(sketches.files), sketches.run, sketches.connection
+    file_groups = groups(sketches.files, sketches.sizes.task_documents)
+    run, db = sketches.run, sketches.connection
     share = step.keep_fraction
     assert share is not None
 

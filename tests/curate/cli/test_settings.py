@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,15 @@ from typing import Any
 import pytest
 
 from curate.cli.app import app, invoke
-from curate.cli.run import FILTERS
+from curate.cli.command_settings import COMMANDS, CommandSettings
+from curate.cli.reference import PAGE, reference_page
 from curate.cli.settings import SettingsCommand, setting_options
 from curate.dedup.methods import METHODS
+from curate.errors import UsageError
 from curate.steps.registry import REGISTRY
-from curate.steps.schema import settings_of
+from curate.steps.schema import recipe_schema, settings_of, summary_of
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -99,9 +104,12 @@ def test_a_list_is_read_as_the_setting_reads_it() -> None:
     assert _value([("tokenizer", {})], "special_tokens", []) is None
 
 
-def test_every_filter_of_the_registry_is_offered() -> None:
-    filters = {name for name, where in REGISTRY.items() if where.startswith("curate.filters.")}
-    assert filters == set(FILTERS)
+def test_every_filter_is_in_the_help_of_filter(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys, "filter").splitlines()
+    for name, place in REGISTRY.items():
+        if place.startswith("curate.filters."):
+            start = " ".join(summary_of(name).split()[:4])
+            assert any(line.startswith(f"  {name}  ") and start in line for line in lines), name
 
 
 def test_every_method_is_in_the_help_of_dedup(capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,6 +139,31 @@ def test_help_of_options_is_whole_sentences() -> None:
             text = getattr(parameter, "help", "") or "A sentence."
             sentence = text.split(" [")[0]
             assert sentence[0].isupper() or sentence[0].isdigit() or " " not in words, text
+
+
+def test_the_reference_page_is_that_of_the_fields() -> None:
+    page = (ROOT / PAGE).read_text(encoding="utf-8")
+    assert page == reference_page(recipe_schema(list(REGISTRY))), "run `make reference`"
+
+
+@pytest.mark.parametrize("settings", COMMANDS, ids=lambda settings: str(settings.command))
+def test_a_command_offers_the_fields_of_its_class(
+    settings: type[CommandSettings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = shown(capsys, *settings.command.split()).split()
+    for name in settings.model_fields:
+        assert f"--{name.replace('_', '-')}" in words, name
+
+
+def test_a_wrong_value_names_its_option() -> None:
+    with pytest.raises(UsageError, match="--parallel 65: should be less than or equal to 64"):
+        COMMANDS[1].of({"parallel": 65})
+
+
+def test_values_are_named_in_upper_case(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in all_commands():
+        text = shown(capsys, *(word for word in words if word != "default"))
+        assert not re.search(r"^ +-\S+(, --\S+)? <|^Usage:.*[<{]|\[\[", text, re.M), words
 
 
 def test_help_of_a_method_loads_no_step() -> None:

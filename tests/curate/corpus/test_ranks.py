@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from curate.corpus.ranks import places
-from curate.corpus.shuffle import tasks as shuffle_tasks
+from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
 from curate.disk.database import database
 from curate.scoring.perplexity.step import Perplexity
@@ -51,20 +51,21 @@ def write(folder: Path, parts: list[list[tuple[str, float | None]]]) -> tuple[Sk
     return tuple(files)
 
 
-def decide(folder: Path, files: tuple[SketchFile, ...], step: Any, run: Run = run_here) -> Any:
+def decide(
+    folder: Path,
+    files: tuple[SketchFile, ...],
+    step: Any,
+    run: Run = run_here,
+    sizes: Sizes = Sizes(),
+) -> Any:
     """(the decisions' file, what resolve returned)."""
     own, path = folder / "own", folder / "decisions.parquet"
     own.mkdir(exist_ok=True)
     with database(folder / "spill") as db:
         view(db, files)
-        summary = step.resolve(Sketches(db, path, own, files, run=run))
+        summary = step.resolve(Sketches(db, path, own, files, run=run, sizes=sizes))
     assert list(own.iterdir()) == []
     return path.read_bytes(), summary
-
-
-def cut(most: int, patch: pytest.MonkeyPatch) -> None:
-    """Groups of so few documents."""
-    patch.setattr(shuffle_tasks, "GROUP", most)
 
 
 def table(data: bytes) -> pa.Table:
@@ -77,7 +78,7 @@ def test_buckets_are_those_of_one_query(parts, lower, upper, given_cuts):
     head, tail = sorted((lower, upper))
     cuts = {"de": (2.0, 300.0)} if given_cuts else {}
     step = Perplexity(model="m.bin", head=head, tail=tail, cuts=cuts, first=True)
-    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = write(folder, parts)
         scores = [score for rows in parts for _, score in rows if score is not None]
@@ -90,8 +91,7 @@ def test_buckets_are_those_of_one_query(parts, lower, upper, given_cuts):
         want = pq.read_table(folder / "want.parquet")
         first = None
         for most in (1, 30, 10**6):
-            cut(most, patch)
-            data, summary = decide(folder, files, step)
+            data, summary = decide(folder, files, step, sizes=Sizes(task_documents=most))
             assert table(data).equals(want.cast(table(data).schema))
             assert first in (None, (data, repr(summary))), "the result depends on groups"
             first = data, repr(summary)
@@ -109,7 +109,7 @@ def test_buckets_are_those_of_one_query(parts, lower, upper, given_cuts):
 @given(st.lists(st.lists(st.floats(0, 1), max_size=25), min_size=1, max_size=4), st.floats(0.01, 1))
 @settings(max_examples=8, deadline=None)
 def test_a_share_is_that_of_one_query(parts, share):
-    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = write(folder, [[("", abs(score)) for score in scores] for scores in parts])
         count = sum(map(len, parts))
@@ -119,8 +119,8 @@ def test_a_share_is_that_of_one_query(parts, share):
             kept, threshold = reference_percentiles.share(db, folder / "want.parquet", last)
         want = pq.read_table(folder / "want.parquet")
         for most in (1, 30, 10**6):
-            cut(most, patch)
-            data, summary = decide(folder, files, QualityShare(keep_fraction=share))
+            step, sizes = QualityShare(keep_fraction=share), Sizes(task_documents=most)
+            data, summary = decide(folder, files, step, sizes=sizes)
             assert table(data).equals(want.cast(table(data).schema))
             expected = {"documents": count, "threshold": threshold, "kept": kept}
             assert summary == {**expected, "dropped": count - kept}
@@ -132,18 +132,18 @@ def test_ranges_ascend_as_floats_do(values):
     assert (np.diff(places(array).astype(np.int64)) >= 0).all()
 
 
-def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path, monkeypatch):
+def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path):
     parts = [[("en", float(7 * i % 31 + p)) for i in range(9)] for p in range(3)]
     files = write(tmp_path, parts)
     step = Perplexity(model="m.bin", first=True)
     want = decide(tmp_path, files, step)
-    cut(9, monkeypatch)
+    sizes = Sizes(task_documents=9)
     dying = Dying()
     for _ in range(3):
         with pytest.raises(Killed):
-            decide(tmp_path, files, step, dying)
+            decide(tmp_path, files, step, dying, sizes)
         assert [*tmp_path.glob("own/*")], "nothing is left to go on from"
-    assert decide(tmp_path, files, step, dying) == want
+    assert decide(tmp_path, files, step, dying, sizes) == want
     assert dying.names == [
         n for n in ("count_scores", "pick_scores", "write_pieces") for _ in range(2)
     ]
@@ -154,12 +154,12 @@ def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path, monkeypatch
     [Perplexity(model="m.bin", first=True), QualityShare(keep_fraction=0.3)],
     ids=["perplexity", "share"],
 )
-def test_a_task_touches_the_files_it_names_and_no_others(tmp_path, monkeypatch, step):
+def test_a_task_touches_the_files_it_names_and_no_others(tmp_path, step):
     folder = tmp_path / "here"
     folder.mkdir()
     files = write(folder, [[("en", float(7 * i % 31 + p)) for i in range(9)] for p in range(3)])
     want = decide(folder, files, step)
-    cut(9, monkeypatch)
+    sizes = Sizes(task_documents=9)
     alone = Alone(folder, tmp_path / "aside")
-    assert decide(folder, files, step, alone) == want
+    assert decide(folder, files, step, alone, sizes) == want
     assert alone.seen == {"count_scores": 3, "pick_scores": 3, "write_pieces": 3}

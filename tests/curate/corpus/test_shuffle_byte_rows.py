@@ -6,14 +6,19 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.corpus.shuffle import arrays as shuffle_arrays
-from curate.corpus.shuffle import byte_rows
-from curate.corpus.shuffle.arrays import load_array, map_array, new_array, unmap
-from curate.corpus.shuffle.byte_rows import SliceFiles, SliceWriter, read_slice
+from curate.corpus.shuffle.byte_rows import (
+    SliceFiles,
+    SliceWriter,
+    count_up,
+    load_array,
+    map_array,
+    new_array,
+    read_slice,
+    unmap,
+)
 
 ROWS = st.lists(st.tuples(st.integers(0, 4), st.binary(max_size=6)), max_size=20)
 
@@ -21,12 +26,11 @@ ROWS = st.lists(st.tuples(st.integers(0, 4), st.binary(max_size=6)), max_size=20
 @given(st.lists(ROWS, min_size=1, max_size=3), st.sampled_from([1, 5]), st.integers(0, 600))
 @settings(max_examples=100, deadline=None)
 def test_a_slice_is_its_rows_in_order_of_writers_and_arrival(writers, count, segment):
-    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(byte_rows, "SEGMENT", segment)
+    with tempfile.TemporaryDirectory() as name:
         folder, number, want = Path(name), 0, [([], b"") for _ in range(count)]
         files = [SliceFiles.within(folder, "some", n) for n in range(len(writers))]
         for each, rows in zip(files, writers, strict=True):
-            writer = SliceWriter(each, count)
+            writer = SliceWriter(each, count, segment)
             for at in range(0, len(rows), 3):
                 partitions = np.array([part % count for part, _ in rows[at : at + 3]])
                 texts = [text for _, text in rows[at : at + 3]]
@@ -39,29 +43,27 @@ def test_a_slice_is_its_rows_in_order_of_writers_and_arrival(writers, count, seg
                 number += len(partitions)
             writer.close()
         for part in range(count):
-            rows, data = read_slice(files, part, 2, folder)
+            rows, data = read_slice(files, part, 2, folder, 40)
             assert (rows.tolist(), data.tobytes()) == want[part]
 
 
-def test_a_large_array_lies_in_a_file_that_nobody_sees(tmp_path, monkeypatch):
-    monkeypatch.setattr(shuffle_arrays, "LARGE", 100)
-    small, large = new_array(24, np.uint32, tmp_path), new_array((5, 6), np.uint32, tmp_path)
+def test_a_large_array_lies_in_a_file_that_nobody_sees(tmp_path):
+    small = new_array(24, np.uint32, tmp_path, 100)
+    large = new_array((5, 6), np.uint32, tmp_path, 100)
     assert small.base is None and large.base is not None
     assert type(large) is np.ndarray and list(tmp_path.iterdir()) == []
-    large[:] = np.arange(30).reshape(5, 6)
+    count_up(large.reshape(-1), batch=7)
     unmap(large)
     assert large.ravel().tolist() == list(range(30))
     large.tofile(tmp_path / "kept")
     for array in (
-        load_array(tmp_path / "kept", np.uint32),
+        load_array(tmp_path / "kept", np.uint32, 100),
+        load_array(tmp_path / "kept", np.uint32, 1000),
         map_array(tmp_path / "kept", np.uint32),
     ):
         assert array.tolist() == list(range(30))
-    load_array(tmp_path / "kept", np.uint32)[0] = 7
+    load_array(tmp_path / "kept", np.uint32, 100)[0] = 7
     assert np.fromfile(tmp_path / "kept", np.uint32)[0] == 0
     (tmp_path / "none").touch()
-    assert (
-        len(load_array(tmp_path / "none", np.uint32))
-        == len(map_array(tmp_path / "none", np.uint8))
-        == 0
-    )
+    assert len(load_array(tmp_path / "none", np.uint32, 0)) == 0
+    assert len(map_array(tmp_path / "none", np.uint8)) == 0

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.corpus.shuffle import arrays as shuffle_arrays
-from curate.corpus.shuffle import partitions
 from curate.corpus.shuffle.partitions import (
     PairFiles,
     PartitionWriter,
@@ -29,7 +27,7 @@ KEYS = st.lists(
 )
 
 
-def plain_room(size: int):
+def arrays_of(size: int):
     return lambda dtype: np.empty(size, dtype)
 
 
@@ -50,7 +48,7 @@ def test_pairs_are_parted_by_their_high_bits_in_order_of_arrival(keys, bits):
 @settings(max_examples=80, deadline=None)
 def test_the_sort_is_by_key_and_equal_keys_stay_in_order(keys):
     array, values = np.array(keys, np.uint64), np.arange(len(keys), dtype=np.uint32)
-    ordered = sort_pairs(array, values, 0, plain_room(len(keys)))
+    ordered = sort_pairs(array, values, 0, arrays_of(len(keys)))
     expected = sorted(range(len(keys)), key=lambda i: keys[i])
     assert ordered[1].tolist() == expected
     assert ordered[0].tolist() == [keys[i] for i in expected]
@@ -67,28 +65,26 @@ def test_a_pass_over_equal_digits_moves_nothing():
 
 @given(KEYS, st.sampled_from([1, 4, 1024]))
 @settings(max_examples=80, deadline=None)
-def test_no_key_that_stands_twice_is_left_out(keys, room):
+def test_no_key_that_stands_twice_is_left_out(keys, counters):
     array, values = np.array(keys, np.uint64), np.arange(len(keys), dtype=np.uint32)
-    count = maybe_shared(array, values, np.zeros(room, np.uint8))
+    count = maybe_shared(array, values, np.zeros(counters, np.uint8))
     repeated = values[:count].tolist()
     assert repeated == sorted(repeated)
     assert [keys[i] for i in repeated] == array[:count].tolist()
     assert {i for i, k in enumerate(keys) if keys.count(k) > 1} <= set(repeated)
 
 
-@pytest.mark.parametrize("large", [False, True], ids=["memory", "mapped"])
+@pytest.mark.parametrize("mapped_bytes", [64 << 20, 1], ids=["memory", "mapped"])
 @pytest.mark.parametrize("valued", [True, False])
 def test_partitions_hold_what_writers_wrote_in_order_whatever_the_segments(
-    tmp_path, monkeypatch, large, valued
+    tmp_path, mapped_bytes, valued
 ):
-    if large:
-        monkeypatch.setattr(shuffle_arrays, "LARGE", 1)
     draw = np.random.default_rng(4)
     keys = draw.integers(0, 2**64, 1000, np.uint64)
     values = np.arange(1000, dtype=np.uint32)
     files = [PairFiles.within(tmp_path, number) for number in range(3)]
     for each, begin, stop in zip(files, (0, 700, 700), (700, 700, 1000), strict=True):
-        writer = PartitionWriter(each, 3, valued, segment=128)
+        writer = PartitionWriter(each, 3, 128, valued)
         for at in range(begin, stop, 300):
             segment = slice(at, min(at + 300, stop))
             writer.add(keys[segment], values[segment] if valued else None)
@@ -96,12 +92,12 @@ def test_partitions_hold_what_writers_wrote_in_order_whatever_the_segments(
     names = sorted(p.name for p in tmp_path.iterdir())
     seen = 0
     for begin, stop in ((0, 1), (1, 5), (5, 8), (3, 3)):
-        parts = read_partitions(files, begin, stop, tmp_path, valued)
+        parts = read_partitions(files, begin, stop, tmp_path, mapped_bytes, valued)
         assert len(parts) == stop - begin
-        for part, (columns, room) in enumerate(parts, begin):
+        for part, (columns, make_array) in enumerate(parts, begin):
             positions = np.flatnonzero(keys >> np.uint64(61) == part)
             assert columns[0].tolist() == keys[positions].tolist()
-            assert len(room(np.uint32)) == len(positions)
+            assert len(make_array(np.uint32)) == len(positions)
             if valued:
                 assert columns[1].tolist() == positions.tolist()
             seen += len(positions)
@@ -113,12 +109,12 @@ def test_no_bytes_are_read_but_the_ranges_that_are_named(tmp_path):
     keys = np.random.default_rng(4).integers(0, 2**64, 1000, np.uint64)
     files = [PairFiles.within(tmp_path, number) for number in range(2)]
     for each, part_keys in zip(files, (keys[:700], keys[700:]), strict=True):
-        writer = PartitionWriter(each, 3, segment=128)
+        writer = PartitionWriter(each, 3, 128)
         writer.add(part_keys, np.arange(len(part_keys), dtype=np.uint32))
         writer.close()
 
     def read(begin, stop):
-        parts = read_partitions(files, begin, stop, tmp_path)
+        parts = read_partitions(files, begin, stop, tmp_path, 1 << 20)
         return [[array.tolist() for array in arrays] for arrays, _ in parts]
 
     whole = {path: path.read_bytes() for each in files for path in (each.keys, each.values)}
@@ -138,12 +134,12 @@ def test_no_bytes_are_read_but_the_ranges_that_are_named(tmp_path):
 
 def test_nothing_written_is_nothing_read(tmp_path):
     files = PairFiles.within(tmp_path)
-    PartitionWriter(files, 2).close()
-    assert [len(columns[0]) for columns, _ in read_partitions([files], 0, 4, tmp_path)] == [0] * 4
-    assert [len(columns[0]) for columns, _ in read_partitions([], 0, 2, tmp_path)] == [0, 0]
+    PartitionWriter(files, 2, 128).close()
+    for writers, count in (([files], 4), ([], 2)):
+        parts = read_partitions(writers, 0, count, tmp_path, 1 << 20)
+        assert [len(columns[0]) for columns, _ in parts] == [0] * count
 
 
 def test_partitions_grow_in_number_with_the_pairs():
-    aimed = partitions.PARTITION
-    counts = [0, 1, aimed, aimed + 1, 4 * aimed, 4 * aimed + 1, 10**12]
-    assert [partition_bits(n) for n in counts] == [0, 0, 0, 1, 2, 3, 14]
+    counts = [0, 1, 1000, 1001, 4000, 4001, 10**9]
+    assert [partition_bits(n, 1000) for n in counts] == [0, 0, 0, 1, 2, 3, 14]

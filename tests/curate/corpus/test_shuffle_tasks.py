@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.corpus.shuffle import partitions as shuffle_partitions
 from curate.corpus.shuffle import tasks as shuffle_tasks
 from curate.corpus.shuffle.tasks import Group, groups, run_tasks
+from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, Task, run_here, view
-from curate.dedup import exact as exact_resolve
 from curate.dedup.exact import DedupExact
-from curate.dedup.minhash import candidates as minhash_parts
 from curate.dedup.minhash.step import DedupMinhash
-from curate.dedup.passages import resolve as passages_resolve
 from curate.dedup.passages.step import DedupPassages
 from curate.disk.database import database
 from curate.disk.files import TEMPORARY
@@ -47,54 +45,54 @@ STEPS = {
 }
 
 
-def decide(folder: Path, files: tuple[SketchFile, ...], step: Any, run: Run = run_here) -> bytes:
+def decide(
+    folder: Path,
+    files: tuple[SketchFile, ...],
+    step: Any,
+    run: Run = run_here,
+    sizes: Sizes = Sizes(),
+) -> bytes:
     """The decisions' file."""
     own, path = folder / "own", folder / "decisions.parquet"
     own.mkdir(exist_ok=True)
     with database(folder / "spill") as db:
         view(db, files)
-        step.resolve(Sketches(db, path, own, files, run=run))
+        step.resolve(Sketches(db, path, own, files, run=run, sizes=sizes))
     assert list(own.iterdir()) == []
     return path.read_bytes()
 
 
-@pytest.fixture
-def many(monkeypatch) -> None:
-    """Groups and partitions so small that there are several of each."""
-    monkeypatch.setattr(shuffle_tasks, "GROUP", 70)
-    monkeypatch.setattr(shuffle_partitions, "PARTITION", 30)
-    monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
-    monkeypatch.setattr(exact_resolve, "SLICE", 50)
-    monkeypatch.setattr(passages_resolve, "PASSAGES", 70)
-    monkeypatch.setattr(passages_resolve, "SLICE", 50)
-    monkeypatch.setattr(minhash_parts, "PART", 20)
+# So small that there are several tasks and partitions of each kind.
+SMALL = Sizes(
+    task_documents=70,
+    partition_pairs=30,
+    query_documents=0,
+    slice_candidates=50,
+    task_passages=70,
+    slice_rows=50,
+    part_candidates=20,
+)
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_workers_and_groups_decide_as_one_process_does(tmp_path, engine, monkeypatch, name):
+def test_workers_and_groups_decide_as_one_process_does(tmp_path, engine, name):
     step = STEPS[name]
     files = write(tmp_path, sketched(step, texts(200)), parts=5)
     want = decide(tmp_path, files, step)
     assert pq.read_metadata(tmp_path / "decisions.parquet").num_rows > 50
-    monkeypatch.setattr(shuffle_partitions, "PARTITION", 30)
-    monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
-    monkeypatch.setattr(exact_resolve, "SLICE", 50)
-    monkeypatch.setattr(passages_resolve, "SLICE", 50)
-    monkeypatch.setattr(minhash_parts, "PART", 20)
     for most in (1, 90, 1000):
-        monkeypatch.setattr(shuffle_tasks, "GROUP", most)
-        monkeypatch.setattr(passages_resolve, "PASSAGES", most)
-        assert decide(tmp_path, files, step, through(engine)) == want
+        sizes = replace(SMALL, task_documents=most, task_passages=most)
+        assert decide(tmp_path, files, step, through(engine), sizes) == want
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_task_touches_the_files_it_names_and_no_others(tmp_path, many, name):
+def test_a_task_touches_the_files_it_names_and_no_others(tmp_path, name):
     step, folder = STEPS[name], tmp_path / "here"
     folder.mkdir()
     files = write(folder, sketched(step, texts(200)), parts=5)
     want = decide(folder, files, step)
     alone = Alone(folder, tmp_path / "aside")
-    assert decide(folder, files, step, alone) == want
+    assert decide(folder, files, step, alone, SMALL) == want
     assert min(alone.seen.values()) > 1
     assert [*alone.seen] == NAMES[name]
 
@@ -121,7 +119,7 @@ def dying(task: Task) -> Any:
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_is_followed_by_one_that_changes_nothing(tmp_path, engine, many):
+def test_a_worker_that_is_killed_is_followed_by_one_that_changes_nothing(tmp_path, engine):
     step = STEPS["shingles"]
     files = write(tmp_path, sketched(step, texts(200)), parts=5)
     want = decide(tmp_path, files, step)
@@ -130,7 +128,7 @@ def test_a_worker_that_is_killed_is_followed_by_one_that_changes_nothing(tmp_pat
         dying_tasks = [{**task, "function": function} for task in tasks]
         yield from through(engine)(f"{__name__}:dying", dying_tasks)
 
-    assert decide(tmp_path, files, step, run) == want
+    assert decide(tmp_path, files, step, run, SMALL) == want
     died = {path.name for path in tmp_path.glob("died-*")}
     assert died == {f"died-{function}-1" for function in VICTIMS}
 
@@ -175,7 +173,7 @@ def test_groups_hold_every_file_once_in_order_and_no_more_than_they_may(counts, 
         assert Group.load(group.dump()) == group
 
 
-def test_a_run_hands_the_tasks_to_its_workers_and_writes_the_same_bytes(bench, many, monkeypatch):
+def test_a_run_hands_the_tasks_to_its_workers_and_writes_the_same_bytes(bench, monkeypatch):
     """Against an earlier run, so that there are two files of sketches and settled ids."""
     rows = [{"id": str(i % 150), "text": text} for i, text in enumerate(texts(200))]
     first, second = bench.jsonl("one.jsonl", rows[:80]), bench.jsonl("two.jsonl", rows[60:])
@@ -186,11 +184,7 @@ def test_a_run_hands_the_tasks_to_its_workers_and_writes_the_same_bytes(bench, m
         for step in steps
         for name, settings in step.items()
     ]
-    with monkeypatch.context() as whole:
-        whole.setattr(exact_resolve, "AT_ONCE", 10**6)
-        whole.setattr(shuffle_tasks, "GROUP", 10**6)
-        whole.setattr(minhash_parts, "PART", 10**6)
-        bench.run(against, second, out="b1")
+    bench.run(against, second, out="b1")
     asked = []
     mapped = LocalEngine.map
 
@@ -199,7 +193,7 @@ def test_a_run_hands_the_tasks_to_its_workers_and_writes_the_same_bytes(bench, m
         return mapped(engine, function, *rest)
 
     monkeypatch.setattr(LocalEngine, "map", noted)
-    bench.run(against, second, out="b2", workers=2)
+    bench.run(against, second, out="b2", workers=2, sizes=SMALL)
     decided = [bench.folder / out / "decisions.parquet" for out in ("b1", "b2")]
     assert decided[0].read_bytes() == decided[1].read_bytes()
     assert bench.ids("b1") == bench.ids("b2") and len(bench.ids("b1")) < 140

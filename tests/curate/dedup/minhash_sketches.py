@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
 from curate.dedup.minhash.step import DedupMinhash, binary_rows
 from curate.disk.database import database
@@ -66,13 +67,17 @@ def write(folder: Path, table: pa.Table, parts: int = 3) -> tuple[SketchFile, ..
 
 
 def decide(
-    folder: Path, files: tuple[SketchFile, ...], step: DedupMinhash, run: Run = run_here
+    folder: Path,
+    files: tuple[SketchFile, ...],
+    step: DedupMinhash,
+    run: Run = run_here,
+    sizes: Sizes = Sizes(),
 ) -> dict[str, Any]:
     own = folder / "own"
     own.mkdir(exist_ok=True)
     with database(folder / "spill") as db, replacing(folder / "decisions.parquet") as aside:
         view(db, files)
-        return step.resolve(Sketches(db, aside, own, files, run=run))
+        return step.resolve(Sketches(db, aside, own, files, run=run, sizes=sizes))
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:

@@ -11,9 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.dedup.decontaminate import kernel
-from curate.dedup.decontaminate import windows as decontaminate_windows
 from curate.dedup.decontaminate.items import Item
-from curate.dedup.decontaminate.windows import Cutting, Windows, cut_windows, find
+from curate.dedup.decontaminate.windows import (
+    BLOCK_BYTES,
+    FIRST_HITS,
+    Cutting,
+    Windows,
+    cut_windows,
+    find,
+    item_blocks,
+)
 from curate.documents.documents import documents
 from curate.text.words import word_table
 from tests.curate.dedup import reference_decontaminate as reference
@@ -33,10 +40,16 @@ def sets_and_documents(draw) -> tuple[list[str], list[str]]:
     return items, draw(st.lists(joined.map("".join), min_size=1, max_size=3))
 
 
-def cut(texts: list[str], mode: str = "overlap", ngram: int = 3, **more) -> Windows:
+def cut(
+    texts: list[str],
+    mode: str = "overlap",
+    ngram: int = 3,
+    block_bytes: int = BLOCK_BYTES,
+    **more,
+) -> Windows:
     items = [Item("set", str(k), t) for k, t in enumerate(texts)]
     cutting = {"shortest": 1, "samples": None, "seed": 0, "max_items": None} | more
-    return cut_windows(items, Cutting(mode, ngram, **cutting))
+    return cut_windows(items, Cutting(mode, ngram, **cutting), block_bytes)
 
 
 def batch(texts: list[str]):
@@ -80,9 +93,7 @@ def test_words_are_found_where_plain_python_finds_them(both, ngram, shortest):
 @settings(max_examples=150, deadline=None)
 def test_characters_are_found_where_plain_python_finds_them(both, length):
     items, texts = both
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decontaminate_windows, "CHARACTERS", length)
-        windows = cut(items, "50-char")
+    windows = cut(items, "50-char", characters=length)
     by_key = names(windows, items, length)
     for text, hits in zip(texts, found(texts, windows), strict=True):
         expected = reference.places(text, True, set(by_key.values()))
@@ -123,7 +134,7 @@ def test_more_hits_than_there_was_room_for_are_all_found():
     windows = cut(items, ngram=3)
     (hits,) = found([text], windows)
     expected = reference.places(text, False, set(names(windows, items, 3).values()))
-    assert len(hits) == len(expected) > decontaminate_windows._FIRST_ROOM
+    assert len(hits) == len(expected) > FIRST_HITS
     assert [h[1:] for h in hits] == sorted(p[1:] for p in expected)
 
 
@@ -170,10 +181,8 @@ def test_windows_do_not_depend_on_the_blocks_they_are_made_in(mode):
     vocabulary = "red green blue ätt mill".split()
     items = [" ".join(draw.choices(vocabulary, k=draw.randrange(40))) for _ in range(50)]
     whole = cut(items, mode, shortest=8, max_items=20)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decontaminate_windows, "_BLOCK_BYTES", 100)
-        assert len(decontaminate_windows._blocks(np.arange(0, 5000, 60))) > 30
-        blocks = cut(items, mode, shortest=8, max_items=20)
+    assert len(item_blocks(np.arange(0, 5000, 60), 100)) > 30
+    blocks = cut(items, mode, shortest=8, max_items=20, block_bytes=100)
     for name in ("rows", "gram", "start", "end", "units", "shared"):
         assert getattr(whole, name).tolist() == getattr(blocks, name).tolist()
     assert whole.search.table[3].tolist() == blocks.search.table[3].tolist()

@@ -13,10 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.corpus.shuffle import partitions as shuffle_partitions
-from curate.corpus.shuffle import tasks as shuffle_tasks
+from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
-from curate.dedup import exact as exact_resolve
 from curate.dedup.exact import DedupExact
 from curate.disk.database import database
 from tests.curate.dedup import reference_exact
@@ -49,27 +47,29 @@ def sketches(keys: list[int | None], seed: int = 0, width: int = 16) -> pa.Table
 
 
 def decide(
-    folder: Path, files: tuple[SketchFile, ...], survivor: str, reference: bool, run: Run = run_here
+    folder: Path,
+    files: tuple[SketchFile, ...],
+    survivor: str,
+    sizes: Sizes | None,
+    run: Run = run_here,
 ) -> tuple[bytes, dict[str, Any]]:
+    """(the decisions' file, counts); sizes None: as the reference decides."""
     own, path = folder / "own", folder / "decisions.parquet"
     own.mkdir(exist_ok=True)
     with database(folder / "spill") as db:
         view(db, files)
         step = DedupExact(survivor=survivor)
-        if reference:
+        if sizes is None:
             counts = reference_exact.decide(db, path, survivor, step.method)
         else:
-            counts = step.resolve(Sketches(db, path, own, files, run=run))
+            counts = step.resolve(Sketches(db, path, own, files, run=run, sizes=sizes))
     assert list(own.iterdir()) == []
     return path.read_bytes(), counts
 
 
-def cut(most: int, patch: pytest.MonkeyPatch) -> None:
-    """Groups, partitions and slices of so few documents."""
-    patch.setattr(shuffle_tasks, "GROUP", most)
-    patch.setattr(shuffle_partitions, "PARTITION", 4)
-    patch.setattr(exact_resolve, "AT_ONCE", 0 if most < 1000 else 10**6)
-    patch.setattr(exact_resolve, "SLICE", 3)
+def small(documents: int) -> Sizes:
+    """Tasks of so few documents, and few in slices and partitions too."""
+    return Sizes(task_documents=documents, partition_pairs=4, query_documents=0, slice_candidates=3)
 
 
 # Some share 64 bits and differ in the others.
@@ -88,38 +88,35 @@ KEY = st.one_of(
 )
 @settings(max_examples=12, deadline=None)
 def test_tasks_write_the_bytes_of_one_query_over_all(parts, survivor, earlier, seed):
-    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tables = [sketches(keys, seed + i) for i, keys in enumerate(parts)]
         files = write(folder, tables, min(earlier, len(parts)))
-        want = decide(folder, files, survivor, reference=True)
-        for most in (1, 9, 1000):
-            cut(most, patch)
-            assert decide(folder, files, survivor, reference=False) == want
+        want = decide(folder, files, survivor, None)
+        for sizes in (small(1), small(9), Sizes()):
+            assert decide(folder, files, survivor, sizes) == want
 
 
 @pytest.mark.parametrize("width", [8, 32])
-def test_keys_of_any_length_are_compared_whole(tmp_path, monkeypatch, width):
+def test_keys_of_any_length_are_compared_whole(tmp_path, width):
     draw = random.Random(width)
     keys = [draw.randrange(30) << (8 * width - 8) | draw.randrange(2) for _ in range(120)]
     files = write(tmp_path, [sketches(keys[i::3], i, width) for i in range(3)])
-    want = decide(tmp_path, files, "longest", reference=True)
+    want = decide(tmp_path, files, "longest", None)
     assert want[1]["dropped"] > 20
-    cut(1, monkeypatch)
-    assert decide(tmp_path, files, "longest", reference=False) == want
+    assert decide(tmp_path, files, "longest", small(1)) == want
 
 
-def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path, monkeypatch):
+def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path):
     draw = random.Random(3)
     keys = [draw.randrange(40) << 120 for _ in range(100)]
     files = write(tmp_path, [sketches(keys[i::4], i) for i in range(4)])
-    want = decide(tmp_path, files, "newest", reference=True)
-    cut(30, monkeypatch)
+    want = decide(tmp_path, files, "newest", None)
     dying = Dying()
     for _ in range(4):
         with pytest.raises(Killed):
-            decide(tmp_path, files, "newest", False, dying)
+            decide(tmp_path, files, "newest", small(30), dying)
         assert [*tmp_path.glob("own/*")], "nothing is left to go on from"
-    assert decide(tmp_path, files, "newest", False, dying) == want
+    assert decide(tmp_path, files, "newest", small(30), dying) == want
     names = ["write_keys", "write_buckets", "write_rows", "write_members"]
     assert dying.names == [name for name in names for _ in range(2)]

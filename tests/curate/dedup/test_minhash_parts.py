@@ -8,16 +8,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.corpus.shuffle.buckets import bucket_files
 from curate.corpus.shuffle.byte_rows import SliceFiles, SliceWriter
 from curate.corpus.shuffle.candidates import BITS, ones_before
+from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import run_here
-from curate.dedup.minhash import verify
-from curate.dedup.minhash import verify as compared
 from curate.dedup.minhash.candidates import (
     BEGINS,
     PLACES,
@@ -31,6 +29,7 @@ from curate.dedup.minhash.components import NONE, PARTNERS, ROOTS, clear_roots, 
 from curate.dedup.minhash.resolve import SIMILARITY
 from curate.dedup.minhash.signatures import pack
 from curate.dedup.minhash.verify import (
+    KIND,
     Compared,
     keep_best,
     match_buckets,
@@ -96,15 +95,18 @@ class Corpus:
         clear_roots(parent, partner)
         return [parent, partner, best]
 
-    def in_parts(self, size: int, least: float, first: bool, bits: int) -> list[np.ndarray]:
+    def in_parts(
+        self, size: int, least: float, first: bool, bits: int, most: int
+    ) -> list[np.ndarray]:
         """The same by parts of about `size` candidates."""
         folder, order = self.folder, self.folder / "order"
         self.order.tofile(order)
-        parts = write_parts(folder, folder, 1, self.order, size)["parts"]
+        sizes = Sizes(part_candidates=size, matched_members=3)
+        parts = write_parts(folder, folder, 1, self.order, sizes)["parts"]
         place, begins = np.fromfile(folder / PLACES, np.uint32), np.fromfile(folder / BEGINS, int)
         cuts = [0, self.count // 3, self.count]  # two groups of sketches
         for group, (start, stop) in enumerate(pairwise(cuts)):
-            writer = SliceWriter(SliceFiles.within(folder, compared.KIND, group), parts)
+            writer = SliceWriter(SliceFiles.within(folder, KIND, group), parts, sizes.segment_bytes)
             for c in range(start, stop):
                 data = self.packed[c] if bits else self.sets[c].view(np.uint8)
                 header = np.array([[place[c], len(data)]], np.uint32)
@@ -112,8 +114,8 @@ class Corpus:
                 writer.add(parts_of(place[c : c + 1], begins), header, offsets, data)
             writer.close()
         header = {"bits": bits, "values": VALUES, "width": WIDTH, "least": least, "first": first}
-        header |= {"groups": 2, "compared": str(folder)}
-        write_matches(folder, run_here, folder, order, header)
+        header |= {"groups": 2, "compared": str(folder), "most": most}
+        write_matches(folder, run_here, folder, order, header, sizes)
         names = ((ROOTS, np.uint32), (PARTNERS, np.uint32), (SIMILARITY, np.float64))
         return [np.fromfile(folder / name, dtype) for name, dtype in names]
 
@@ -128,12 +130,10 @@ class Corpus:
 )
 @settings(max_examples=100, deadline=None)
 def test_parts_decide_what_one_process_does(buckets, seed, size, first, bits, most):
-    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verify, "MOST", most)
-        patch.setattr(verify, "MAPPED_MEMBERS", 3)
+    with tempfile.TemporaryDirectory() as name:
         corpus = Corpus(Path(name), buckets, seed)
         want = corpus.whole(0.5, first, bits, most)
-        decided = corpus.in_parts(size, 0.5, first, bits)
+        decided = corpus.in_parts(size, 0.5, first, bits, most)
         assert [x.tolist() for x in decided] == [x.tolist() for x in want]
 
 

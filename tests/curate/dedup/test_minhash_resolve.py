@@ -8,18 +8,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from curate.corpus.shuffle import arrays as shuffle_arrays
-from curate.corpus.shuffle import buckets as shuffle_buckets
-from curate.corpus.shuffle import byte_rows
-from curate.corpus.shuffle import candidates as shuffle_candidates
-from curate.corpus.shuffle import partitions as shuffle_partitions
-from curate.corpus.shuffle import tasks as shuffle_tasks
+from curate.corpus.shuffle.partitions import documents_in
+from curate.corpus.shuffle.tasks import groups
+from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import SketchFile
-from curate.dedup.minhash import candidates as minhash_candidates
-from curate.dedup.minhash import candidates as minhash_parts
-from curate.dedup.minhash import resolve as minhash_decisions
-from curate.dedup.minhash import verify as minhash_compared
-from curate.dedup.minhash import verify as minhash_verify
 from curate.dedup.minhash.step import DedupMinhash
 from curate.errors import RunFailed
 from tests.curate.dedup.minhash_sketches import (
@@ -115,46 +107,40 @@ def test_decisions_are_those_of_plain_python(tmp_path, survivor, count, values):
         assert list((folder / "own").iterdir()) == []
 
 
-def small(monkeypatch) -> None:
-    """Every buffer so small that each is filled many times."""
-    monkeypatch.setattr(shuffle_partitions, "SEGMENT", 64)
-    monkeypatch.setattr(shuffle_partitions, "PARTITION", 50)
-    monkeypatch.setattr(shuffle_arrays, "LARGE", 40)
-    monkeypatch.setattr(shuffle_arrays, "SOME", 9)
-    monkeypatch.setattr(shuffle_partitions, "READ", 60)
-    monkeypatch.setattr(shuffle_buckets, "CHUNK", 30)
-    monkeypatch.setattr(shuffle_buckets.chunks, "__defaults__", (30,))
-    monkeypatch.setattr(shuffle_candidates.candidate_batches, "__defaults__", (9,))
-    monkeypatch.setattr(shuffle_tasks, "GROUP", 120)
-    monkeypatch.setattr(minhash_candidates, "BATCH", 11)
-    monkeypatch.setattr(minhash_decisions, "BATCH", 11)
-    monkeypatch.setattr(minhash_parts, "PART", 25)
-    monkeypatch.setattr(minhash_parts, "MOST_PARTS", 7)
-    monkeypatch.setattr(minhash_verify, "CHUNK", 8)
-    monkeypatch.setattr(byte_rows, "SEGMENT", 1500)
-    monkeypatch.setattr(minhash_verify, "MAPPED_MEMBERS", 8)
-    monkeypatch.setattr(minhash_compared, "TEXTS", 7)
+# Every buffer so small that each is filled many times.
+SMALL = Sizes(
+    task_documents=120,
+    partition_pairs=50,
+    segment_pairs=64,
+    read_keys=60,
+    bucket_members=30,
+    batch_candidates=11,
+    segment_bytes=1500,
+    mapped_bytes=40,
+    part_candidates=25,
+    parts=7,
+    matched_members=8,
+    chunk_candidates=8,
+    shingled_documents=7,
+)
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_decisions_do_not_depend_on_how_memory_is_cut(tmp_path, monkeypatch, settings):
+def test_decisions_do_not_depend_on_how_memory_is_cut(tmp_path, settings):
     step = DedupMinhash(bands=12, rows=3, **settings)
     table = sketched(step, texts(300))
     kept = []
-    for name in ("large", "small"):
+    for name, sizes in (("large", Sizes()), ("small", SMALL)):
         folder = tmp_path / name
         folder.mkdir()
         files = write(folder, table)
-        if name == "small":
-            small(monkeypatch)
-        counts = decide(folder, files, step)
+        counts = decide(folder, files, step, sizes=sizes)
         assert counts["dropped"] > 50
         kept.append((counts, rows_of(folder)))
     assert kept[0] == kept[1]
 
 
-def test_more_documents_than_numbers_are_refused(tmp_path, monkeypatch):
+def test_more_documents_than_numbers_are_refused(tmp_path):
     files = write(tmp_path, with_keys(random_keys(12, 5, 0)))
-    monkeypatch.setattr(shuffle_partitions, "MOST", 12)
     with pytest.raises(RunFailed, match="dedup compares up to 11 documents at once, these are 12"):
-        shuffle_partitions.documents_in(shuffle_tasks.groups(files), "dedup")
+        documents_in(groups(files, 100), "dedup", most=12)

@@ -122,12 +122,11 @@ def test_ccnets_key_is_eight_bytes_of_sha1_read_as_a_little_endian_number():
     assert not table.keys[:, 0].any()
 
 
-def test_a_document_too_large_for_positions_has_no_passages(monkeypatch):
-    from curate.dedup.passages import keys as passage_keys
+def test_a_document_too_large_for_positions_has_no_passages():
+    from curate.dedup.passages.keys import passages
 
-    monkeypatch.setattr(passage_keys, "TOO_LARGE", 6)
     docs = documents({"id": ["a", "b", "c"], "text": ["One\nx", "One\ntwo", ""]})
-    table = passage_keys.passages(docs, "line", 1)
+    table = passages(docs, "line", 1, most_bytes=5)
     assert table.rows.tolist() == [0, 2, 2, 2]
 
 

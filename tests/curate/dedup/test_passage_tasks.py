@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.corpus.shuffle import partitions as shuffle_partitions
+from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
 from curate.dedup import survivors
-from curate.dedup.passages import resolve as passages_resolve
 from curate.dedup.passages.keys import packed, unpacked
 from curate.dedup.passages.rows import Runs, in_order
 from curate.dedup.passages.shared import NONE, leave_repeats
@@ -61,7 +60,11 @@ def sketches(documents: list[list[int]], seed: int = 0) -> pa.Table:
 
 
 def decide(
-    folder: Path, files: tuple[SketchFile, ...], step: DedupPassages, run: Run | None = run_here
+    folder: Path,
+    files: tuple[SketchFile, ...],
+    step: DedupPassages,
+    run: Run | None = run_here,
+    sizes: Sizes = Sizes(),
 ) -> tuple[bytes, dict[str, Any]]:
     """(the decisions' file, counts); run None: as the reference decides."""
     own, path = folder / "own", folder / "decisions.parquet"
@@ -73,7 +76,7 @@ def decide(
             sketch_files = Sketches(db, path, own, files)
             counts = reference_owners.decide(sketch_files, order, step.method, step.keep)
         else:
-            counts = step.resolve(Sketches(db, path, own, files, run=run))
+            counts = step.resolve(Sketches(db, path, own, files, run=run, sizes=sizes))
             own_rows = path
             if any(file.part < 0 for file in files):
                 own_rows = folder / "mine.parquet"
@@ -91,11 +94,9 @@ def rows_of(data: bytes) -> list[dict[str, Any]]:
     return [{**row, "cluster": seen.setdefault(row["cluster"], len(seen))} for row in rows]
 
 
-def cut(most: int, patch: pytest.MonkeyPatch) -> None:
-    """Groups, partitions and slices of so few passages."""
-    patch.setattr(passages_resolve, "PASSAGES", most)
-    patch.setattr(passages_resolve, "SLICE", 5 if most < 1000 else 10**6)
-    patch.setattr(shuffle_partitions, "PARTITION", 4 if most < 1000 else 10**6)
+def small(passages: int) -> Sizes:
+    """Tasks of so few passages, and few in slices and partitions too."""
+    return Sizes(task_passages=passages, slice_rows=5, partition_pairs=4)
 
 
 # Some share one half and differ in the other.
@@ -115,25 +116,23 @@ KEY = st.one_of(
 @settings(max_examples=12, deadline=None)
 def test_tasks_decide_what_one_query_decides(parts, survivor, keep, earlier, seed):
     step = DedupPassages(survivor=survivor, keep=keep, unit="paragraph")
-    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tables = [sketches(documents, seed + i) for i, documents in enumerate(parts)]
         files = write(folder, tables, min(earlier, len(parts)))
         want, counts = decide(folder, files, step, None)
         first = None
-        for most in (1, 12, 10**6):
-            cut(most, patch)
-            decided = decide(folder, files, step)
+        for sizes in (small(1), small(12), Sizes()):
+            decided = decide(folder, files, step, sizes=sizes)
             assert rows_of(decided[0]) == rows_of(want) and decided[1] == counts
             assert first in (None, decided[0]), "the bytes depend on groups"
             first = decided[0]
 
 
-def test_one_line_of_all_documents_is_one_row_a_group(tmp_path, monkeypatch):
+def test_one_line_of_all_documents_is_one_row_a_group(tmp_path):
     parts = [[[7, 7, 100 * p + d + 10] for d in range(40)] for p in range(3)]
     files = write(tmp_path, [sketches(documents, p) for p, documents in enumerate(parts)])
     step = DedupPassages(unit="paragraph", keep="none")
-    cut(1, monkeypatch)
     sent: dict[str, list[int]] = {"shared": [], "rows": []}
 
     def watched(function: str, tasks: list[Any]) -> Any:
@@ -142,25 +141,24 @@ def test_one_line_of_all_documents_is_one_row_a_group(tmp_path, monkeypatch):
                 sent[name].append(result[name])
             yield task, result
 
-    decided, counts = decide(tmp_path, files, step, watched)
+    decided, counts = decide(tmp_path, files, step, watched, small(1))
     assert counts["members"] == counts["dropped"] == 240
     # Shuffled: one key of each group; to be decided: the first and the last document of each.
     assert sum(sent["shared"]) == 3 and sent["rows"] == [2, 2, 2]
     assert rows_of(decided) == rows_of(decide(tmp_path, files, step, None)[0])
 
 
-def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path, monkeypatch):
+def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path):
     draw = random.Random(3)
     parts = [[[draw.randrange(90) << 58 for _ in range(9)] for _ in range(9)] for _ in range(4)]
     files = write(tmp_path, [sketches(documents, p) for p, documents in enumerate(parts)])
-    cut(80, monkeypatch)
     want = decide(tmp_path, files, DedupPassages())
     dying = Dying()
     for _ in range(5):
         with pytest.raises(Killed):
-            decide(tmp_path, files, DedupPassages(), dying)
+            decide(tmp_path, files, DedupPassages(), dying, small(80))
         assert [*tmp_path.glob("own/*")], "nothing is left to go on from"
-    assert decide(tmp_path, files, DedupPassages(), dying) == want
+    assert decide(tmp_path, files, DedupPassages(), dying, small(80)) == want
     names = ["write_keys", "write_shared", "write_rows", "write_owners", "write_pieces"]
     assert dying.names == [name for name in names for _ in range(2)]
 

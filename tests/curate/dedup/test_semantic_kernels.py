@@ -220,12 +220,11 @@ def test_clusters_are_the_groups_that_were_put_in():
 
 
 @pytest.mark.parametrize("rows", [7, 64, 100_000])
-def test_clusters_do_not_depend_on_the_size_of_blocks(monkeypatch, rows):
+def test_clusters_do_not_depend_on_the_size_of_blocks(rows):
     matrix = cloud(5, 60, 0.8)
     everything = np.arange(len(matrix))
     expected = semantic_clusters.fit(matrix, everything, 17, 1)
-    monkeypatch.setattr(embeddings, "ROWS", rows)
-    assert (semantic_clusters.fit(matrix, everything, 17, 1) == expected).all()
+    assert (semantic_clusters.fit(matrix, everything, 17, 1, block_rows=rows) == expected).all()
 
 
 def test_cosines_to_centroids_are_cosines():
@@ -254,18 +253,14 @@ def plain_highest(matrix, labels, rank):
 
 
 @pytest.mark.parametrize("nearest", [1, 2, 3])
-@pytest.mark.parametrize("tall, wide", [(1024, 8192), (5, 3), (3, 50)])
-def test_highest_similarities_are_those_of_all_pairs_that_share_a_cluster(
-    monkeypatch, nearest, tall, wide
-):
-    monkeypatch.setattr(semantic_clusters, "TALL", tall)
-    monkeypatch.setattr(semantic_clusters, "WIDE", wide)
+@pytest.mark.parametrize("block", [(1024, 8192), (5, 3), (3, 50)])
+def test_highest_similarities_are_those_of_all_pairs_that_share_a_cluster(nearest, block):
     matrix = cloud(4, 15, 0.6, size=12)
     rows = np.arange(len(matrix))
     rank = np.random.default_rng(2).permutation(len(matrix))
     centroids = semantic_clusters.fit(matrix, rows, 6, 1)
     labels, _ = semantic_clusters.nearest_centroids(matrix, centroids, rows, nearest)
-    best, partner = semantic_clusters.highest(matrix, rows, labels, rank)
+    best, partner = semantic_clusters.highest(matrix, rows, labels, rank, block)
     expected, others = plain_highest(matrix, labels, rank)
     assert (best == expected).all()
     assert (partner == others).all()

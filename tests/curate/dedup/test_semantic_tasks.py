@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, Task, run_here, view
 from curate.dedup.semantic import clusters as semantic_clusters
 from curate.dedup.semantic import compare
-from curate.dedup.semantic import matrix as embeddings_tasks
 from curate.dedup.semantic.step import DedupSemantic
 from curate.disk.database import database
 from curate.documents.documents import documents
@@ -53,14 +53,19 @@ def write(folder: Path, step: DedupSemantic, parts: int = 5) -> tuple[SketchFile
 
 
 def decide(
-    folder: Path, files: tuple[SketchFile, ...], step: Any, own: str, run: Run = run_here
+    folder: Path,
+    files: tuple[SketchFile, ...],
+    step: Any,
+    own: str,
+    run: Run = run_here,
+    sizes: Sizes = Sizes(),
 ) -> dict[str, bytes]:
     """The decisions' file, and what stays in the step's folder."""
     home, path = folder / own, folder / "decisions.parquet"
     home.mkdir(exist_ok=True)
     with database(folder / "spill") as db:
         view(db, files)
-        step.resolve(Sketches(db, path, home, files, run=run))
+        step.resolve(Sketches(db, path, home, files, run=run, sizes=sizes))
     names = ["basis.npz", "centroids.npy", "embeddings.npy", "similarity.parquet"]
     assert sorted(p.name for p in home.iterdir()) == names
     # An archive of arrays says when they were packed.
@@ -68,31 +73,29 @@ def decide(
     return {"decisions": path.read_bytes(), **written}
 
 
-def cut(patch: pytest.MonkeyPatch, group: int, cosines: int, products: int) -> None:
-    patch.setattr(embeddings_tasks, "GROUP", group)
-    patch.setattr(compare, "COSINES", cosines)
-    patch.setattr(compare, "PRODUCTS", products)
+def small(embeddings: int, cosines: int, products: int) -> Sizes:
+    """Tasks of so few documents, cosines to centroids and products."""
+    return Sizes(task_embeddings=embeddings, task_cosines=cosines, task_products=products)
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_workers_and_sizes_decide_as_one_process_does(tmp_path, engine, monkeypatch, name):
+def test_workers_and_sizes_decide_as_one_process_does(tmp_path, engine, name):
     step = STEPS[name]
     files = write(tmp_path, step)
     want = decide(tmp_path, files, step, "one")
     assert pq.read_metadata(tmp_path / "decisions.parquet").num_rows > 50
-    for number, sizes in enumerate([(1, 100, 1), (90, 900, 300), (90, 10**9, 10**9)]):
-        cut(monkeypatch, *sizes)
-        assert decide(tmp_path, files, step, f"own-{number}", through(engine)) == want
+    for number, limits in enumerate([(1, 100, 1), (90, 900, 300), (90, 10**9, 10**9)]):
+        own = f"own-{number}"
+        assert decide(tmp_path, files, step, own, through(engine), small(*limits)) == want
 
 
-def test_a_task_touches_the_files_it_names_and_no_others(tmp_path, monkeypatch):
+def test_a_task_touches_the_files_it_names_and_no_others(tmp_path):
     step, folder = STEPS["longest"], tmp_path / "here"
     folder.mkdir()
     files = write(folder, step)
     want = decide(folder, files, step, "one")
-    cut(monkeypatch, 90, 900, 300)
     alone = Alone(folder, tmp_path / "aside")
-    assert decide(folder, files, step, "own", alone) == want
+    assert decide(folder, files, step, "own", alone, small(90, 900, 300)) == want
     assert [*alone.seen] == NAMES and min(alone.seen.values()) > 1
 
 
@@ -106,17 +109,16 @@ def test_a_small_corpus_waits_for_no_worker(tmp_path):
     assert decide(tmp_path, files, STEPS["longest"], "own", nobody) == want
 
 
-def test_a_resolve_that_died_in_any_task_decides_the_same(tmp_path, monkeypatch):
+def test_a_resolve_that_died_in_any_task_decides_the_same(tmp_path):
     """And makes no group's embeddings again."""
     step = STEPS["longest"]
     files = write(tmp_path, step)
     want = decide(tmp_path, files, step, "one")
-    cut(monkeypatch, 90, 900, 300)
     dying = Dying()
     for _ in NAMES:
         with pytest.raises(Killed):
-            decide(tmp_path, files, step, "own", dying)
-    assert decide(tmp_path, files, step, "own", dying) == want
+            decide(tmp_path, files, step, "own", dying, small(90, 900, 300))
+    assert decide(tmp_path, files, step, "own", dying, small(90, 900, 300)) == want
     # What is left of a group's tasks is one alone, which no worker is asked for.
     assert [a for a in dying.asked if "group" in a[0]] == [("count_group", 3), ("embed_group", 3)]
     assert [*dict(dying.asked)] == NAMES
@@ -131,11 +133,10 @@ def test_ranges_find_what_all_clusters_at_once_do(seed, nearest, cosines, produc
     used = np.flatnonzero(rows.any(axis=1))
     rank = draw.permutation(40)
     centroids = rows[used[:6]]
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         np.save(folder / "rows.npy", rows)
-        matrix = compare.Matrix(rows, folder / "rows.npy", backwards)
-        cut(patch, 1, cosines, products)
+        matrix = compare.Matrix(rows, folder / "rows.npy", backwards, small(1, cosines, products))
         labels, cosine = compare.nearest_centroids(matrix, centroids, used, nearest)
         want = semantic_clusters.nearest_centroids(rows, centroids, used, nearest)
         assert np.array_equal(labels, want[0]) and np.array_equal(cosine, want[1])

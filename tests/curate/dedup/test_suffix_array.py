@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, SketchFile, view
-from curate.dedup.suffix_array import find
 from curate.dedup.suffix_array.resolve import resolve
 from curate.dedup.suffix_array.step import DedupSuffixArray
 from curate.disk.database import database
@@ -31,7 +31,8 @@ from tests.curate.dedup.reference_substrings import (
     spans_to_cut,
 )
 
-TINY = {"room": 1, "size": 16}  # chunks of about a window, and tasks of sixteen places
+# Chunks of about a window, and tasks of sixteen positions.
+TINY = Sizes(sort_bytes=1, task_windows=16, task_sketch_bytes=1)
 
 
 def decide_here(
@@ -56,10 +57,8 @@ def decide_here(
         home = folder or Path(own, "own")
         home.mkdir(exist_ok=True)
         path = Path(own, "decisions.parquet")
-        with pytest.MonkeyPatch.context() as patch:
-            if tiny:
-                patch.setattr(find, "GROUP", 1)
-            resolve(step, Sketches(db, path, home, tuple(files)), **(TINY if tiny else {}))
+        sizes = TINY if tiny else Sizes()
+        resolve(step, Sketches(db, path, home, tuple(files), sizes=sizes))
         decisions = pq.read_table(path)
         for part, docs in enumerate(batches):
             part_texts = decisions.filter(pc.equal(decisions["part"], part))

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from numba import njit
 
 from curate.corpus.sketches import Task, run_here
-from curate.dedup.suffix_array import sort as suffix_sort
 from curate.dedup.suffix_array import windows
 from curate.dedup.suffix_array.find import Sieve
 from curate.dedup.suffix_array.merge import find_cuts, find_passages, repeated, window_of
@@ -227,7 +226,7 @@ def test_chunks_and_tasks_merge_to_what_one_of_each_gives(tmp_path_factory, text
         assert whole[p : p + window] == whole[first : first + window] and first + window <= p
 
 
-def test_one_window_at_millions_of_places_is_told_in_parts(tmp_path, monkeypatch):
+def test_one_window_at_millions_of_places_is_given_in_parts(tmp_path):
     of = regions_of(["a" * 2_500_000], tmp_path, 20)
     orders = sort(run_here, of, 2_500_000, 1 << 26)
     parts = list(repeated_of(of, orders))
@@ -235,9 +234,8 @@ def test_one_window_at_millions_of_places_is_told_in_parts(tmp_path, monkeypatch
     assert sum(len(p) for p, _ in parts) == 2_500_000 - 19 - 20
     chunks = list(passages(parts, of.text().values, of.regions(), 20, False))
     assert [p.start.tolist() for p in chunks] == [[20]] and chunks[0].end.tolist() == [2_500_000]
-    # One range of places and one cut, however small a task may be; places in a file.
-    monkeypatch.setattr(suffix_sort, "HELD", 1000)
-    (whole,) = find_passages(run_here, of, orders, False, 0, 500_000)
+    # One range of positions and one cut, however small a task may be; positions in a file.
+    (whole,) = find_passages(run_here, of, orders, False, 0, 500_000, held_positions=1000)
     assert whole.start.tolist() == [20] and whole.end.tolist() == [2_500_000]
     assert not list(orders.folder.glob(".part-*"))
 

@@ -20,8 +20,10 @@ CHECK = settings(deadline=None, max_examples=60)
 TEXTS = st.lists(st.text("abé日\x00ÿ", max_size=12), max_size=6)
 
 
-def index_of(folder: Path, texts: list[str], room: int = 1 << 20, batch: int = 2) -> SearchIndex:
-    writer = IndexWriter(folder, room)
+def index_of(
+    folder: Path, texts: list[str], sort_bytes: int = 1 << 20, batch: int = 2, **most: int
+) -> SearchIndex:
+    writer = IndexWriter(folder, sort_bytes, **most)
     for a in range(0, len(texts), batch):
         ids = pa.array([f"d{i}" for i in range(a, min(a + batch, len(texts)))], pa.string())
         writer.add(ids, pa.array(texts[a : a + batch], pa.large_string()))
@@ -99,12 +101,12 @@ def test_phrases_that_cannot_be_searched_for(tmp_path):
 
 def test_a_chunk_that_was_sorted_before_a_kill_is_kept_only_for_the_same_text(tmp_path):
     texts = ["some words here", "and more words there", "last words"]
-    index_of(tmp_path, texts, room=1, batch=1)
+    index_of(tmp_path, texts, sort_bytes=1, batch=1)
     whole = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     (tmp_path / "search.json").unlink()
     (tmp_path / "search-00001.text").write_bytes(b"x" * 21)
     (tmp_path / "search-00002.order").unlink()
-    index_of(tmp_path, texts, room=1, batch=1)
+    index_of(tmp_path, texts, sort_bytes=1, batch=1)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == whole
 
 
@@ -132,10 +134,9 @@ def change(folder: Path, **values: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def test_a_document_that_no_chunk_can_hold_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("curate.dedup.suffix_array.search_index._MOST", 10)
+def test_a_document_that_no_chunk_can_hold_is_named(tmp_path):
     with pytest.raises(RunFailed, match="d1"):
-        index_of(tmp_path, ["short", "much longer than that"])
+        index_of(tmp_path, ["short", "much longer than that"], most=10)
 
 
 def test_the_index_of_a_run_and_one_that_was_built_are_searched_alike(bench):

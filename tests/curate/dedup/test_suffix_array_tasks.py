@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, Task, run_here, view
-from curate.dedup.suffix_array import find
 from curate.dedup.suffix_array.resolve import resolve
 from curate.dedup.suffix_array.step import DedupSuffixArray
 from curate.disk.database import database
@@ -24,7 +24,8 @@ from tests.curate.dying_process import Dying, Killed
 from tests.curate.isolated_tasks import Alone
 
 NAMES = ["pass_group", "sort_chunk", "merge_windows", "join_windows"]
-SMALL = {"room": 6 * 6000, "size": 3000}  # several chunks, and several tasks of each kind
+# Several chunks, and several tasks of each kind.
+SMALL = Sizes(sort_bytes=6 * 6000, task_windows=3000, task_sketch_bytes=1)
 CHOICES: dict[str, dict[str, Any]] = {
     "first": {},
     "none, in bytes": {"keep": "none", "unit": "bytes"},
@@ -48,38 +49,40 @@ def write(folder: Path, step: DedupSuffixArray, parts: int = 5) -> tuple[SketchF
 
 
 def decide(
-    folder: Path, files: tuple[SketchFile, ...], step: Any, run: Run = run_here, **small: Any
+    folder: Path,
+    files: tuple[SketchFile, ...],
+    step: Any,
+    run: Run = run_here,
+    sizes: Sizes = Sizes(),
 ) -> bytes:
     """The decisions' file."""
     own, path = folder / "own", folder / "decisions.parquet"
     own.mkdir(exist_ok=True)
     with database(folder / "spill") as db:
         view(db, files)
-        resolve(step, Sketches(db, path, own, files, run=run), **small)
+        resolve(step, Sketches(db, path, own, files, run=run, sizes=sizes))
     assert not list(own.glob("work*"))
     return path.read_bytes()
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_workers_and_sizes_decide_as_one_process_does(tmp_path, engine, monkeypatch, name):
+def test_workers_and_sizes_decide_as_one_process_does(tmp_path, engine, name):
     step = DedupSuffixArray(threshold=60, keep_index=False, **CHOICES[name])
     files = write(tmp_path, step)
     want = decide(tmp_path, files, step)
     assert pq.read_metadata(tmp_path / "decisions.parquet").num_rows > 50
-    assert decide(tmp_path, files, step, through(engine), room=6 * 6000) == want
-    assert decide(tmp_path, files, step, size=20_000) == want
-    monkeypatch.setattr(find, "GROUP", 1)
-    assert decide(tmp_path, files, step, through(engine), **SMALL) == want
+    assert decide(tmp_path, files, step, through(engine), Sizes(sort_bytes=6 * 6000)) == want
+    assert decide(tmp_path, files, step, sizes=Sizes(task_windows=20_000)) == want
+    assert decide(tmp_path, files, step, through(engine), SMALL) == want
 
 
-def test_a_task_touches_the_files_it_names_and_no_others(tmp_path, monkeypatch):
+def test_a_task_touches_the_files_it_names_and_no_others(tmp_path):
     step, folder = DedupSuffixArray(threshold=60, keep_index=False), tmp_path / "here"
     folder.mkdir()
     files = write(folder, step)
     want = decide(folder, files, step)
     alone = Alone(folder, tmp_path / "aside")
-    monkeypatch.setattr(find, "GROUP", 1)
-    assert decide(folder, files, step, alone, **SMALL) == want
+    assert decide(folder, files, step, alone, SMALL) == want
     assert [*alone.seen] == NAMES
     assert min(alone.seen.values()) > 1
 
@@ -101,7 +104,7 @@ def test_chunks_of_the_index_are_tasks_too(tmp_path, engine):
     alone = Alone(folder, tmp_path / "aside")
     outcomes = []
     for run in (run_here, through(engine), alone):
-        decisions = decide(folder, files, step, run, room=2 * 5 * 20_000)
+        decisions = decide(folder, files, step, run, Sizes(sort_bytes=2 * 5 * 20_000))
         contents = {path.name: path.read_bytes() for path in sorted((folder / "own").iterdir())}
         outcomes.append((decisions, contents))
         shutil.rmtree(folder / "own")
@@ -114,16 +117,15 @@ def test_chunks_of_the_index_are_tasks_too(tmp_path, engine):
     assert decisions == outcomes[0][0]
 
 
-def test_a_resolve_that_died_in_any_task_keeps_what_is_done(tmp_path, monkeypatch):
+def test_a_resolve_that_died_in_any_task_keeps_what_is_done(tmp_path):
     step = DedupSuffixArray(threshold=60, keep_index=False)
     files = write(tmp_path, step)
     want = decide(tmp_path, files, step)
-    monkeypatch.setattr(find, "GROUP", 1)
     dying = Dying()
     for _ in NAMES:
         with pytest.raises(Killed):
-            decide(tmp_path, files, step, dying, **SMALL)
-    assert decide(tmp_path, files, step, dying, **SMALL) == want
+            decide(tmp_path, files, step, dying, SMALL)
+    assert decide(tmp_path, files, step, dying, SMALL) == want
     first, again = dict(reversed(dying.asked)), dict(a for a in dying.asked if a[1])
     assert [*again] == NAMES
     assert all(again[name] == first[name] - 2 > 0 for name in again)

@@ -11,13 +11,7 @@ from typing import Any
 import pytest
 
 import curate
-from curate.corpus.shuffle import partitions, tasks
-from curate.dedup import exact as exact_resolve
-from curate.dedup.passages import resolve as passages
-from curate.dedup.semantic import compare
-from curate.dedup.semantic import matrix as embeddings_tasks
-from curate.dedup.suffix_array import find, merge
-from curate.dedup.suffix_array.step import DedupSuffixArray
+from curate.corpus.sizes import Sizes
 from curate.engines import exchange_engine, exchange_worker
 from curate.engines.exchange import NOTE
 from curate.inspect.whatif.apply import apply
@@ -29,6 +23,20 @@ from tests.curate.engines.two_machines import Apart
 from tests.curate.filters.robots_archives import record
 
 SMALL = {"partition_bytes": 4096, "batch_rows": 8}
+# So small that resolves are tasks.
+TASK_SIZES = Sizes(
+    task_documents=20,
+    partition_pairs=100,
+    query_documents=0,
+    slice_candidates=8,
+    task_passages=100,
+    sort_bytes=6 * 1000,
+    task_sketch_bytes=4096,
+    task_windows=2000,
+    task_embeddings=20,
+    task_cosines=100,
+    task_products=100,
+)
 C4 = {"c4": {"min_sentences": 2}}
 RECIPES: dict[str, list[Any]] = {
     "a single stage": [C4],
@@ -102,30 +110,13 @@ def cluster(_apart, monkeypatch) -> Cluster:
     apart, home = _apart
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "plugins"))
     monkeypatch.setattr("curate.run.driver.open_engine", apart.opened)
-    monkeypatch.setattr(exchange_engine, "BEHIND", 0)  # nothing is fetched while OUT is hidden
     return Cluster(apart, home)
-
-
-@pytest.fixture
-def many(monkeypatch) -> None:
-    """Groups and partitions so small that resolves are tasks."""
-    monkeypatch.setattr(tasks, "GROUP", 20)
-    monkeypatch.setattr(partitions, "PARTITION", 100)
-    monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
-    monkeypatch.setattr(exact_resolve, "SLICE", 8)
-    monkeypatch.setattr(passages, "PASSAGES", 100)
-    monkeypatch.setattr(DedupSuffixArray, "room", 6 * 1000)
-    monkeypatch.setattr(find, "GROUP", 4096)
-    monkeypatch.setattr(merge, "SIZE", 2000)
-    monkeypatch.setattr(embeddings_tasks, "GROUP", 20)
-    monkeypatch.setattr(compare, "COSINES", 100)
-    monkeypatch.setattr(compare, "PRODUCTS", 100)
 
 
 @pytest.mark.parametrize(
     "name", [*RECIPES, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)]
 )
-def test_all_steps_give_the_bytes_of_one_machine(bench, cluster, many, monkeypatch, name):
+def test_all_steps_give_the_bytes_of_one_machine(bench, cluster, monkeypatch, name):
     steps = (RECIPES | SLOW)[name]
     monkeypatch.chdir(bench.folder)
     robots = record("https://host.test/robots.txt", b"User-agent: GPTBot\nDisallow: /1")
@@ -138,7 +129,9 @@ def test_all_steps_give_the_bytes_of_one_machine(bench, cluster, many, monkeypat
     rows[40]["id"] = rows[2]["id"]  # so that ids are settled
     source = bench.jsonl("in.jsonl", rows)
     bench.run(steps, source, out="here", read=SMALL)
-    done = cluster.run(bench, steps, source, out="there", read=SMALL, hidden=hidden)
+    done = cluster.run(
+        bench, steps, source, out="there", read=SMALL, hidden=hidden, sizes=TASK_SIZES
+    )
     assert {*done} >= TASKS.get(name, set())
     assert done.count("run_partition") >= 3 and done.count("assemble_partition") >= 3
     assert bench.bytes_of("there") == bench.bytes_of("here")
@@ -161,14 +154,16 @@ def test_a_document_that_kills_its_worker_is_blamed_as_on_one_machine(bench, clu
     assert (held["id"], held["step"], held["rule"]) == ("d7", "engine", "quarantine")
 
 
-def test_earlier_corpora_are_compared_with_though_no_worker_sees_them(bench, cluster, many):
+def test_earlier_corpora_are_compared_with_though_no_worker_sees_them(bench, cluster):
     first = bench.jsonl("one.jsonl", pages(60)[:40])
     second = bench.jsonl("two.jsonl", pages(60)[20:])
     bench.run([{"dedup_minhash": {"verify": 0.8}}], first, out="a", read=SMALL)
     steps = [{"dedup_minhash": {"verify": 0.8, "against": [str(bench.folder / "a")]}}]
     bench.run(steps, second, out="here", read=SMALL)
     hidden = [bench.folder / "a", bench.folder / "here"]
-    done = cluster.run(bench, steps, second, out="there", read=SMALL, hidden=hidden)
+    done = cluster.run(
+        bench, steps, second, out="there", read=SMALL, hidden=hidden, sizes=TASK_SIZES
+    )
     assert bench.bytes_of("there") == bench.bytes_of("here")
     assert "write_keys" in done and len(bench.ids("there")) < 30
 

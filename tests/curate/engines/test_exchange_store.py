@@ -72,7 +72,6 @@ class Alone:
 @pytest.fixture
 def out(tmp_path, monkeypatch) -> Iterator[Path]:
     monkeypatch.setattr(exchange_worker.tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(exchange, "WAIT", 0.001)
     folder = tmp_path / "out"
     folder.mkdir()
     yield folder
@@ -83,7 +82,7 @@ def out(tmp_path, monkeypatch) -> Iterator[Path]:
 
 @pytest.fixture
 def opened(out) -> Exchange:
-    opened_exchange = open_exchange(f"file://{out.parent}/store", out)
+    opened_exchange = open_exchange(f"file://{out.parent}/store", out, wait=0.001)
     assert opened_exchange is not None
     return opened_exchange
 
@@ -93,7 +92,7 @@ def objects(out: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in (out.parent / "store").rglob("*") if p.is_file()}
 
 
-def told(out: Path, *names: str, **more: Any) -> Task:
+def task_on(out: Path, *names: str, **more: Any) -> Task:
     """A task on files of OUT."""
     reads = [str(out / name) for name in names]
     return {"part": 0, "reads": reads, "writes": [f"{name}.twice" for name in reads], **more}
@@ -106,7 +105,7 @@ def run(engine: ExchangeEngine, *tasks: Task) -> list[dict[str, Any]]:
 def test_a_task_is_told_paths_of_its_own_and_its_answer_has_the_drivers(out, opened):
     (out / "a").write_bytes(b"one")
     with ExchangeEngine(Alone(), opened) as engine:
-        assert run(engine, told(out, "a")) == [{"wrote": [str(out / "a.twice")]}]
+        assert run(engine, task_on(out, "a")) == [{"wrote": [str(out / "a.twice")]}]
         assert (out / "a.twice").read_bytes() == b"oneone"
         assert {*objects(out).values()} == {b"one", b"oneone"}
         assert {*objects(out)} == {version_of(out / name) for name in ("a", "a.twice")}
@@ -126,7 +125,7 @@ def test_whatever_is_the_same_is_in_the_store_once(tmp_path_factory, contents):
         with ExchangeEngine(Alone(), exchange) as engine:
             for number, content in enumerate(contents):
                 (out / str(number)).write_bytes(content)
-            run(engine, *(told(out, str(n)) for n in range(len(contents))))
+            run(engine, *(task_on(out, str(n)) for n in range(len(contents))))
             want = {content * times for content in contents for times in (1, 2)}
             assert sorted(objects(out).values()) == sorted(want)
             for number, content in enumerate(contents):
@@ -137,13 +136,13 @@ def test_what_is_removed_or_renamed_in_out_is_freed_or_not_put_again(out, opened
     for name in ("kept", "freed"):
         (out / name).write_text(name)
     with ExchangeEngine(Alone(), opened) as engine:
-        run(engine, told(out, "kept", "freed"))
+        run(engine, task_on(out, "kept", "freed"))
         (out / "freed").unlink()
         (out / "freed.twice").unlink()
         (out / "kept").rename(out / "renamed")
         monkeypatch.setattr(exchange_engine, "version_of", None)  # renamed files are not read again
         monkeypatch.setattr(Exchange, "put", None)
-        run(engine, told(out, "renamed", times=1))
+        run(engine, task_on(out, "renamed", times=1))
         assert {*objects(out).values()} == {b"kept", b"keptkept"}
         assert (out / "renamed.twice").read_text() == "kept"
 
@@ -152,17 +151,17 @@ def test_a_path_that_gets_other_bytes_is_read_anew(out, opened):
     with ExchangeEngine(Alone(), opened) as engine:
         for content in (b"first", b"other"):
             (out / "a").write_bytes(content)
-            run(engine, told(out, "a"))
+            run(engine, task_on(out, "a"))
             assert (out / "a.twice").read_bytes() == content * 2
 
 
 def test_of_a_file_that_is_read_in_parts_these_alone_are_fetched(out, opened):
     (out / "a").write_bytes(b"0123456789")
-    task = told(out, "a", times=1, parts={str(out / "a"): [[2, 4], [9, 10]]})
+    task = task_on(out, "a", times=1, parts={str(out / "a"): [[2, 4], [9, 10]]})
     with ExchangeEngine(Alone(), opened) as engine:
         run(engine, task)
         assert (out / "a.twice").read_bytes() == b"\0\00023\0\0\0\0\0" + b"9"
-        run(engine, told(out, "a", times=1))
+        run(engine, task_on(out, "a", times=1))
         assert (out / "a.twice").read_bytes() == b"0123456789"
         run(engine, task)  # now that it is at hand
         assert (out / "a.twice").read_bytes() == b"0123456789"
@@ -184,10 +183,10 @@ def test_a_file_that_a_task_does_not_name_or_write_is_named(out, opened):
     (out / "a").write_bytes(b"x")
     with ExchangeEngine(Alone(), opened) as engine:
         with pytest.raises(RunFailed, match=rf"wrote {out}/b, which .*double_files does not name"):
-            run(engine, told(out, "a", more=[str(out / "b")]))
-        assert run(engine, told(out, "a", more=[str(out / "b")], may=[str(out / "b")]))
+            run(engine, task_on(out, "a", more=[str(out / "b")]))
+        assert run(engine, task_on(out, "a", more=[str(out / "b")], may=[str(out / "b")]))
         assert (out / "b").exists()
-        assert run(engine, told(out, "a", may=[str(out / "c")]))
+        assert run(engine, task_on(out, "a", may=[str(out / "c")]))
         assert not (out / "c").exists()
 
 
@@ -195,7 +194,7 @@ def test_a_file_that_a_task_does_not_name_is_not_there(out, opened):
     """nor one that it names as written, where it writes none."""
     for name in ("a", "b"):
         (out / name).write_bytes(b"x")
-    both = told(out, "a", "b")
+    both = task_on(out, "a", "b")
     with (
         pytest.raises(FileNotFoundError, match=r"files.*/out/b'"),
         ExchangeEngine(Alone(), opened) as engine,
@@ -215,7 +214,7 @@ def test_an_error_has_the_drivers_paths(out, opened):
         pytest.raises(RunFailed, match=f"^{out}/a.twice is not liked$"),
         ExchangeEngine(Alone(), opened) as engine,
     ):
-        run(engine, told(out, "a", fails=True))
+        run(engine, task_on(out, "a", fails=True))
     assert (out / NOTE).exists()  # the next run goes on with what is there
 
 
@@ -242,14 +241,14 @@ def test_a_store_that_is_away_for_a_moment_is_asked_again(out, opened, monkeypat
     real = getattr(store, method)
     monkeypatch.setattr(store, method, Failing(exchange.TRIES - 1, real))
     with ExchangeEngine(Alone(), opened) as engine:
-        run(engine, told(out, "a"))
+        run(engine, task_on(out, "a"))
     monkeypatch.setattr(store, method, Failing(100, real))
     with (
         pytest.raises(RunFailed, match=r"/x cannot be reached \(away\): run again, it goes on$"),
         ExchangeEngine(Alone(), opened) as engine,
     ):
         (out / "a").write_bytes(b"other")
-        run(engine, told(out, "a"))
+        run(engine, task_on(out, "a"))
 
 
 def test_what_is_damaged_is_noticed_and_what_is_cut_short_is_put_again(out, opened):
@@ -262,18 +261,17 @@ def test_what_is_damaged_is_noticed_and_what_is_cut_short_is_put_again(out, open
         opened.get(version, out / "b")
     at.write_bytes(b"who")  # as a machine leaves it that is lost while it puts
     with ExchangeEngine(Alone(), opened) as engine:
-        run(engine, told(out, "a"))
+        run(engine, task_on(out, "a"))
     assert (out / "a.twice").read_bytes() == b"wholewhole"
 
 
-def test_a_workers_folder_holds_no_more_than_it_may(out, opened, monkeypatch):
+def test_a_workers_folder_holds_no_more_than_it_may(out, opened):
     names = [str(n) for n in range(6)]
     for name in names:
         (out / name).write_bytes(name.encode() * 100)
-    monkeypatch.setattr(exchange_worker, "KEEP", 500)
-    with ExchangeEngine(Alone(), opened) as engine:
+    with ExchangeEngine(Alone(), opened, kept_bytes=500) as engine:
         for name in names:
-            run(engine, told(out, name))
+            run(engine, task_on(out, name))
             cache = exchange_worker._cache
             assert cache is not None
             held = [p.stat().st_size for p in (cache.folder / "objects").iterdir()]
@@ -284,7 +282,8 @@ def test_folders_of_processes_that_are_gone_are_removed_by_the_next(out, opened)
     (out / "a").write_bytes(b"x")
     code = (
         "import sys, tempfile; from curate.engines.exchange_worker import Cache\n"
-        "tempfile.tempdir = sys.argv[1]; c = Cache(['file:///nowhere', 'llmcurate-' + '0' * 16])\n"
+        "tempfile.tempdir = sys.argv[1]\n"
+        "cache = Cache(('file:///nowhere', 'llmcurate-' + '0' * 16, 0.5))\n"
         "print('made', flush=True); sys.stdin.read()"
     )
     line = [sys.executable, "-c", code, str(out.parent)]
@@ -295,7 +294,7 @@ def test_folders_of_processes_that_are_gone_are_removed_by_the_next(out, opened)
         assert len([*out.parent.glob(f"{exchange_worker.PREFIX}*")]) == 1
         process.kill()
     with ExchangeEngine(Alone(), opened) as engine:
-        run(engine, told(out, "a"))
+        run(engine, task_on(out, "a"))
     assert exchange_worker._cache is not None
     assert [*out.parent.glob(f"{exchange_worker.PREFIX}*")] == [exchange_worker._cache.folder]
 
@@ -306,11 +305,11 @@ def test_what_a_killed_run_left_is_taken_up_at_the_same_url_and_named_otherwise(
     (out / "a").write_bytes(b"x")
     opened.put(out / "a", version_of(out / "a"))
     again = open_exchange(opened.url + "/", out)
-    assert again is not None and again.there() == {version_of(out / "a")}
+    assert again is not None and again.versions() == {version_of(out / "a")}
     assert capsys.readouterr().err == ""
     assert open_exchange(None, out) is None
     other = open_exchange(f"file://{out.parent}/elsewhere", out)
-    assert other is not None and other.there() == set() and len(objects(out)) == 1
+    assert other is not None and other.versions() == set() and len(objects(out)) == 1
     notice = f"{opened.url}/{opened.run} may hold files of a run that was stopped: give --exchange"
     assert [line[: len(notice)] for line in capsys.readouterr().err.splitlines()] == [
         notice,
@@ -378,13 +377,13 @@ def test_a_worker_writes_nothing_but_what_its_task_names(out, opened):
             pytest.raises(RunFailed, match=r"says that it wrote .*, which it was not asked for"),
             ExchangeEngine(Lying(**{name: version}), opened) as engine,
         ):
-            run(engine, told(out, "a"))
+            run(engine, task_on(out, "a"))
     assert (out.parent / "victim").read_text() == "mine" and not (out / "ledger.db").exists()
     with (
         pytest.raises(RunFailed, match="which is no file's version"),
         ExchangeEngine(Lying(**{str(out / "a.twice"): "../../victim"}), opened) as engine,
     ):
-        run(engine, told(out, "a"))
+        run(engine, task_on(out, "a"))
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.corpus.shuffle import partitions, tasks
-from curate.dedup import exact as exact_resolve
+from curate.corpus.sizes import Sizes
 from curate.engines.ray import RayEngine
 from curate.errors import RunFailed, UsageError
 from tests.curate.conftest import pages
@@ -23,6 +22,8 @@ pytestmark = pytest.mark.xdist_group("ray")
 
 PLUGINS = Path(__file__).parent / "plugins"
 SMALL = {"partition_bytes": 2048, "batch_rows": 8}
+# So few documents would be decided by the driver; with these sizes they are many.
+TASKS = Sizes(task_documents=20, partition_pairs=30, query_documents=0, slice_candidates=20)
 STEPS = [{"c4": {"min_sentences": 2}}, "dedup_exact", {"dedup_minhash": {"verify": 0.8}}]
 
 
@@ -78,22 +79,19 @@ def servers() -> set[int]:
     return {p.pid for p in psutil.process_iter(["name"]) if p.info["name"] in names}
 
 
-def test_a_cluster_gives_the_bytes_of_one_machine(cluster, bench, monkeypatch):
+def test_a_cluster_gives_the_bytes_of_one_machine(cluster, bench):
     source = bench.jsonl("in.jsonl", pages(60))
     bench.run(STEPS, source, out="here", read=SMALL)
-    # So few documents would be decided by the driver; so they are many.
-    monkeypatch.setattr(tasks, "GROUP", 20)
-    monkeypatch.setattr(partitions, "PARTITION", 30)
-    monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
-    monkeypatch.setattr(exact_resolve, "SLICE", 20)
-    outcome = bench.run(STEPS, source, out="there", workers=2, read=SMALL, engine="ray")
+    outcome = bench.run(
+        STEPS, source, out="there", workers=2, read=SMALL, engine="ray", sizes=TASKS
+    )
     assert len(outcome.plan.inputs.partitions) > 4
     assert bench.bytes_of("there") == bench.bytes_of("here")
     assert all_ended()
 
 
 @pytest.mark.slow
-def test_machines_without_a_common_folder_give_the_bytes_of_one(cluster, bench, monkeypatch):
+def test_machines_without_a_common_folder_give_the_bytes_of_one(cluster, bench):
     """A worker and its machine die once each on the way."""
     rows = pages(60)
     rows[50]["text"] += f" ONCE:9:{bench.folder / 'mark'}"
@@ -101,16 +99,12 @@ def test_machines_without_a_common_folder_give_the_bytes_of_one(cluster, bench, 
     (bench.folder / "mark").touch()
     bench.run(["crash", *STEPS], source, out="here", read=SMALL)
     (bench.folder / "mark").unlink()
-    monkeypatch.setattr(tasks, "GROUP", 20)
-    monkeypatch.setattr(partitions, "PARTITION", 30)
-    monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
-    monkeypatch.setattr(exact_resolve, "SLICE", 20)
     store = bench.folder / "store"
     killed = threading.Thread(target=kill_one_actor, args=(store,))
     killed.start()
     bench.run(
         ["crash", *STEPS], source, out="there", workers=2, read=SMALL,
-        engine="ray", exchange=f"file://{store}",
+        engine="ray", exchange=f"file://{store}", sizes=TASKS,
     )  # fmt: skip
     killed.join()
     assert (bench.folder / "mark").exists()

@@ -72,7 +72,7 @@ class Apart:
             return open_engine(name, *args)
         assert isinstance(exchange, Exchange)
         self.out = exchange.out
-        return ExchangeEngine(self, exchange)
+        return ExchangeEngine(self, exchange, behind=0)  # nothing is fetched while OUT is hidden
 
 
 def _back(asides: list[tuple[Path, Path]]) -> None:

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.errors import RunFailed
-from curate.mix import spill as scratch
 from curate.mix.spill import BLOCK, Copy, Hashed, RowFile, Scratch
 
 
@@ -31,9 +30,6 @@ def pieces(seed):
 
 @pytest.mark.parametrize("way", ["direct", "cached", "refused"])
 def test_pieces_are_read_as_they_were_appended_in_any_order(tmp_path, monkeypatch, way):
-    monkeypatch.setattr(scratch, "ROOM", 3 * scratch.BLOCK)
-    if way == "cached":
-        monkeypatch.setattr(scratch, "_DIRECT", 0)
     if way == "refused":  # a file system that opens with O_DIRECT and refuses the access
         refused = {"write": os.write, "preadv": os.preadv}
 
@@ -49,13 +45,13 @@ def test_pieces_are_read_as_they_were_appended_in_any_order(tmp_path, monkeypatc
         done: set[str] = set()
         monkeypatch.setattr(os, "write", once("write"))
         monkeypatch.setattr(os, "preadv", once("preadv"))
-    file = Scratch(tmp_path / "rows")
+    file = Scratch(tmp_path / "rows", 3 * BLOCK, **({"direct": 0} if way == "cached" else {}))
     written = pieces(3)
-    places = [(file.append(memoryview(data)), len(data)) for data in written]
+    spans = [(file.append(memoryview(data)), len(data)) for data in written]
     file.close()
     order = random.Random(4).sample(range(len(written)), len(written))
-    room, begins = file.read([places[i] for i in order])
-    read = [bytes(room[at : at + places[i][1]]) for at, i in zip(begins, order, strict=True)]
+    memory, begins = file.read([spans[i] for i in order])
+    read = [bytes(memory[at : at + spans[i][1]]) for at, i in zip(begins, order, strict=True)]
     assert read == [written[i] for i in order]
     file.remove()
     assert not (tmp_path / "rows").exists()
@@ -63,18 +59,17 @@ def test_pieces_are_read_as_they_were_appended_in_any_order(tmp_path, monkeypatc
 
 def test_pieces_that_meet_in_the_file_meet_in_memory_too(tmp_path):
     file = Scratch(tmp_path / "rows")
-    places = [(file.append(memoryview(data)), len(data)) for data in pieces(5)]
+    spans = [(file.append(memoryview(data)), len(data)) for data in pieces(5)]
     file.close()
-    _, begins = file.read(places)
-    assert [at - begins[0] for at in begins] == [at for at, _ in places]
+    _, begins = file.read(spans)
+    assert [at - begins[0] for at in begins] == [at for at, _ in spans]
     file.remove()
 
 
 @pytest.mark.parametrize("size", [0, 1, BLOCK, 3 * BLOCK + 17])
-def test_a_part_ends_where_its_bytes_do_and_is_hashed(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(scratch, "ROOM", 8 * BLOCK)
+def test_a_part_ends_where_its_bytes_do_and_is_hashed(tmp_path, size):
     data = random.Random(size).randbytes(size)
-    file = Hashed(tmp_path / "part")
+    file = Hashed(tmp_path / "part", 2 * BLOCK)
     for at in range(0, size, 1000):
         assert file.write(data[at : at + 1000]) == len(data[at : at + 1000])
     assert file.tell() == size
@@ -119,7 +114,7 @@ def test_a_copy_gives_all_rows_in_order_some_bytes_at_a_time(tmp_path):
     for table in tables:
         copy.add(table)
     copy.close()
-    runs = [held.take(np.arange(len(held.place))) for held in copy.runs(12)]
+    runs = [held.take(np.arange(len(held.position))) for held in copy.runs(12)]
     copied = pa.concat_tables(runs)
     assert len(runs) > 3
     texts = [t for table in tables for t in table["text"].to_pylist()]

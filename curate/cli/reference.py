@@ -1,4 +1,4 @@
-"""The reference page of all settings, and the schema's file: `make reference` writes both."""
+"""The reference page of all settings, and the file of the schema: `make reference` writes both."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from curate.steps.schema import FILE, limits, recipe_schema, text_of
+from curate.cli.command_settings import COMMANDS
+from curate.steps.schema import FILE, class_schema, limits, recipe_schema, text_of
 
 PAGE = "docs/reference.md"
 INTRODUCTION = """\
 # Reference of settings
 
-Every step of a recipe with its settings, made from the fields of the steps by `make reference`. A
-setting is written in a recipe (`- c4: {min_sentences: 3}`), on the command line of any recipe
-(`--set c4.min_sentences=3`), or as an option of the command that runs the step
-(`llmcurate filter c4 --min-sentences 3`). How a recipe is put together: [recipes.md](recipes.md).
+Every step of a recipe with its settings, then the other commands with their options, made from the
+fields of the settings by `make reference`. A setting of a step is written in a recipe
+(`- c4: {min_sentences: 3}`), on the command line of any recipe (`--set c4.min_sentences=3`), or as
+an option of the command that runs the step (`llmcurate filter c4 --min-sentences 3`). How a recipe
+is put together: [recipes.md](recipes.md).
 """
 
 
@@ -31,6 +33,14 @@ def reference_page(schema: dict[str, Any]) -> str:
         if rows:
             parts.append("| setting | type | default | |\n|---|---|---|---|\n" + "\n".join(rows))
             parts[-1] += "\n"
+    for command in COMMANDS:
+        own = class_schema(command)
+        rows = [
+            _row(f"--{key.replace('_', '-')}", field, schema)
+            for key, field in own["properties"].items()
+        ]
+        parts.append(f"## `llmcurate {command.command}`\n\n{own['description']}\n")
+        parts.append("| option | type | default | |\n|---|---|---|---|\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
 
 
@@ -55,7 +65,7 @@ def type_text(field: dict[str, Any], schema: dict[str, Any]) -> str:
         return str(field["const"])
     if "enum" in field:
         return ", ".join(map(str, field["enum"]))
-    kind = str(field.get("type", "any"))
+    kind = str(field.get("format" if field.get("format") == "path" else "type", "any"))
     if kind == "array" and "prefixItems" in field:
         return f"list of {len(field['prefixItems'])}"
     if kind == "array":

@@ -1,0 +1,460 @@
+"""Settings of commands that run no step of a recipe: options and the reference are made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from curate.errors import UsageError
+
+Class = TypeVar("Class", bound="CommandSettings")
+
+
+class CommandSettings(BaseModel):
+    """The base of the settings of all commands."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    command: ClassVar[str]  # the words that call it
+
+    @classmethod
+    def of(cls: type[Class], options: dict[str, Any]) -> Class:
+        """The settings from the options that were given; UsageError names the first mistake."""
+        try:
+            return cls(**options)
+        except ValidationError as error:
+            first = error.errors()[0]
+            flag = f"--{str(first['loc'][0]).replace('_', '-')}"
+            if first["type"] == "missing":
+                raise UsageError(f"{cls.command} needs {flag}") from None
+            message = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+            raise UsageError(f"{flag} {first['input']}: {message}") from None
+
+
+class Forecast(CommandSettings):
+    """The basis of the forecast that `--dry-run` prints."""
+
+    command = "run"
+
+    sample: Path | None = Field(
+        None,
+        description="With --dry-run: a run, over 1 % of the input for example, whose measurements"
+        " the forecast is made from.",
+    )
+    as_if: str | None = Field(
+        None,
+        description="With --dry-run: the size of the input that is forecast for, as 100TB. The"
+        " input may then be left out.",
+    )
+    price: tuple[str, ...] = Field(
+        (),
+        description="With --dry-run: a price in USD, as KEY=USD. The keys are cpu_hour, put and get"
+        " (for 1,000 of them) and gb_month; months is the number of months.",
+    )
+
+
+class Fetch(CommandSettings):
+    """Files of the web or of an object store."""
+
+    command = "fetch"
+
+    base: str | None = Field(
+        None,
+        description="URL that is put in front of the paths of a list, as"
+        " https://data.commoncrawl.org/ is.",
+    )
+    limit: int | None = Field(
+        None, ge=1, description="Number of files to fetch, the first ones. Without a value all are."
+    )
+    rate: str | None = Field(None, description="Most bytes a second, all files together, as 5MB/s.")
+    tries: int = Field(
+        5, ge=1, description="A file is given up after this many tries in a row without a new byte."
+    )
+    parallel: int = Field(2, ge=1, le=64, description="Number of files fetched at a time.")
+    timeout: float = Field(60.0, ge=0.1, description="Seconds that a server may be silent.")
+    keep_paths: bool = Field(
+        False, description="Files lie in folders by host and path, as in their URLs."
+    )
+
+
+class Refresh(CommandSettings):
+    """A corpus that grows."""
+
+    command = "refresh"
+
+    list: tuple[str, ...] = Field((), description="Files of inputs, one input a line.")
+    base: str | None = Field(
+        None, description="Folder or URL where the relative lines of lists begin."
+    )
+    changed: Literal["refuse", "new", "skip"] = Field(
+        "refuse", description="What happens to inputs that changed since they came."
+    )
+    keep: int | None = Field(
+        None, ge=1, description="Number of snapshots that are kept. Without a value all are."
+    )
+    keep_days: float | None = Field(
+        None, ge=0, description="Days that snapshots are kept. Without a value they are for ever."
+    )
+    rollback: str | None = Field(
+        None, description="Name of the snapshot, or `parent`, that becomes the current one."
+    )
+    rebuild: bool = Field(
+        False, description="All inputs are taken again, as after a change of the recipe."
+    )
+    abandon: bool = Field(False, description="An unfinished refresh is given up before this one.")
+    products: bool = Field(
+        False, description="The recipe's products are made of the whole snapshot."
+    )
+    logs: Literal["text", "json"] = Field(
+        "text", description="Form of the messages on stderr; json is one object a line."
+    )
+    metrics: Path | None = Field(
+        None, description="File (.prom) that is written for Prometheus' textfile collector."
+    )
+    on_failure: str | None = Field(
+        None,
+        description="Command that sh runs on failure. LLMCURATE_ERROR and LLMCURATE_EXIT_CODE are"
+        " set for it.",
+    )
+    webhook: str | None = Field(None, description="URL that receives JSON on failure.")
+
+
+class Forget(CommandSettings):
+    """Documents that are to leave a corpus."""
+
+    command = "forget"
+
+    url: tuple[str, ...] = Field((), description="URLs of pages.")
+    domain: tuple[str, ...] = Field((), description="Domains, with all below them.")
+    id: tuple[str, ...] = Field((), description="Ids of documents.")
+    list: tuple[Path, ...] = Field(
+        (), description="Files of lines `url URL`, `domain NAME`, `id ID`, or bare URLs."
+    )
+    purge: bool = Field(False, description="Snapshots that still hold them are removed.")
+
+
+class LanguageEvaluate(CommandSettings):
+    """The measurement of a language model."""
+
+    command = "language evaluate"
+
+    label: str = Field("lang", description="Column that holds the labels.")
+    max_chars: int = Field(
+        0, ge=0, description="Number of characters that the model reads, the first ones; 0: all."
+    )
+
+
+class QualityTrain(CommandSettings):
+    """The training of a quality classifier."""
+
+    command = "quality train"
+
+    preset: str = Field(
+        "dclm", description="Published settings to start from: dclm, llama or gpt3."
+    )
+    balance: bool = Field(
+        False, description="As many documents of the larger set are taken as of the smaller."
+    )
+    samples: int = Field(
+        0, ge=0, description="Most documents of each set, drawn by hash; 0: all documents."
+    )
+    held_out: float = Field(
+        0.1, ge=0, le=0.9, description="Share of the texts, by hash, that the model is tested on."
+    )
+    word_ngrams: int | None = Field(
+        None, ge=1, le=5, description="Words of the longest n-gram. Without a value the preset's."
+    )
+    dim: int | None = Field(
+        None, ge=1, le=1000, description="Dimensions of the vectors. Without a value the preset's."
+    )
+    epochs: int | None = Field(
+        None, ge=1, description="Passes over the texts. Without a value the preset's."
+    )
+    lr: float | None = Field(
+        None, ge=0, description="Learning rate at the start. Without a value the preset's."
+    )
+    min_count: int | None = Field(
+        None,
+        ge=1,
+        description="Least number of occurrences of a word in the vocabulary. Without a value the"
+        " preset's.",
+    )
+    bucket: int | None = Field(
+        None,
+        ge=1,
+        description="Rows of the matrix that n-grams share; 2,000,000 take 800 MB. Without a value"
+        " the preset's.",
+    )
+    quantize: bool = Field(
+        False, description="The compressed form, quality.ftz, is written instead of quality.bin."
+    )
+    cutoff: int = Field(
+        0, ge=0, description="Words and n-grams that a compressed model keeps; 0: all."
+    )
+    seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of the first weights.")
+
+
+class PerplexityScore(CommandSettings):
+    """The scoring of a text."""
+
+    command = "perplexity score"
+
+    by: Literal["line", "paragraph", "document"] = Field(
+        "line", description="The part of the text that is scored as one."
+    )
+
+
+class PerplexityConvert(CommandSettings):
+    """The conversion of an n-gram model."""
+
+    command = "perplexity convert"
+
+    variant: Literal["plain", "ccnet"] = Field(
+        "plain",
+        description="The text that the model reads: plain as it is written, ccnet in CCNet's"
+        " normal form.",
+    )
+    unit: Literal["whitespace", "words"] = Field(
+        "whitespace", description="Words of the model: what blanks separate, or Unicode's words."
+    )
+    pieces: Path | None = Field(
+        None, description="SentencePiece model whose tokens are the words of the model."
+    )
+
+
+class Clusters(CommandSettings):
+    """The clusters that are shown."""
+
+    command = "dedup clusters"
+
+    show: int = Field(20, ge=1, description="Number of clusters, the largest first.")
+    method: str | None = Field(
+        None, description="Method whose clusters are shown. Without a value those of all are."
+    )
+    min_size: int = Field(2, ge=1, description="Least number of members of a cluster.")
+    members: int = Field(
+        2, ge=0, le=100, description="Number of members shown beside the copy that stays."
+    )
+    width: int | None = Field(
+        None, ge=40, description="Columns of a line. Without a value the terminal's."
+    )
+
+
+class DedupCompare(CommandSettings):
+    """The comparison of dedup methods."""
+
+    command = "dedup compare"
+
+    methods: str = Field(
+        "exact,minhash,exact+minhash",
+        description="Methods of dedup with commas between them; + joins those that run one after"
+        " the other.",
+    )
+    tokenizer: Path | None = Field(
+        None, description="tokenizer.json, or its folder, that tokens are counted with."
+    )
+
+
+class DedupEvaluate(CommandSettings):
+    """The evaluation of dedup methods on planted copies."""
+
+    command = "dedup evaluate"
+
+    methods: str = Field(
+        "exact,minhash,lines",
+        description="Methods of dedup with commas between them; + joins those that run one after"
+        " the other.",
+    )
+    plant: int = Field(20, ge=1, le=10_000, description="Number of planted copies of each kind.")
+    seed: int = Field(0, description="Seed of the sample and of the planted copies.")
+    documents: int = Field(
+        10_000, ge=1, description="Most documents that are drawn from the input."
+    )
+
+
+class Hashes(CommandSettings):
+    """The texts that hashes are measured on."""
+
+    command = "dedup hashes"
+
+    documents: int = Field(20_000, ge=1, le=1_000_000, description="Number of generated documents.")
+    bytes: int = Field(2000, ge=1, le=4000, description="Bytes of each document.")
+
+
+class TokenizerEval(CommandSettings):
+    """The comparison of tokenizers."""
+
+    command = "tokenizer eval"
+
+    baseline: Path | None = Field(
+        None, description="Tokenizer whose lengths the others' are given as shares of."
+    )
+    pattern: str | None = Field(
+        None,
+        description="How text is cut, for a .tiktoken file: gpt2, cl100k, o200k, llama3 or qwen2.",
+    )
+    show: int = Field(
+        0, ge=0, le=100, description="Number of texts, the first ones, that are shown cut."
+    )
+    color: bool | None = Field(
+        None, description="Whether the output has colours. Without a value it does on a terminal."
+    )
+
+
+class TokenizerStudy(CommandSettings):
+    """The comparison of sizes of a vocabulary."""
+
+    command = "tokenizer study"
+
+    vocab: str = Field(
+        "4000,8000,16000,32000,64000", description="Sizes to compare, with commas between them."
+    )
+    digits: str = Field(
+        "single", description="How digits are cut: single, triples, triples-right or free."
+    )
+    width: int = Field(768, ge=1, description="Width of the model's embedding.")
+    worth: float = Field(
+        0.03,
+        ge=0,
+        le=1,
+        description="Share of the tokens that a doubling of the vocabulary must save.",
+    )
+
+
+class TokenizerExtend(CommandSettings):
+    """The extension of a tokenizer."""
+
+    command = "tokenizer extend"
+
+    min_frequency: int = Field(
+        2, ge=1, description="Least occurrences of a pair of tokens that is merged (BPE)."
+    )
+    init: Literal["mean", "random"] = Field(
+        "mean",
+        description="New rows of the embeddings: the mean of a token's old parts, or random as the"
+        " old rows are.",
+    )
+    seed: int = Field(0, ge=0, description="Seed of the random rows.")
+
+
+class TokenizerPrune(CommandSettings):
+    """The pruning of a tokenizer."""
+
+    command = "tokenizer prune"
+
+    keep_used: int | None = Field(
+        None, ge=1, description="Number of tokens that stay, those used most."
+    )
+    min_count: int | None = Field(
+        None, ge=1, description="Least uses of a token that stays; 1 keeps all that are used."
+    )
+
+
+class Generate(CommandSettings):
+    """The sampling of texts."""
+
+    command = "generate"
+
+    prompts: Path | None = Field(
+        None, description="File of prompts: one a line, or .jsonl with `prompt` (or `text`)."
+    )
+    max_tokens: int = Field(100, ge=1, description="Most new tokens of a text.")
+    temperature: float = Field(
+        0.8, ge=0, description="Temperature of the sampling; 0 takes the likeliest token."
+    )
+    top_k: int = Field(
+        50,
+        ge=0,
+        description="Number of the likeliest tokens that are sampled from; 0: all"
+        " (Fan et al. 2018).",
+    )
+    top_p: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="Probability that the likeliest tokens, which are sampled from, hold together"
+        " (Holtzman et al. 2020).",
+    )
+    min_p: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Least probability of a token that is sampled, as a share of the likeliest"
+        " one's (Nguyen et al. 2024).",
+    )
+    repetition_penalty: float = Field(
+        1.0,
+        gt=0,
+        description="Penalty of tokens that the text holds already; above 1 they become less"
+        " likely (Keskar et al. 2019).",
+    )
+    batch: int = Field(8, ge=1, description="Number of prompts that are continued at a time.")
+    seed: int = Field(0, description="Seed of the sampling: the same seed gives the same texts.")
+
+
+class ModelShow(CommandSettings):
+    """The set-up that a model's cost is worked out for."""
+
+    command = "model show"
+
+    gpu: str = Field(
+        "H200", description="GPU to plan for, such as H200, H100, A100 80GB, L40S or RTX 4090."
+    )
+    rows: int = Field(8, ge=1, description="Rows of a training step on one GPU.")
+    context: int | None = Field(
+        None, ge=1, description="Tokens in a row. Without a value the model's, at most 4,096."
+    )
+    batch: int = Field(1, ge=1, description="Number of texts that are decoded at once.")
+    vocab: int | None = Field(
+        None, ge=1, description="Size of the vocabulary. Without a value the model's."
+    )
+    precision: Literal["bf16", "fp32"] = Field(
+        "bf16", description="Precision of the training; bf16 is by autocast."
+    )
+    optimizer: str = Field(
+        "adamw", description="Optimizer of the training: adamw, muon, lion or adafactor."
+    )
+    recompute: bool = Field(False, description="Activations inside blocks are not kept.")
+
+
+class Export(CommandSettings):
+    """The form of an export."""
+
+    command = "export"
+
+    format: Literal["jsonl", "hf"] = Field(
+        "jsonl",
+        description="jsonl writes a corpus as JSON lines, hf a trained model for transformers.",
+    )
+    compression: Literal["zst", "gz", "none"] = Field(
+        "zst", description="Compression of the JSON lines."
+    )
+    dtype: Literal["float32", "bfloat16"] = Field(
+        "float32", description="Type of the weights of a model."
+    )
+
+
+class Browse(CommandSettings):
+    """The page that is served, or written."""
+
+    command = "browse"
+
+    port: int = Field(8765, ge=0, le=65535, description="Port of the page; 0: any that is free.")
+    static: Path | None = Field(
+        None, description="File (.html) that a sample is written into, instead of serving."
+    )
+    each: int = Field(10, ge=1, le=50, description="With --static: documents of each rule.")
+
+
+class Search(CommandSettings):
+    """The occurrences that are shown."""
+
+    command = "search"
+
+    limit: int = Field(10, ge=0, description="Number of occurrences to show.")
+    context: int = Field(60, ge=0, description="Bytes to show on either side of an occurrence.")
+
+
+COMMANDS: tuple[type[CommandSettings], ...] = tuple(CommandSettings.__subclasses__())
