@@ -113,7 +113,7 @@ class Language(Step):
     Columns: the core `lang` (what stood there moves to `declared`), `score` (0 to 1), `iso639_3`
     and `script`, null where the label has none. A document without any word has label null and
     score 0. With `lines` also `line_score`, `switched`, null where no line counts, and `shares`
-    (by_line.py).
+    (model.py).
     """
 
     name: ClassVar[str] = "language"
