@@ -174,7 +174,7 @@ def _rows(blocks, nodes, measures, sums, around, heading):
 @dataclass
 class Seen:
     """texts, tags: one a block; rows: float32[blocks, COUNT]; blocks, nodes, measures as in
-    tree.py and measures.py."""
+    elements.py and features.py."""
 
     texts: list[str]
     tags: list[str]

@@ -1,7 +1,7 @@
 """The step `extract`: payloads become text, and what a page says of itself becomes columns.
 
 `blocks` takes a batch of pages at once (blocks.py). The other extractors are functions from decoded
-HTML to text: those in EXTRACTORS, and the libraries of optional.py.
+HTML to text: those in EXTRACTORS, whose libraries MODULES names.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from curate.errors import UsageError
 from curate.steps.contracts import sha256
 
-BYTES_A_TOKEN = 4  # where nobody counts: the report's rule of thumb (inspect/report/page_funnel.py)
+BYTES_A_TOKEN = 4  # where nobody counts: the report's rule of thumb (inspect/report/page.py)
 Size = Callable[[np.ndarray, np.ndarray], np.ndarray]  # data, offsets -> int64[rows]
 COLUMNS = ["id", "tokens", "bytes"]
 

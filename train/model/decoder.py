@@ -99,7 +99,7 @@ class Decoder(nn.Module):
             self.register_buffer("slopes", slopes, persistent=False)
 
     def initialise(self, seed: int) -> None:
-        """First weights from the seed alone; see ``initialise.py``."""
+        """First weights from the seed alone; see ``initialise``."""
         initialise(self, self.config, seed)
 
     def forward(self, tokens: Tensor, **kwargs: Any) -> Tensor:

@@ -1,7 +1,7 @@
 """Verification of candidate pairs by their Jaccard similarity.
 
 Exact, from sets of shingles, or estimated, from signatures of a few bits a permutation. A task
-compares the candidates of one part (parts.py), of which it reads what they are compared by and
+compares the candidates of one part (candidates.py), of which it reads what they are compared by and
 their buckets, in order of the keys of these. A part of a single large component lies in files that
 are mapped into memory, so what is compared is limited by disk.
 """

@@ -223,7 +223,7 @@ class QualityShare(Scored, CorpusStep):
 # The score that a share of the corpus reaches: from scores to decisions, by tasks on groups of
 # sketch files.
 #
-# seen -> threshold -> pieces. The threshold is exact (score_ranks.py). Nothing of this is a
+# seen -> threshold -> pieces. The threshold is exact (corpus/ranks.py). Nothing of this is a
 # decision between documents: `drop` is left to the step's `apply`, and no row has a cluster, so
 # that OUT/decisions.parquet has none of them.
 

@@ -55,6 +55,17 @@ def test_documented_commands_are_there(
     assert mistakes == {}
 
 
+OURS = "curate|tokenize_kit|train|kernel_cache|pipelines|benchmarks|scripts|tests|docs"
+FILE = re.compile(rf"(?<![\w/.])((?:{OURS})/[\w/.-]+\.(?:py|md|yaml|json|sh))\b")
+OF_OTHERS = {"scripts/clean_data.py", "docs/Distributed.md"}  # of thai2transformers, Data-Juicer
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
+def test_files_that_documents_name_are_there(document: Path) -> None:
+    named = set(FILE.findall(document.read_text(encoding="utf-8"))) - OF_OTHERS
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
 def test_examples_in_help_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     commands = [typer.main.get_command(app)]
     examples = 0

@@ -1,0 +1,75 @@
+"""Python in the docs runs as it stands there, on the folders that commands write."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curate.cli.app import invoke
+from curate.documents.documents import documents
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCS = ROOT / "docs"
+SENTENCES = [f"The {word} river runs past the old mill." for word in ("slow", "wide", "cold")]
+
+
+def code_of(page: Path) -> list[str]:
+    """The blocks of Python in a page."""
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+
+
+def run(code: str) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(compile(code, "<docs>", "exec"), names)
+    return names
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of documents, in the folder that commands work in."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"id": str(n), "url": f"https://a.test/{n}", "text": f"{SENTENCES[n % 3]} {n}"}
+        for n in range(30)
+    ]
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_a_bloom_filter_of_urls_is_read_back(corpus: Path) -> None:
+    from pybloom_live import BloomFilter
+
+    line = ["dedup", str(corpus), "-o", "OUT", "--workers", "1", "-q", "--max-removal", "1"]
+    assert invoke(line) == 0
+    (code,) = code_of(DOCS / "dedup" / "bloom.md")
+    run(code)
+    with Path("urls.bloom").open("rb") as file:
+        seen = BloomFilter.fromfile(file)
+    assert "https://a.test/7" in seen and "https://b.test/7" not in seen
+
+
+def test_the_curve_of_a_semantic_dedup_is_a_table(corpus: Path) -> None:
+    line = ["dedup", str(corpus), "-o", "out", "--method", "semantic", "--workers", "1", "-q"]
+    assert invoke([*line, "--max-removal", "1"]) == 0
+    (code,) = code_of(DOCS / "dedup" / "semantic.md")
+    first, call = code.splitlines()
+    table = run(f"{first}\ntable = {call}")["table"]
+    assert table.column_names == ["epsilon", "removed", "share"] and table.num_rows
+
+
+def test_a_step_of_the_user_drops_long_documents() -> None:
+    (code,) = code_of(DOCS / "recipes.md")
+    step = run(code)["MaxChars"](limit=5)
+    docs = documents({"id": ["a", "b"], "text": ["short", "longer"]})
+    kept, rejected = step.apply(docs.within("max_chars")).split()
+    assert kept["id"].to_pylist() == ["a"] and rejected["id"].to_pylist() == ["b"]
+
+
+def test_every_block_of_python_is_run_by_a_test() -> None:
+    pages = {page.name for page in DOCS.rglob("*.md") if code_of(page)}
+    assert pages == {"bloom.md", "semantic.md", "recipes.md"}
