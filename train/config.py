@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from dataclasses import dataclass
+from typing import Annotated
 
 from train.errors import TrainError
-from train.settings import positive
-
-# Settings of what a run trains on: sources and how much of each.
+from train.settings import Setting, check
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A folder of shards and its part of the training text.
-
-    At most one of ``weight`` (relative to the other sources' weights), ``tokens`` and ``epochs``
-    (how much is taken in the run, or in its stage); with none, a source has the part that its size
-    gives it. ``name`` is what the summary calls it; the folder's name by default.
+    """A folder of shards and its part of the training text, by one of ``weight``, ``tokens`` and
+    ``epochs`` at most. With none, a source has the part that its size gives it.
     """
 
-    shards: str
-    name: str | None = None
-    weight: float | None = None
-    tokens: int | None = None
-    epochs: float | None = None
+    shards: Annotated[str, Setting("Folder of the token shards.")]
+    name: Annotated[
+        str | None,
+        Setting("Name in the summary. Without a value it is that of the folder."),
+    ] = None
+    weight: Annotated[
+        float | None, Setting("Weight relative to the weights of the other sources.", gt=0)
+    ] = None
+    tokens: Annotated[
+        int | None, Setting("Tokens that the run, or its stage, takes of the source.", ge=1)
+    ] = None
+    epochs: Annotated[
+        float | None, Setting("Epochs of the source in the run, or in its stage.", gt=0)
+    ] = None
 
     def __post_init__(self) -> None:
         amounts = [
@@ -34,119 +38,236 @@ class Source:
         ]
         if len(amounts) > 1:
             raise TrainError(f"source {self.label}: give {' or '.join(amounts)}", exit_code=2)
-        for name in amounts:
-            if not 0 < getattr(self, name) < math.inf:
-                value = getattr(self, name)
-                raise TrainError(
-                    f"source {self.label}: {name} is {value}: it must be over 0 and finite",
-                    exit_code=2,
-                )
+        check(self, f"source {self.label}: ")
 
     @property
     def label(self) -> str:
         return self.name or self.shards.rstrip("/").rsplit("/", 1)[-1]
 
 
+_SAME = "Without a value it is that of the run."
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A stretch of the run, with what differs in it from the run's own settings.
-
-    ``warmup`` is 0 after the first stage unless given. A schedule goes over the stage's own steps.
+    """A stretch of the run, with what differs in it from the run's own settings. A schedule goes
+    over the stage's own steps.
     """
 
-    steps: int
-    name: str | None = None
-    context: int | None = None
-    rows: int | None = None
-    packing: str | None = None
-    lr: float | None = None
-    lr_floor: float | None = None
-    schedule: str | None = None
-    warmup: int | None = None
-    decay: float | None = None
-    sources: tuple[Source, ...] = ()
+    steps: Annotated[int, Setting("Number of steps of the stage.", ge=1)]
+    name: Annotated[
+        str | None, Setting("Name in the summary. Without a value it is `stage 1` and so on.")
+    ] = None
+    context: Annotated[int | None, Setting(f"Tokens in a row. {_SAME}", ge=1)] = None
+    rows: Annotated[int | None, Setting(f"Rows in the batch of a step. {_SAME}", ge=1)] = None
+    packing: Annotated[str | None, Setting(f"How documents fill rows. {_SAME}")] = None
+    lr: Annotated[float | None, Setting(f"Learning rate after warm-up. {_SAME}", gt=0)] = None
+    lr_floor: Annotated[
+        float | None, Setting(f"Share of the learning rate at the end. {_SAME}", ge=0, le=1)
+    ] = None
+    schedule: Annotated[str | None, Setting(f"Schedule of the learning rate. {_SAME}")] = None
+    warmup: Annotated[
+        int | None,
+        Setting("Steps of warm-up. Without a value 0, in the first stage that of the run.", ge=0),
+    ] = None
+    decay: Annotated[
+        float | None,
+        Setting(f"Share of the steps over which the schedule wsd falls. {_SAME}", ge=0, le=1),
+    ] = None
+    sources: Annotated[
+        tuple[Source, ...], Setting("Sources of the stage. Without any they are those of the run.")
+    ] = ()
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise TrainError(f"stage {self.name or ''}: steps is {self.steps}: give 1 or more")
+        check(self, f"stage {self.name or ''}: ")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How to train. A step takes ``rows`` rows of ``context`` tokens. The defaults take ``tiny``
-    about a minute on two idle CPU cores; at that scale many small steps beat few large ones.
-
-    The learning rate rises linearly over ``warmup`` steps, never from 0, then falls by ``schedule``
-    (optim/schedules.py) to ``lr * lr_floor``; ``decay`` is the share of the steps over which wsd
-    falls. ``optimizer``: optim/optimizers.py; ``momentum`` is Muon's. ``clip`` bounds the norm
-    of the gradient, ``z_loss`` weighs the square of the log normaliser (losses.py), ``ema`` is the
-    decay of an average of the weights (optim/weights.py), 0 for none.
-
-    ``objective``: objectives.py. ``held_out`` is the share of documents kept from training;
-    ``eval_tokens`` bounds how much of them is scored. ``precision``: auto, fp32 or bf16.
-    ``device``: auto, cpu, cuda or cuda:N. ``parallel``: ddp or fsdp, for several processes.
-    ``accumulate``: into how many micro-batches a step's rows are cut, on each process.
-    ``loss_chunk``: tokens whose logits are held at once, 0 for a size that fits. ``recompute``:
-    keep no activations inside blocks. ``spike``: stop, skip or rollback, by the rule of spikes.py.
-
-    ``packing``: data/packing.py. ``sources`` in place of one folder of shards, ``stages`` whose
-    steps add up to ``steps``: config.py; ``max_epochs``: no source may be gone through more
-    often. ``vocab_size, end_of_text, tokenizer, token_dtype``: of shards that do not say so
-    themselves (data/part.py).
-
-    The lines of metrics, one a step, are written every ``log_every`` steps; between them nothing
-    waits for the device. ``keep_checkpoints`` newest stay, and with ``keep_best`` the one of the
-    lowest held-out loss; ``async_checkpoints`` writes them beside training.
+    """How to train. The defaults take ``tiny`` about a minute on two idle CPU cores; at that scale
+    many small steps beat few large ones. What a setting means stands beside its field, and the
+    recipe step ``pretrain`` and its options take it from there.
     """
 
-    steps: int = 400
-    rows: int = 4
-    context: int = 256
-    objective: str = "causal"
-    optimizer: str = "adamw"
-    lr: float = 3e-3
-    schedule: str = "cosine"
-    lr_floor: float = 0.1
-    warmup: int = 20
-    decay: float = 0.2
-    weight_decay: float = 0.1
-    beta1: float = 0.9
-    beta2: float = 0.95
-    eps: float = 1e-8
-    momentum: float = 0.95
-    clip: float = 1.0
-    z_loss: float = 0.0
-    ema: float = 0.0
-    seed: int = 0
-    packing: str = "concat"
-    sources: tuple[Source, ...] = ()
-    stages: tuple[Stage, ...] = ()
-    max_epochs: float | None = None
-    vocab_size: int | None = None
-    end_of_text: int | None = None
-    tokenizer: str | None = None
-    token_dtype: str | None = None
-    held_out: float = 0.05
-    attention: str = "auto"
-    precision: str = "auto"
-    device: str = "auto"
-    parallel: str = "ddp"
-    accumulate: int = 1
-    loss_chunk: int = 0
-    recompute: bool = False
-    compile: bool = False
-    spike: str = "stop"
-    spike_factor: float = 0.0
-    spike_window: int = 64
-    spike_batches: int = 1
-    log_every: int = 10
-    tensorboard: bool = False
-    eval_every: int = 50
-    eval_tokens: int = 16_384
-    checkpoint_every: int = 50
-    keep_checkpoints: int = 3
-    keep_best: bool = True
-    async_checkpoints: bool = False
+    steps: Annotated[int, Setting("Number of steps.", ge=1)] = 400
+    rows: Annotated[int, Setting("Rows of `context` tokens in the batch of a step.", ge=1)] = 4
+    context: Annotated[int, Setting("Tokens in a row.", ge=1)] = 256
+    objective: Annotated[str, Setting("The objective: `causal` or `prefix`.")] = "causal"
+    optimizer: Annotated[str, Setting("The optimizer: `adamw`, `muon`, `adafactor` or `lion`.")] = (
+        "adamw"
+    )
+    lr: Annotated[float, Setting("Learning rate after warm-up.", gt=0)] = 3e-3
+    schedule: Annotated[
+        str,
+        Setting(
+            "The learning rate's schedule after warm-up: `cosine`, `wsd`, `wsd-sqrt`, "
+            "`linear`, `inverse-sqrt` or `constant`."
+        ),
+    ] = "cosine"
+    lr_floor: Annotated[
+        float,
+        Setting("Share of the learning rate that is left where the schedule ends.", ge=0, le=1),
+    ] = 0.1
+    warmup: Annotated[
+        int,
+        Setting("Steps of warm-up, in which the learning rate rises linearly, never from 0.", ge=0),
+    ] = 20
+    decay: Annotated[
+        float,
+        Setting(
+            "Share of the steps over which the schedules `wsd` and `wsd-sqrt` fall.", ge=0, le=1
+        ),
+    ] = 0.2
+    weight_decay: Annotated[float, Setting("Weight decay.", ge=0)] = 0.1
+    beta1: Annotated[
+        float, Setting("Decay of the average of gradients (AdamW and Lion).", ge=0, le=1)
+    ] = 0.9
+    beta2: Annotated[
+        float,
+        Setting(
+            "Decay of the average of squared gradients (AdamW), or of gradients (Lion).",
+            ge=0,
+            le=1,
+        ),
+    ] = 0.95
+    eps: Annotated[
+        float,
+        Setting("Number added to the denominator of an update, so that it is never 0.", gt=0),
+    ] = 1e-8
+    momentum: Annotated[float, Setting("Momentum of Muon.", ge=0, le=1)] = 0.95
+    clip: Annotated[
+        float, Setting("Largest norm of the gradient; a larger one is scaled down to it.", gt=0)
+    ] = 1.0
+    z_loss: Annotated[
+        float,
+        Setting("Weight of the square of the log normaliser in the loss; 0 leaves it out.", ge=0),
+    ] = 0.0
+    ema: Annotated[
+        float, Setting("Decay of an average of the weights; 0 keeps none.", ge=0, lt=1)
+    ] = 0.0
+    seed: Annotated[
+        int, Setting("Seed of the weights and of the order of the rows.", ge=0, lt=1 << 63)
+    ] = 0
+    packing: Annotated[
+        str, Setting("How documents fill rows: `concat`, `best-fit` or `padding`.")
+    ] = "concat"
+    sources: Annotated[
+        tuple[Source, ...],
+        Setting("Folders of shards with a weight or an amount each, in place of one folder."),
+    ] = ()
+    stages: Annotated[
+        tuple[Stage, ...],
+        Setting(
+            "Stretches of the training with settings of their own; their steps add up to `steps`."
+        ),
+    ] = ()
+    max_epochs: Annotated[
+        float | None,
+        Setting("Largest number of epochs of any source. Without a value there is no limit.", gt=0),
+    ] = None
+    vocab_size: Annotated[
+        int | None, Setting("Size of the vocabulary, for shards that do not state it.", ge=1)
+    ] = None
+    end_of_text: Annotated[
+        int | None,
+        Setting("Id of the token that ends documents, for shards that do not state it.", ge=0),
+    ] = None
+    tokenizer: Annotated[
+        str | None, Setting("Path of a tokenizer.json, for shards without one.")
+    ] = None
+    token_dtype: Annotated[
+        str | None,
+        Setting(
+            "Type of the numbers in OLMo's .npy files. Without a value it follows from the "
+            "size of the vocabulary."
+        ),
+    ] = None
+    held_out: Annotated[
+        float,
+        Setting(
+            "Share of the documents that the model is scored on and not trained on.", gt=0, lt=1
+        ),
+    ] = 0.05
+    attention: Annotated[
+        str,
+        Setting(
+            "Back end of attention: `sdpa`, `triton`, `flex` or `eager`; `auto` takes the "
+            "fastest that the device has."
+        ),
+    ] = "auto"
+    precision: Annotated[
+        str,
+        Setting(
+            "Precision of training: `fp32`, `bf16`, or `auto`, which is bf16 on a GPU.",
+            choices=("auto", "fp32", "bf16"),
+        ),
+    ] = "auto"
+    device: Annotated[str, Setting("The device: `auto`, `cpu`, `cuda` or `cuda:N`.")] = "auto"
+    parallel: Annotated[
+        str,
+        Setting(
+            "How several processes share the work: `ddp` copies the model, `fsdp` shards it.",
+            choices=("ddp", "fsdp"),
+        ),
+    ] = "ddp"
+    accumulate: Annotated[
+        int,
+        Setting("Micro-batches that the rows of a step are cut into, on each process.", ge=1),
+    ] = 1
+    loss_chunk: Annotated[
+        int, Setting("Tokens whose logits are held at once; 0 takes a number that fits.", ge=0)
+    ] = 0
+    recompute: Annotated[
+        bool,
+        Setting(
+            "Compute activations inside blocks again in the backward pass instead of keeping them."
+        ),
+    ] = False
+    compile: Annotated[bool, Setting("Compile the model with torch.compile.")] = False
+    spike: Annotated[
+        str,
+        Setting(
+            "What follows a loss spike: `stop`, `skip` the step, or `rollback` to the last "
+            "checkpoint.",
+            choices=("stop", "skip", "rollback"),
+        ),
+    ] = "stop"
+    spike_factor: Annotated[
+        float,
+        Setting(
+            "Deviations above the median of the loss from which on it is a spike; 0 counts "
+            "only a loss that is not a number.",
+            ge=0,
+        ),
+    ] = 0.0
+    spike_window: Annotated[
+        int,
+        Setting("Steps that the median and the deviation of the loss are taken over.", ge=1),
+    ] = 64
+    spike_batches: Annotated[int, Setting("Batches that are skipped after a rollback.", ge=1)] = 1
+    log_every: Annotated[
+        int,
+        Setting(
+            "Steps between two writings of metrics, a line a step; between them nothing waits for"
+            " the device.",
+            ge=1,
+        ),
+    ] = 10
+    tensorboard: Annotated[bool, Setting("Write metrics for TensorBoard too.")] = False
+    eval_every: Annotated[
+        int, Setting("Steps between two evaluations of the held-out documents.", ge=1)
+    ] = 50
+    eval_tokens: Annotated[
+        int, Setting("Largest number of held-out tokens in an evaluation.", ge=1)
+    ] = 16_384
+    checkpoint_every: Annotated[int, Setting("Steps between two checkpoints.", ge=1)] = 50
+    keep_checkpoints: Annotated[
+        int, Setting("Number of the newest checkpoints that are kept.", ge=1)
+    ] = 3
+    keep_best: Annotated[bool, Setting("Keep the checkpoint of the lowest held-out loss too.")] = (
+        True
+    )
+    async_checkpoints: Annotated[bool, Setting("Write checkpoints while training goes on.")] = False
 
     # These may differ on a resume: they change where it runs and what is written, not the plan.
     FREE = frozenset(
@@ -159,51 +280,18 @@ class TrainConfig:
     )
 
     def __post_init__(self) -> None:
-        positive(self, "steps", "rows", "context", "lr", "eps", "clip", "accumulate")
-        positive(self, "log_every", "eval_every", "eval_tokens", "checkpoint_every")
-        positive(self, "keep_checkpoints", "spike_window", "spike_batches")
-        choices = {
-            "precision": ("auto", "fp32", "bf16"),
-            "parallel": ("ddp", "fsdp"),
-            "spike": ("stop", "skip", "rollback"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise TrainError(
-                    f"{name} is {getattr(self, name)!r}: choose {', '.join(allowed)}", exit_code=2
-                )
+        check(self)
         if self.rows % self.accumulate:
             raise TrainError(
                 f"rows is {self.rows}: {self.accumulate} micro-batches cannot share them equally",
                 exit_code=2,
             )
-        if not 0 <= self.seed < 1 << 63:
-            raise TrainError(f"seed is {self.seed}: give 0 to 2**63 - 1", exit_code=2)
-        for name in ("warmup", "weight_decay", "z_loss", "loss_chunk", "spike_factor"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise TrainError(f"{name} is {getattr(self, name)}: give 0 or more", exit_code=2)
-        for name in ("lr_floor", "decay", "beta1", "beta2", "momentum", "ema"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise TrainError(
-                    f"{name} is {getattr(self, name)}: it lies between 0 and 1", exit_code=2
-                )
-        if self.ema == 1:
-            raise TrainError("ema is 1: the average would never move; give less", exit_code=2)
-        if self.max_epochs is not None:
-            positive(self, "max_epochs")
         total = sum(stage.steps for stage in self.stages)
         if self.stages and total != self.steps:
             raise TrainError(
                 f"steps is {self.steps}, the stages have {total}: set steps to {total}",
                 exit_code=2,
             )
-        if not 0 < self.held_out < 1:
-            raise TrainError(
-                f"held_out is {self.held_out}: a share between 0 and 1, such as 0.05", exit_code=2
-            )
-
-
-# A run in stages: which stage a step belongs to is a function of the step and the settings.
 
 
 @functools.lru_cache(maxsize=16)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 import typing
 from typing import Any, TypeVar
@@ -13,12 +14,65 @@ from train.errors import TrainError
 Config = TypeVar("Config")
 
 
-def positive(config: Any, *names: str) -> None:
-    """Raise ``TrainError`` naming the first of these fields that is not over 0 and finite."""
-    for name in names:
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What a setting means, its limits and its choices: the annotation of its field.
+
+    ``ge``, ``gt``, ``le``, ``lt``: the number is at least, above, at most, below this one. None,
+    where the field allows it, has no limits.
+    """
+
+    description: str
+    _: dataclasses.KW_ONLY
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def refusal(self, value: Any) -> str | None:
+        """What to give instead of a value that is outside the limits."""
+        if self.choices:
+            return None if value in self.choices else f"choose one of {', '.join(self.choices)}"
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or self._holds(value):
+            return None
+        low = f"over {self.gt}" if self.ge is None else f"{self.ge} or more"
+        if self.le is not None:
+            return f"it lies between {self.ge} and {self.le}"
+        if self.lt is not None:
+            return f"give {low}, below {self.lt}"
+        return f"it must be {low} and finite" if self.ge is None else f"give {low}"
+
+    def _holds(self, value: float) -> bool:
+        return (
+            value < math.inf  # false for a NaN too
+            and (self.ge is None or value >= self.ge)
+            and (self.gt is None or value > self.gt)
+            and (self.le is None or value <= self.le)
+            and (self.lt is None or value < self.lt)
+        )
+
+
+@functools.cache
+def settings_of(kind: type) -> dict[str, Setting]:
+    """The settings of a dataclass by the names of their fields."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {
+        field.name: note
+        for field in dataclasses.fields(kind)
+        for note in getattr(hints[field.name], "__metadata__", ())
+        if isinstance(note, Setting)
+    }
+
+
+def check(config: Any, where: str = "") -> None:
+    """Raise ``TrainError`` naming the first setting that is outside its limits."""
+    kind: Any = type(config)
+    for name, setting in settings_of(kind).items():
         value = getattr(config, name)
-        if not 0 < value < math.inf:  # false for a NaN too
-            raise TrainError(f"{name} is {value}: it must be over 0 and finite", exit_code=2)
+        if value is not None and (refused := setting.refusal(value)):
+            shown = repr(value) if isinstance(value, str) else value
+            raise TrainError(f"{where}{name} is {shown}: {refused}", exit_code=2)
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -9,17 +9,14 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
 from curate.disk.files import text_digest
 from curate.errors import RunFailed, UsageError, as_failure
-from curate.steps.contracts import Product, ProductContext, sha256
-
-if TYPE_CHECKING:
-    from train.config import TrainConfig
-
+from curate.steps.contracts import Product, ProductContext, field_of, sha256
+from train.config import TrainConfig, stages_of
 
 LAST_LINES = 5  # of what the processes said, where they failed
 
@@ -120,6 +117,11 @@ def _placeless(settings: Any) -> Any:
     return [_placeless(v) for v in settings] if isinstance(settings, (list, tuple)) else settings
 
 
+def _setting(name: str, **limits: Any) -> Any:
+    """A field with the default, the description and the limits that it has in training."""
+    return field_of(TrainConfig, name, **limits)
+
+
 class PretrainProduct(Product):
     """Trains a small decoder on token shards: checkpoints, metrics, a sample."""
 
@@ -137,172 +139,55 @@ class PretrainProduct(Product):
         "tiny",
         description="Name of a model preset, or the folder of a model whose training goes on.",
     )
-    steps: int = Field(400, ge=1, description="Number of steps.")
-    rows: int = Field(4, ge=1, description="Rows of `context` tokens in the batch of a step.")
-    context: int = Field(256, ge=8, description="Tokens in a row.")
-    objective: str = Field("causal", description="The objective: `causal` or `prefix`.")
-    optimizer: str = Field(
-        "adamw", description="The optimizer: `adamw`, `muon`, `adafactor` or `lion`."
-    )
-    lr: float = Field(3e-3, gt=0, description="Learning rate after warm-up.")
-    schedule: str = Field(
-        "cosine",
-        description=(
-            "The learning rate's schedule after warm-up: `cosine`, `wsd`, `wsd-sqrt`, "
-            "`linear`, `inverse-sqrt` or `constant`."
-        ),
-    )
-    lr_floor: float = Field(
-        0.1,
-        ge=0,
-        le=1,
-        description="Share of the learning rate that is left where the schedule ends.",
-    )
-    warmup: int = Field(
-        20, ge=0, description="Steps of warm-up, in which the learning rate rises linearly."
-    )
-    decay: float = Field(
-        0.2,
-        ge=0,
-        le=1,
-        description="Share of the steps over which the schedules `wsd` and `wsd-sqrt` fall.",
-    )
-    weight_decay: float = Field(0.1, ge=0, description="Weight decay.")
-    beta1: float = Field(
-        0.9, ge=0, le=1, description="Decay of the average of gradients (AdamW and Lion)."
-    )
-    beta2: float = Field(
-        0.95,
-        ge=0,
-        le=1,
-        description="Decay of the average of squared gradients (AdamW), or of gradients (Lion).",
-    )
-    eps: float = Field(
-        1e-8,
-        gt=0,
-        description="Number added to the denominator of an update, so that it is never 0.",
-    )
-    momentum: float = Field(0.95, ge=0, le=1, description="Momentum of Muon.")
-    clip: float = Field(
-        1.0, gt=0, description="Largest norm of the gradient; a larger one is scaled down to it."
-    )
-    z_loss: float = Field(
-        0.0,
-        ge=0,
-        description="Weight of the square of the log normaliser in the loss; 0 leaves it out.",
-    )
-    ema: float = Field(
-        0.0, ge=0, lt=1, description="Decay of an average of the weights; 0 keeps none."
-    )
-    packing: str = Field(
-        "concat", description="How documents fill rows: `concat`, `best-fit` or `padding`."
-    )
-    sources: tuple[dict[str, Any], ...] = Field(
-        (), description="Folders of shards with a weight or an amount each, in place of one folder."
-    )
-    stages: tuple[dict[str, Any], ...] = Field(
-        (),
-        description=(
-            "Stretches of the training with settings of their own; their steps add up to `steps`."
-        ),
-    )
-    max_epochs: float | None = Field(
-        None,
-        gt=0,
-        description="Largest number of epochs of any source. Without a value there is no limit.",
-    )
-    vocab_size: int | None = Field(
-        None, ge=1, description="Size of the vocabulary, for shards that do not state it."
-    )
-    end_of_text: int | None = Field(
-        None,
-        ge=0,
-        description="Id of the token that ends documents, for shards that do not state it.",
-    )
-    tokenizer: str | None = Field(
-        None, description="Path of a tokenizer.json, for shards without one."
-    )
-    token_dtype: str | None = Field(
-        None,
-        description=(
-            "Type of the numbers in OLMo's .npy files. Without a value it follows from the "
-            "size of the vocabulary."
-        ),
-    )
-    held_out: float = Field(
-        0.05,
-        gt=0,
-        lt=1,
-        description="Share of the documents that the model is scored on and not trained on.",
-    )
-    attention: str = Field(
-        "auto",
-        description=(
-            "Back end of attention: `sdpa`, `triton`, `flex` or `eager`; `auto` takes the "
-            "fastest that the device has."
-        ),
-    )
-    precision: str = Field(
-        "auto",
-        description="Precision of training: `fp32`, `bf16`, or `auto`, which is bf16 on a GPU.",
-    )
-    device: str = Field("auto", description="The device: `auto`, `cpu`, `cuda` or `cuda:N`.")
-    accumulate: int = Field(
-        1, ge=1, description="Micro-batches that the rows of a step are cut into, on each process."
-    )
-    loss_chunk: int = Field(
-        0, ge=0, description="Tokens whose logits are held at once; 0 takes a number that fits."
-    )
-    recompute: bool = Field(
-        False,
-        description=(
-            "Compute activations inside blocks again in the backward pass instead of keeping them."
-        ),
-    )
-    compile: bool = Field(False, description="Compile the model with torch.compile.")
+    steps: int = _setting("steps")
+    rows: int = _setting("rows")
+    context: int = _setting("context", ge=8)
+    objective: str = _setting("objective")
+    optimizer: str = _setting("optimizer")
+    lr: float = _setting("lr")
+    schedule: str = _setting("schedule")
+    lr_floor: float = _setting("lr_floor")
+    warmup: int = _setting("warmup")
+    decay: float = _setting("decay")
+    weight_decay: float = _setting("weight_decay")
+    beta1: float = _setting("beta1")
+    beta2: float = _setting("beta2")
+    eps: float = _setting("eps")
+    momentum: float = _setting("momentum")
+    clip: float = _setting("clip")
+    z_loss: float = _setting("z_loss")
+    ema: float = _setting("ema")
+    packing: str = _setting("packing")
+    sources: tuple[dict[str, Any], ...] = _setting("sources")
+    stages: tuple[dict[str, Any], ...] = _setting("stages")
+    max_epochs: float | None = _setting("max_epochs")
+    vocab_size: int | None = _setting("vocab_size")
+    end_of_text: int | None = _setting("end_of_text")
+    tokenizer: str | None = _setting("tokenizer")
+    token_dtype: str | None = _setting("token_dtype")
+    held_out: float = _setting("held_out")
+    attention: str = _setting("attention")
+    precision: str = _setting("precision")
+    device: str = _setting("device")
+    accumulate: int = _setting("accumulate")
+    loss_chunk: int = _setting("loss_chunk")
+    recompute: bool = _setting("recompute")
+    compile: bool = _setting("compile")
     processes: int = Field(1, ge=1, description="Number of processes, one a GPU.")
-    parallel: str = Field(
-        "ddp",
-        description=(
-            "How several processes share the work: `ddp` copies the model, `fsdp` shards it."
-        ),
-    )
-    spike: str = Field(
-        "stop",
-        description=(
-            "What follows a loss spike: `stop`, `skip` the step, or `rollback` to the last "
-            "checkpoint."
-        ),
-    )
-    spike_factor: float = Field(
-        0.0,
-        ge=0,
-        description=(
-            "Deviations above the median of the loss from which on it is a spike; 0 counts "
-            "only a loss that is not a number."
-        ),
-    )
-    spike_window: int = Field(
-        64, ge=1, description="Steps that the median and the deviation of the loss are taken over."
-    )
-    spike_batches: int = Field(1, ge=1, description="Batches that are skipped after a rollback.")
-    log_every: int = Field(10, ge=1, description="Steps between two writings of metrics.")
-    tensorboard: bool = Field(False, description="Write metrics for TensorBoard too.")
-    eval_every: int = Field(
-        50, ge=1, description="Steps between two evaluations of the held-out documents."
-    )
-    eval_tokens: int = Field(
-        16_384, ge=1, description="Largest number of held-out tokens in an evaluation."
-    )
-    checkpoint_every: int = Field(50, ge=1, description="Steps between two checkpoints.")
-    keep_checkpoints: int = Field(
-        3, ge=1, description="Number of the newest checkpoints that are kept."
-    )
-    keep_best: bool = Field(
-        True, description="Keep the checkpoint of the lowest held-out loss too."
-    )
-    async_checkpoints: bool = Field(False, description="Write checkpoints while training goes on.")
-    seed: int = Field(0, ge=0, description="Seed of the weights and of the order of the rows.")
+    parallel: str = _setting("parallel")
+    spike: str = _setting("spike")
+    spike_factor: float = _setting("spike_factor")
+    spike_window: int = _setting("spike_window")
+    spike_batches: int = _setting("spike_batches")
+    log_every: int = _setting("log_every")
+    tensorboard: bool = _setting("tensorboard")
+    eval_every: int = _setting("eval_every")
+    eval_tokens: int = _setting("eval_tokens")
+    checkpoint_every: int = _setting("checkpoint_every")
+    keep_checkpoints: int = _setting("keep_checkpoints")
+    keep_best: bool = _setting("keep_best")
+    async_checkpoints: bool = _setting("async_checkpoints")
+    seed: int = _setting("seed")
 
     @model_validator(mode="before")
     @classmethod
@@ -316,7 +201,6 @@ class PretrainProduct(Product):
 
     @model_validator(mode="after")
     def _checked(self) -> PretrainProduct:
-        from train.config import stages_of
         from train.errors import TrainError
 
         try:
@@ -326,7 +210,6 @@ class PretrainProduct(Product):
         return self
 
     def _config(self) -> TrainConfig:
-        from train.config import TrainConfig
         from train.settings import from_dict
 
         return from_dict(TrainConfig, self._settings(), "pretrain")
@@ -349,7 +232,6 @@ class PretrainProduct(Product):
     def identity(self) -> dict[str, Any]:
         """Without what changes no result, so that a run stopped goes on under other such settings,
         after a spike for instance."""
-        from train.config import TrainConfig
         from train.model.presets import PRESETS
 
         digests = [_shards_digest(Path(path)) for path in self._own()]

@@ -5,19 +5,26 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from curate.disk.inside import remove
 from curate.disk.process import peak_bytes
 from curate.errors import UsageError, as_failure
-from curate.steps.contracts import Product, ProductContext, sha256
+from curate.steps.contracts import Product, ProductContext, field_of, sha256
+from tokenize_kit.learn.options import TrainingOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tokenize_kit.learn.options import TrainingOptions
+
+Size = Annotated[int, Field(ge=2)]
+
+
+def _setting(name: str) -> Any:
+    """A field with the default, the description and the limits that it has in training."""
+    return field_of(TrainingOptions, name)
 
 
 class TokenizerProduct(Product):
@@ -27,132 +34,38 @@ class TokenizerProduct(Product):
     name: ClassVar[str] = "tokenizer"
     makes: ClassVar[str] = "tokenizer"
 
-    model: str = Field(
-        "bpe",
-        description=(
-            "The model: `bpe` over bytes, `char-bpe` over characters, `wordpiece` or `unigram`."
-        ),
-    )
-    backend: str | None = Field(
-        None,
-        description=(
-            "The learner: `own`, `tokenizers` or `sentencepiece`. Without a value the first"
-            " that offers the model (own, but sentencepiece for unigram)."
-        ),
-    )
-    vocab: int | tuple[int, ...] = Field(
+    model: str = _setting("model")
+    backend: str | None = _setting("backend")
+    vocab: Size | tuple[Size, ...] = Field(
         32_000,
         description=(
-            "Tokens of the vocabulary, special and reserved ones included; of several sizes"
-            " each gets a folder."
+            "Tokens of the vocabulary, special and reserved ones included; of several sizes each "
+            "gets a folder."
         ),
     )
-    pattern: str | None = Field(
-        None,
-        description=(
-            "Name of the pre-tokenisation pattern. Without a value `o200k`, `metaspace` for"
-            " char-bpe and `bert` for wordpiece."
-        ),
-    )
-    regex: tuple[str, ...] = Field(
-        (),
-        description=(
-            "Regular expressions that cut texts, one after the other, in place of a named pattern."
-        ),
-    )
-    graphemes: bool = Field(False, description="Never cut a grapheme cluster (UAX #29).")
-    digits: str | None = Field(
-        None,
-        description=(
-            "How runs of digits are cut. Without a value as the pattern cuts them, and into"
-            " single digits where no pattern is named."
-        ),
-    )
-    forbid: tuple[str, ...] = Field(
-        (), description="Strings that no token holds a part of together with other text."
-    )
-    newlines: str | None = Field(
-        None,
-        description=(
-            "How newlines are cut: each is a piece of its own (`single`), or those in a row"
-            " are one (`runs`). Without a value as the pattern cuts them."
-        ),
-    )
-    space_runs: int = Field(
-        0, description="Runs of 2 up to that many spaces are one token each; 0 adds none."
-    )
-    script_boundaries: bool = Field(False, description="Never let a token span two scripts.")
-    dictionary: str | None = Field(
-        None,
-        description=(
-            "Path of a file of Thai, Lao, Khmer and Burmese words that texts are cut into "
-            "in training."
-        ),
-    )
-    space_token: str | None = Field(None, description="The token that every space becomes.")
-    normalise: str = Field(
-        "none",
-        description="Unicode's normal form that texts are brought into before all else, or `none`.",
-    )
-    chat_template: str | None = Field(
-        None, description="Path of a chat template that goes into tokenizer_config.json."
-    )
-    special_tokens: tuple[str, ...] = Field(
-        ("<|endoftext|>",), description="Special tokens; the first one ends documents."
-    )
-    reserved: int = Field(
-        0, description="Number of tokens `<|reserved_0|>` and so on that are kept free for later."
-    )
-    pad_to: int = Field(
-        1,
-        description=(
-            "Number of which the size of the vocabulary is made a multiple, by reserved "
-            "tokens at its end."
-        ),
-    )
-    min_frequency: int = Field(
-        2, description="Least number of occurrences of a pair that is merged."
-    )
-    max_token_length: int | None = Field(
-        None,
-        description=(
-            "Largest length of a token in bytes (in characters for char-bpe and wordpiece)."
-            " Without a value there is no limit."
-        ),
-    )
-    character_coverage: float | None = Field(
-        None,
-        description=(
-            "Share of the text whose characters are tokens. Without a value 0.9995, and 1 "
-            "for wordpiece."
-        ),
-    )
-    sample_bytes: int | None = Field(
-        None,
-        description=(
-            "Bytes of text that are read at most, drawn by the hash of the documents. "
-            "Without a value all text is read."
-        ),
-    )
-    seed: int = Field(0, description="Seed of the sample.")
-    weights: str | None = Field(
-        None,
-        description=(
-            "How often documents count, by the values of a column: `lang=th:3,en:0.5`; `*` "
-            "stands for all other values."
-        ),
-    )
-    temperature: float | None = Field(
-        None,
-        description=(
-            "Temperature of groups of documents, by the column `by`: a group has a share of its"
-            " bytes ** (1 / temperature) (Arivazhagan et al. 2019)."
-        ),
-    )
-    by: str | None = Field(
-        None,
-        description="Column of the groups that the temperature weighs. Without a value `lang`.",
-    )
+    pattern: str | None = _setting("pattern")
+    regex: tuple[str, ...] = _setting("regex")
+    graphemes: bool = _setting("graphemes")
+    digits: str | None = _setting("digits")
+    forbid: tuple[str, ...] = _setting("forbid")
+    newlines: str | None = _setting("newlines")
+    space_runs: int = _setting("space_runs")
+    script_boundaries: bool = _setting("script_boundaries")
+    dictionary: str | None = _setting("dictionary")
+    space_token: str | None = _setting("space_token")
+    normalise: str = _setting("normalise")
+    chat_template: str | None = _setting("chat_template")
+    special_tokens: tuple[str, ...] = _setting("special_tokens")
+    reserved: int = _setting("reserved")
+    pad_to: int = _setting("pad_to")
+    min_frequency: int = _setting("min_frequency")
+    max_token_length: int | None = _setting("max_token_length")
+    character_coverage: float | None = _setting("character_coverage")
+    sample_bytes: int | None = _setting("sample_bytes")
+    seed: int = _setting("seed")
+    weights: str | None = _setting("weights")
+    temperature: float | None = _setting("temperature")
+    by: str | None = _setting("by")
 
     @field_validator("vocab", mode="before")
     @classmethod
@@ -177,8 +90,6 @@ class TokenizerProduct(Product):
         return self
 
     def _options(self) -> TrainingOptions:
-        from tokenize_kit.learn.options import TrainingOptions
-
         settings = self.model_dump(exclude={"vocab"})
         sizes = (self.vocab,) if isinstance(self.vocab, int) else self.vocab
         return TrainingOptions(sizes=sizes, **settings)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from curate.disk.files import file_digest
 from curate.errors import UsageError
@@ -90,6 +90,19 @@ class Settings(BaseModel):
         """Lines on what in a text moved this step's measure most, for `llmcurate explain`. The step
         need not be open. UsageError where a file that it needs is gone."""
         return []
+
+
+LIMITS = ("ge", "gt", "le", "lt")
+
+
+def field_of(kind: type, name: str, **changes: Any) -> Any:
+    """The field of a step for a setting of another package's dataclass, whose annotation says in a
+    sentence what it means and which limits it has: the step repeats nothing. changes: limits of the
+    step alone."""
+    note = get_type_hints(kind, include_extras=True)[name].__metadata__[0]
+    limits = {limit: getattr(note, limit) for limit in LIMITS if getattr(note, limit) is not None}
+    default = kind.__dataclass_fields__[name].default  # type: ignore[attr-defined]
+    return Field(default, description=note.description, **(limits | changes))
 
 
 def digest(label: str, location: str) -> str:

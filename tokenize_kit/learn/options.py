@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from tokenize_kit.errors import usage_error
 from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
@@ -20,6 +19,7 @@ from tokenize_kit.learn.cutting import (
 )
 from tokenize_kit.learn.weights import parse_weights
 from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, pattern_with
+from tokenize_kit.settings import Setting, check, either
 
 COVERAGE = 0.9995  # SentencePiece's default: rarer characters are spelled in bytes
 
@@ -56,83 +56,160 @@ def reserved(number: int) -> str:
 class TrainingOptions:
     """The options of a training; `None` stands for the default of the model or the pattern.
 
-    model               The model that is learned. backend             The learner of the model; the
-    default is the first of BACKENDS. sizes               The vocabularies wanted, in tokens,
-    special and reserved ones included; all of them are learned at once. pattern             A name
-    of PATTERNS, by which text is cut; the default is o200k, metaspace for char-bpe and bert for
-    wordpiece. regex               Regular expressions that cut the text in place of a named
-    pattern, one after the other. graphemes           Whether the pattern `graphemes` cuts the text.
-    digits              The rule for digits; the default is that of a named pattern, else single
-    (wordpiece: free). forbid              Strings that no token spans: no token holds a part of one
-    with other text. newlines            `single` makes each newline a piece, `runs` those in a row.
-    space_runs          The longest run of spaces, in spaces, that is a token; 0 for none, 2 to 512.
-    script_boundaries   Whether no token spans two scripts. dictionary          A file of words into
-    which Thai, Lao, Khmer and Burmese are cut in training. space_token         A token that every
-    space becomes. normalise           The Unicode normal form that text is brought to first.
-    chat_template       A Jinja file that is copied into tokenizer_config.json. special_tokens
-    The special tokens; the first one ends documents. reserved            The number of tokens
-    `<|reserved_0|>`, ... behind the special ones. pad_to              A number of tokens, 1 to
-    4096; reserved tokens at the end make the vocabulary a multiple of it. min_frequency       The
-    least number of occurrences of a pair that is merged. max_token_length    The longest token, in
-    bytes (char-bpe, wordpiece: in characters). character_coverage  The share of the text, above 0
-    and up to 1, whose characters are tokens; the default is 0.9995, and 1 for wordpiece.
-    sample_bytes        The bytes of text that are read at most, drawn by a hash of the text. seed
-    The seed of the sample. weights             Weights of documents by a column's values, as
-    `lang=th:3,en:0.5`. temperature         The temperature of weights by size (Arivazhagan et al.
-    2019), from 0.1. by                  The column of the temperature; the default is `lang`.
-
     Raises TokenizerError (exit code 2) for an option, or two together, that make no sense.
     """
 
-    model: Model = "bpe"
-    backend: Backend | None = None
-    sizes: tuple[int, ...] = (32_000,)
-    pattern: str | None = None
-    regex: tuple[str, ...] = ()
-    graphemes: bool = False
-    digits: Digits | None = None
-    forbid: tuple[str, ...] = ()
-    newlines: Newlines | None = None
-    space_runs: int = 0
-    script_boundaries: bool = False
-    dictionary: str | None = None
-    space_token: str | None = None
-    normalise: Normal = "none"
-    chat_template: str | None = None
-    special_tokens: tuple[str, ...] = ("<|endoftext|>",)
-    reserved: int = 0
-    pad_to: int = 1
-    min_frequency: int = 2
-    max_token_length: int | None = None
-    character_coverage: float | None = None
-    sample_bytes: int | None = None
-    seed: int = 0
-    weights: str | None = None
-    temperature: float | None = None
-    by: str | None = None
+    model: Annotated[
+        Model,
+        Setting(
+            "The model: `bpe` over bytes, `char-bpe` over characters, `wordpiece` or `unigram`.",
+            choices=MODELS,
+        ),
+    ] = "bpe"
+    backend: Annotated[
+        Backend | None,
+        Setting(
+            "The learner: `own`, `tokenizers` or `sentencepiece`. Without a value the first that "
+            "offers the model (own, but sentencepiece for unigram).",
+            choices=get_args(Backend),
+        ),
+    ] = None
+    sizes: Annotated[
+        tuple[int, ...],
+        Setting(
+            "Tokens of the vocabulary, special and reserved ones included; of several sizes each "
+            "gets a folder."
+        ),
+    ] = (32_000,)
+    pattern: Annotated[
+        str | None,
+        Setting(
+            "Name of the pre-tokenisation pattern. Without a value `o200k`, `metaspace` for "
+            "char-bpe and `bert` for wordpiece.",
+            choices=tuple(PATTERNS),
+        ),
+    ] = None
+    regex: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Regular expressions that cut texts, one after the other, in place of a named pattern."
+        ),
+    ] = ()
+    graphemes: Annotated[bool, Setting("Never cut a grapheme cluster (UAX #29).")] = False
+    digits: Annotated[
+        Digits | None,
+        Setting(
+            "How runs of digits are cut. Without a value as the pattern cuts them, and into single "
+            "digits where no pattern is named.",
+            choices=DIGITS,
+        ),
+    ] = None
+    forbid: Annotated[
+        tuple[str, ...], Setting("Strings that no token holds a part of together with other text.")
+    ] = ()
+    newlines: Annotated[
+        Newlines | None,
+        Setting(
+            "How newlines are cut: each is a piece of its own (`single`), or those in a row are "
+            "one (`runs`). Without a value as the pattern cuts them.",
+            choices=NEWLINES,
+        ),
+    ] = None
+    space_runs: Annotated[
+        int,
+        Setting(
+            "Runs of 2 up to that many spaces are one token each; 0 adds none.",
+            ge=0,
+            le=MOST_SPACES,
+        ),
+    ] = 0
+    script_boundaries: Annotated[bool, Setting("Never let a token span two scripts.")] = False
+    dictionary: Annotated[
+        str | None,
+        Setting(
+            "Path of a file of Thai, Lao, Khmer and Burmese words that texts are cut into in "
+            "training."
+        ),
+    ] = None
+    space_token: Annotated[str | None, Setting("The token that every space becomes.")] = None
+    normalise: Annotated[
+        Normal,
+        Setting(
+            "Unicode's normal form that texts are brought into before all else, or `none`.",
+            choices=NORMAL,
+        ),
+    ] = "none"
+    chat_template: Annotated[
+        str | None, Setting("Path of a chat template that goes into tokenizer_config.json.")
+    ] = None
+    special_tokens: Annotated[
+        tuple[str, ...], Setting("Special tokens; the first one ends documents.")
+    ] = ("<|endoftext|>",)
+    reserved: Annotated[
+        int,
+        Setting("Number of tokens `<|reserved_0|>` and so on that are kept free for later.", ge=0),
+    ] = 0
+    pad_to: Annotated[
+        int,
+        Setting(
+            "Number of which the size of the vocabulary is made a multiple, by reserved tokens at "
+            "its end.",
+            ge=1,
+            le=MOST_PADDING,
+        ),
+    ] = 1
+    min_frequency: Annotated[
+        int, Setting("Least number of occurrences of a pair that is merged.", ge=1)
+    ] = 2
+    max_token_length: Annotated[
+        int | None,
+        Setting(
+            "Largest length of a token in bytes (in characters for char-bpe and wordpiece). "
+            "Without a value there is no limit.",
+            ge=2,
+        ),
+    ] = None
+    character_coverage: Annotated[
+        float | None,
+        Setting(
+            "Share of the text whose characters are tokens. Without a value 0.9995, and 1 for "
+            "wordpiece.",
+            gt=0,
+            le=1,
+        ),
+    ] = None
+    sample_bytes: Annotated[
+        int | None,
+        Setting(
+            "Bytes of text that are read at most, drawn by the hash of the documents. Without a "
+            "value all text is read.",
+            ge=1,
+        ),
+    ] = None
+    seed: Annotated[int, Setting("Seed of the sample.", ge=0, lt=1 << 63)] = 0
+    weights: Annotated[
+        str | None,
+        Setting(
+            "How often documents count, by the values of a column: `lang=th:3,en:0.5`; `*` stands "
+            "for all other values."
+        ),
+    ] = None
+    temperature: Annotated[
+        float | None,
+        Setting(
+            "Temperature of groups of documents, by the column `by`: a group has a share of its "
+            "bytes ** (1 / temperature) (Arivazhagan et al. 2019).",
+            ge=0.1,
+        ),
+    ] = None
+    by: Annotated[
+        str | None,
+        Setting("Column of the groups that the temperature weighs. Without a value `lang`."),
+    ] = None
 
     def __post_init__(self) -> None:
-        if self.model not in MODELS:
-            raise usage_error(f"model {self.model!r}: choose {_or(MODELS)}")
+        check(self)
         self._check_backend()
-        if self.digits is not None and self.digits not in DIGITS:
-            raise usage_error(f"digits {self.digits!r}: choose {_or(DIGITS)}")
-        if self.pattern is not None and self.pattern not in PATTERNS:
-            raise usage_error(f"pattern {self.pattern!r}: choose {_or(tuple(PATTERNS))}")
-        if self.reserved < 0:
-            raise usage_error(f"reserved {self.reserved}: give a number from 0")
-        if not 1 <= self.pad_to <= MOST_PADDING:
-            raise usage_error(f"pad-to {self.pad_to}: give a number from 1 to {MOST_PADDING}")
-        if self.min_frequency < 1:
-            raise usage_error(f"min-frequency {self.min_frequency}: give a number from 1")
-        if self.max_token_length is not None and self.max_token_length < 2:
-            raise usage_error(f"max-token-length {self.max_token_length}: give 2 bytes or more")
-        if self.character_coverage is not None and not 0 < self.character_coverage <= 1:
-            raise usage_error(
-                f"character-coverage {self.character_coverage}: give a share above 0, up to 1"
-            )
-        if self.normalise not in NORMAL:
-            raise usage_error(f"normalise {self.normalise!r}: choose {_or(NORMAL)}")
         self._check_cutting()
         self._check_mixture()
         self._check_model()
@@ -145,10 +222,10 @@ class TrainingOptions:
         if self.backend is None:
             return
         backends = BACKENDS[self.model]
-        if self.backend not in get_args(Backend):
-            raise usage_error(f"backend {self.backend!r}: choose {_or(get_args(Backend))}")
         if self.backend not in backends:
-            raise usage_error(f"backend {self.backend}: {self.model} is learned by {_or(backends)}")
+            raise usage_error(
+                f"backend {self.backend}: {self.model} is learned by {either(backends)}"
+            )
         if self.backend == "sentencepiece" and self.min_frequency != 2:
             raise usage_error("min-frequency: SentencePiece has none; use backend own")
         if self.backend == "tokenizers":
@@ -179,12 +256,8 @@ class TrainingOptions:
             raise usage_error(
                 "digits triples-right: not with graphemes; use triples, single or free"
             )
-        if self.newlines is not None and self.newlines not in NEWLINES:
-            raise usage_error(f"newlines {self.newlines!r}: choose {_or(NEWLINES)}")
-        if self.space_runs and not 2 <= self.space_runs <= MOST_SPACES:
-            raise usage_error(
-                f"space-runs {self.space_runs}: give a number from 2 to {MOST_SPACES}"
-            )
+        if self.space_runs == 1:
+            raise usage_error(f"space-runs 1: give a number from 2 to {MOST_SPACES}, or 0 for none")
         if self.space_token is not None and self.space_runs:
             raise usage_error("space-token and space-runs: give one of them")
         if not all(self.forbid) or len(set(self.forbid)) != len(self.forbid):
@@ -229,18 +302,10 @@ class TrainingOptions:
                 raise usage_error(f"{name}: not for unigram; use bpe or char-bpe")
 
     def _check_mixture(self) -> None:
-        if self.sample_bytes is not None and self.sample_bytes < 1:
-            raise usage_error(f"sample-bytes {self.sample_bytes}: give a number from 1")
-        if not 0 <= self.seed < 2**63:
-            raise usage_error(f"seed {self.seed}: give a number from 0")
         if self.weights is not None:
             parse_weights(self.weights)
             if self.temperature is not None:
                 raise usage_error("weights and temperature: give one of them")
-        if self.temperature is not None and not 0.1 <= self.temperature < math.inf:
-            raise usage_error(
-                f"temperature {self.temperature}: give a number from 0.1; 1 changes nothing"
-            )
         if self.by is not None and self.temperature is None:
             raise usage_error("by: only with temperature")
 
@@ -348,7 +413,3 @@ class TrainingOptions:
             return "own"
         named = "graphemes" if self.graphemes else self.pattern
         return named or _PATTERN_OF.get(self.model, DEFAULT_PATTERN)
-
-
-def _or(names: tuple[str, ...]) -> str:
-    return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]

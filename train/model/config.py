@@ -6,9 +6,10 @@ What combines is allowed; what does not is refused in one line that names both c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from train.errors import TrainError
-from train.settings import positive
+from train.settings import Setting, check
 
 NORMS = ("rms", "layer", "layer_no_bias", "layer_plain")
 PLACES = ("pre", "post", "sandwich")
@@ -30,11 +31,6 @@ MLPS = {
 }
 
 
-def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise TrainError(f"{name} is {value!r}: choose one of {', '.join(choices)}", exit_code=2)
-
-
 def _refuse(condition: bool, message: str) -> None:
     if condition:
         raise TrainError(message, exit_code=2)
@@ -45,117 +41,186 @@ class RopeScaling:
     """How rotary frequencies are stretched to a context longer than ``original_context``.
 
     ``linear``: positions over ``factor`` (Chen et al. 2023). ``ntk``: theta times
-    factor ** (d / (d - 2)) (bloc97 2023). ``yarn``: by wavelength, between ``beta_fast`` and
-    ``beta_slow`` turns in the original context (Peng et al. 2023). ``llama3``: by wavelength,
-    between ``low`` and ``high`` (Llama 3.1). ``longrope``: a divisor for each frequency, ``short``
-    while the model's context is at most the original one and ``long`` beyond (Ding et al. 2024).
+    factor ** (d / (d - 2)) (bloc97 2023). ``yarn`` (Peng et al. 2023) and ``llama3`` (Llama 3.1):
+    by wavelength. ``longrope``: a divisor for each frequency (Ding et al. 2024).
     """
 
-    kind: str
-    factor: float = 1.0
-    original_context: int = 0
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
-    low: float = 1.0
-    high: float = 4.0
-    short: tuple[float, ...] = ()
-    long: tuple[float, ...] = ()
+    kind: Annotated[str, Setting("The kind of scaling.", choices=SCALINGS)]
+    factor: Annotated[float, Setting("How many times longer the context becomes.", ge=1)] = 1.0
+    original_context: Annotated[
+        int, Setting("Tokens of the context before scaling; of linear and ntk not needed.", ge=0)
+    ] = 0
+    beta_fast: Annotated[
+        float,
+        Setting(
+            "Turns in the original context from which on yarn leaves a frequency as it is.", gt=0
+        ),
+    ] = 32.0
+    beta_slow: Annotated[
+        float,
+        Setting("Turns in the original context up to which yarn scales a frequency fully.", gt=0),
+    ] = 1.0
+    low: Annotated[
+        float, Setting("Turns in the original context up to which llama3 scales fully.", ge=0)
+    ] = 1.0
+    high: Annotated[
+        float, Setting("Turns in the original context from which on llama3 scales nothing.", ge=0)
+    ] = 4.0
+    short: Annotated[
+        tuple[float, ...],
+        Setting("Divisors of longrope while the context is at most the original one."),
+    ] = ()
+    long: Annotated[tuple[float, ...], Setting("Divisors of longrope in longer contexts.")] = ()
 
     def __post_init__(self) -> None:
-        _one_of("rope_scaling.kind", self.kind, SCALINGS)
-        positive(self, "factor")
+        check(self, "rope_scaling.")
         if self.kind not in ("linear", "ntk"):
             _refuse(
                 self.original_context < 1,
                 f"rope_scaling {self.kind}: give original_context, the context before scaling",
             )
-        _refuse(self.factor < 1, f"rope_scaling.factor is {self.factor}: give 1 or more")
         _refuse(self.low >= self.high, "rope_scaling: low must be less than high")
         _refuse(
-            not 0 < self.beta_slow < self.beta_fast,
-            "rope_scaling: beta_slow must be over 0 and less than beta_fast",
+            self.beta_slow >= self.beta_fast,
+            "rope_scaling: beta_slow must be less than beta_fast",
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """A decoder-only transformer. The defaults are LLaMA's choices (Touvron et al. 2023).
+    """A decoder-only transformer. The defaults are LLaMA's choices (Touvron et al. 2023)."""
 
-    Sizes: ``kv_heads`` below ``heads`` shares each key and value head among ``heads / kv_heads``
-    query heads (MQA: Shazeer 2019; GQA: Ainslie et al. 2023). ``context`` is the longest row in
-    tokens, in training and in generation. ``tied_embeddings``: the output head is the embedding,
-    transposed.
+    vocab: Annotated[int, Setting("Tokens of the vocabulary.", ge=1)]
+    layers: Annotated[int, Setting("Number of blocks.", ge=1)]
+    hidden: Annotated[int, Setting("Dimensions of the residual stream.", ge=1)]
+    heads: Annotated[int, Setting("Number of query heads.", ge=1)]
+    kv_heads: Annotated[
+        int,
+        Setting(
+            "Number of key and value heads, each shared by heads / kv_heads query heads "
+            "(MQA: Shazeer 2019; GQA: Ainslie et al. 2023).",
+            ge=1,
+        ),
+    ]
+    head_dim: Annotated[int, Setting("Dimensions of a head.", ge=1)]
+    mlp_hidden: Annotated[
+        int, Setting("Dimensions between the layers of the feed-forward; see gated_width.", ge=1)
+    ]
+    context: Annotated[
+        int, Setting("Tokens of the longest row, in training and in generation.", ge=1)
+    ] = 256
+    tied_embeddings: Annotated[
+        bool, Setting("Whether the output head is the embedding, transposed.")
+    ] = True
 
-    ``norm``: rms (Zhang and Sennrich 2019); layer (Ba et al. 2016); layer_no_bias (PaLM);
-    layer_plain, without weights (OLMo). ``norm_place``: pre; post, the original LN(x + f(x))
-    without a norm at the end; sandwich, before and after each part (Ding et al. 2021).
-    ``embedding_norm``: a norm after the embedding (BLOOM). ``qk_norm``: RMSNorm over head_dim of
-    queries and keys before the rotation (Henry et al. 2020, as in Qwen3).
+    norm: Annotated[
+        str,
+        Setting(
+            "The norm: rms (Zhang and Sennrich 2019), layer (Ba et al. 2016), layer_no_bias (PaLM) "
+            "or layer_plain, without weights (OLMo).",
+            choices=NORMS,
+        ),
+    ] = "rms"
+    norm_place: Annotated[
+        str,
+        Setting(
+            "Where norms stand: pre; post, the original LN(x + f(x)) without a norm at the end; "
+            "sandwich, before and after each part (Ding et al. 2021).",
+            choices=PLACES,
+        ),
+    ] = "pre"
+    norm_eps: Annotated[
+        float, Setting("Number added to the variance, so that it is never 0.", gt=0)
+    ] = 1e-5
+    embedding_norm: Annotated[bool, Setting("A norm after the embedding (BLOOM).")] = False
+    qk_norm: Annotated[
+        bool,
+        Setting(
+            "RMSNorm over head_dim of queries and keys before the rotation (Henry et al. 2020, as "
+            "in Qwen3)."
+        ),
+    ] = False
+    bias: Annotated[
+        str,
+        Setting(
+            "Which linear layers have a bias: none, all, qkv alone (Qwen2.5), mlp alone (GPT-J).",
+            choices=BIASES,
+        ),
+    ] = "none"
+    head_bias: Annotated[bool, Setting("Whether the output head has a bias.")] = False
 
-    ``bias``: none; all linear layers; qkv alone (Qwen2.5); mlp alone (GPT-J). The output head has
-    one with ``head_bias``.
+    mlp: Annotated[
+        str,
+        Setting(
+            "The feed-forward: plain relu, gelu, gelu_tanh, swish, relu2 (So et al. 2021), gated "
+            "(Shazeer 2020) glu, geglu, geglu_tanh, reglu, swiglu.",
+            choices=tuple(MLPS),
+        ),
+    ] = "swiglu"
+    parallel: Annotated[
+        bool, Setting("Whether attention and feed-forward read the same x (GPT-J, PaLM).")
+    ] = False
+    parallel_norms: Annotated[
+        int, Setting("Norms of a parallel block: 1 (GPT-J) or 2 (GPT-NeoX).", ge=1, le=2)
+    ] = 1
 
-    ``mlp``: relu, gelu, gelu_tanh, swish, relu2 (So et al. 2021), and gated (Shazeer 2020) glu,
-    geglu, geglu_tanh, reglu, swiglu. ``mlp_hidden`` is the width between; see ``gated_width``.
-    ``parallel``: attention and feed-forward read the same x (GPT-J, PaLM), through one norm or
-    ``parallel_norms`` 2 (GPT-NeoX).
+    window: Annotated[
+        int | None,
+        Setting(
+            "Keys that a query sees at most, itself counted, in tokens (Beltagy et al. 2020). "
+            "Without a value it sees all.",
+            ge=1,
+        ),
+    ] = None
+    window_pattern: Annotated[
+        str,
+        Setting("A letter a layer, repeated: W where the window holds, F for full attention."),
+    ] = "W"
+    sinks: Annotated[
+        int,
+        Setting(
+            "First tokens of a document that stay visible past the window (Xiao et al. 2023).",
+            ge=0,
+        ),
+    ] = 0
 
-    ``window``: a query sees that many keys at most, itself counted (Beltagy et al. 2020), in the
-    layers that ``window_pattern`` marks W, a letter a layer, repeated; F is full attention.
-    ``sinks``: the first tokens of a document stay visible past the window (Xiao et al. 2023).
+    position: Annotated[
+        str,
+        Setting(
+            "Positions: rope (Su et al. 2021); learned; sinusoidal (Vaswani et al. 2017, with the "
+            "embedding times sqrt(hidden)); alibi (Press et al. 2022); t5, a learned bias for each "
+            "bucket of distances and head, shared by the layers (Raffel et al. 2020); none.",
+            choices=POSITIONS,
+        ),
+    ] = "rope"
+    rope_theta: Annotated[float, Setting("Base of the rotary frequencies.", gt=0)] = 10_000.0
+    rope_dim: Annotated[
+        int | None,
+        Setting("Dimensions of a head that rope turns, an even number. Without a value all.", ge=2),
+    ] = None
+    rope_scaling: Annotated[
+        RopeScaling | None, Setting("How rope is stretched to a longer context.")
+    ] = None
+    learned_offset: Annotated[
+        int, Setting("Rows of learned positions that come before position 0 (OPT).", ge=0)
+    ] = 0
+    t5_buckets: Annotated[int, Setting("Buckets of distances of t5.", ge=1)] = 32
+    t5_distance: Annotated[
+        int, Setting("Distance in tokens from which on all share t5's last bucket.", ge=1)
+    ] = 128
 
-    ``position``: rope (Su et al. 2021) over the first ``rope_dim`` dimensions of a head; learned
-    (``learned_offset`` rows come before position 0, OPT); sinusoidal (Vaswani et al. 2017, with
-    the embedding times sqrt(hidden)); alibi (Press et al. 2022); t5, a learned bias for each
-    bucket of distances and head, shared by the layers (Raffel et al. 2020); none.
-
-    ``dropout``: of the embeddings and of what each part adds to the residual stream.
-    """
-
-    vocab: int
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    mlp_hidden: int
-    context: int = 256
-    tied_embeddings: bool = True
-
-    norm: str = "rms"
-    norm_place: str = "pre"
-    norm_eps: float = 1e-5
-    embedding_norm: bool = False
-    qk_norm: bool = False
-    bias: str = "none"
-    head_bias: bool = False
-
-    mlp: str = "swiglu"
-    parallel: bool = False
-    parallel_norms: int = 1
-
-    window: int | None = None
-    window_pattern: str = "W"
-    sinks: int = 0
-
-    position: str = "rope"
-    rope_theta: float = 10_000.0
-    rope_dim: int | None = None
-    rope_scaling: RopeScaling | None = None
-    learned_offset: int = 0
-    t5_buckets: int = 32
-    t5_distance: int = 128
-
-    dropout: float = 0.0
+    dropout: Annotated[
+        float,
+        Setting(
+            "Share of the embeddings, and of what each part adds to the residual stream, that is "
+            "dropped in training.",
+            ge=0,
+            lt=1,
+        ),
+    ] = 0.0
 
     def __post_init__(self) -> None:
-        positive(self, "vocab", "layers", "hidden", "heads", "kv_heads", "head_dim")
-        positive(self, "mlp_hidden", "context", "rope_theta", "norm_eps")
-        _one_of("norm", self.norm, NORMS)
-        _one_of("norm_place", self.norm_place, PLACES)
-        _one_of("bias", self.bias, BIASES)
-        _one_of("mlp", self.mlp, tuple(MLPS))
-        _one_of("position", self.position, POSITIONS)
+        check(self)
         _refuse(
             self.heads % self.kv_heads != 0,
             f"kv_heads is {self.kv_heads}: it must divide heads ({self.heads})",
@@ -164,12 +229,6 @@ class ModelConfig:
             self.parallel and self.norm_place != "pre",
             f"parallel with norm_place {self.norm_place}: a parallel block has its norms before",
         )
-        _refuse(
-            self.parallel_norms not in (1, 2),
-            f"parallel_norms is {self.parallel_norms}: give 1 (GPT-J) or 2 (GPT-NeoX)",
-        )
-        _refuse(not 0 <= self.dropout < 1, f"dropout is {self.dropout}: give 0 or more, below 1")
-        _refuse(self.learned_offset < 0, "learned_offset: give 0 or more")
         self._check_window()
         self._check_positions()
 
@@ -178,8 +237,6 @@ class ModelConfig:
             not self.window_pattern or bool(set(self.window_pattern) - set("WF")),
             f"window_pattern is {self.window_pattern!r}: a letter a layer, W (window) or F (full)",
         )
-        _refuse(self.window is not None and self.window < 1, "window: give 1 token or more")
-        _refuse(self.sinks < 0, "sinks: give 0 or more")
         _refuse(
             self.window is None and self.sinks > 0,
             "sinks without a window do nothing: give window too",

@@ -77,8 +77,6 @@ def test_the_schema_refuses_what_recipes_may_not_say(recipe: Any) -> None:
     assert not is_valid(recipe)
 
 
-# Numbers whose limits tokenize_kit checks, with messages of its own.
-CHECKED_ELSEWHERE = {"tokenizer"}
 LIMITS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
 
 
@@ -106,7 +104,6 @@ def test_every_number_has_a_limit(schema: dict[str, Any]) -> None:
         for step, setting, field in every_setting(schema)
         for kind in (field, *field.get("anyOf", ()))
         if kind.get("type") in ("integer", "number") and not LIMITS & kind.keys()
-        if step not in CHECKED_ELSEWHERE
     ]
     assert unlimited == []
 

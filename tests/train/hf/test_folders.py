@@ -188,7 +188,7 @@ HOSTILE = {
     "a size is text": (change_config(hidden_size="32"), "hidden_size is '32': expected a whole"),
     "a size is true": (change_config(num_hidden_layers=True), "expected a whole number"),
     "a size is missing": (change_config(hidden_size=None), "hidden_size is missing"),
-    "no heads": (change_config(num_attention_heads=0, head_dim=None), "must be over 0"),
+    "no heads": (change_config(num_attention_heads=0, head_dim=None), "give 1 or more"),
     "many layers": (change_config(num_hidden_layers=10**12), "config.json speaks of"),
     "many tokens": (change_config(vocab_size=10**15), "config.json speaks of"),
     "one layer": (change_config(num_hidden_layers=1), "and 6 more, which llama"),
