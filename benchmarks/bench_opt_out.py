@@ -3,9 +3,9 @@
     python benchmarks/bench_opt_out.py [WARC...]
 
 Pages are the demo's small web (or the files given), repeated; robots.txt files are made, one a
-site, the same in every run; protego reads them, and each URL is matched for all agents that the step
-names by default. CPU time of one process, medians of PASSES. Exit status 1 where the step takes more
-than a tenth of extraction's time.
+site, the same in every run. protego reads them; each URL is matched for all agents that the step
+names by default. CPU time of one process, medians of PASSES. Exit status 1 where the step takes
+more than a tenth of extraction's time.
 """
 
 from __future__ import annotations
