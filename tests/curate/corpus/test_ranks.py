@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from curate.corpus.ranks import places
+from curate.corpus.ranks import float_ranges
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
 from curate.disk.database import database
@@ -126,7 +126,7 @@ def test_a_share_is_that_of_one_query(parts, share):
 @given(st.lists(st.floats(allow_nan=True), max_size=40))
 def test_ranges_ascend_as_floats_do(values):
     array = np.sort(np.array(values, np.float64))
-    assert (np.diff(places(array).astype(np.int64)) >= 0).all()
+    assert (np.diff(float_ranges(array).astype(np.int64)) >= 0).all()
 
 
 def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path):
