@@ -65,7 +65,7 @@ class Block(nn.Module):
 
     def __init__(self, config: ModelConfig, backend: str) -> None:
         super().__init__()
-        self.place, self.parallel = config.norm_place, config.parallel
+        self.norm_place, self.parallel = config.norm_place, config.parallel
         self.dropout = config.dropout
         shared = config.parallel and config.parallel_norms == 1
         sandwich = config.norm_place == "sandwich"
@@ -90,7 +90,7 @@ class Block(nn.Module):
             mixed = self.attention(read, rotation, mask, cache, kept)
             return x + self._drop(mixed + self.mlp(other))
         assert self.mlp_norm is not None
-        if self.place == "post":
+        if self.norm_place == "post":
             mixed = self.attention(x, rotation, mask, cache, kept)
             x = self.attention_norm(x + self._drop(mixed))
             return self.mlp_norm(x + self._drop(self.mlp(x)))

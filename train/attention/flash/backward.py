@@ -129,7 +129,7 @@ def queries_kernel(
             HEAD_DIM=HEAD_DIM, PADDED_DIM=PADDED_DIM, KEYS=KEYS,
         )  # fmt: skip
     for number in tl.range(0, fars + heads + tails):
-        begin = ranges.place(number, far, fars, near, heads, past, BLOCK=KEYS)
+        begin = ranges.block_start(number, far, fars, near, heads, past, BLOCK=KEYS)
         acc = _over_keys(
             acc, q_tile, grad_tile, lse_tile, delta_tile, k_at, v_at, k_row, v_row, begin,
             rows_at, keys, scale, slope, start, end, first, last, sunk, prefix_at,
@@ -232,7 +232,7 @@ def keys_kernel(
         rows_of = (batch * tl.num_programs(1) * group + head) * queries
         slope = tl.load(slopes + head) if SLOPES else 0.0
         for number in tl.range(0, heads + tails):
-            begin = ranges.place(number, 0, fars, near, heads, past, BLOCK=QUERIES)
+            begin = ranges.block_start(number, 0, fars, near, heads, past, BLOCK=QUERIES)
             of_k, of_v = _over_queries(
                 of_k, of_v, k_tile, v_tile, q_at, grad_at, lse + rows_of, delta + rows_of,
                 q_row, grad_row, begin, offset, queries, scale, slope, cols, first, last,

@@ -79,18 +79,18 @@ def spans(
     keys: int,
     documents: Tensor | None,
     prefix: Tensor | None,
-    places: Tensor | None,
+    positions: Tensor | None,
 ) -> Spans:
-    """The spans of a mask's parts; ``places`` int [batch or 1, keys], where sinks need them."""
+    """The spans of a mask's parts; ``positions`` int [batch or 1, keys], where sinks need them."""
     starts = ends = origins = reach = None
     if documents is not None:
         starts, ends = bounds(documents)
     if prefix is not None:
         reach = reach_of(prefix, starts, ends)
         prefix = prefix.contiguous()
-    if places is not None:
-        index = torch.arange(keys, device=places.device)
-        origins = (index - places).int().contiguous()
+    if positions is not None:
+        index = torch.arange(keys, device=positions.device)
+        origins = (index - positions).int().contiguous()
     return Spans(starts=starts, ends=ends, origins=origins, prefix=prefix, reach=reach)
 
 
@@ -192,8 +192,8 @@ def blocks(first, last, low, high, real, FAR: tl.constexpr, BLOCK: tl.constexpr)
 
 
 @triton.jit
-def place(block, far, fars, near, heads, past, BLOCK: tl.constexpr):
-    """Where the masked block of that number begins: far ones, heads, tails."""
+def block_start(block, far, fars, near, heads, past, BLOCK: tl.constexpr):
+    """The first position of the masked block of that number: far ones, heads, tails."""
     after = block - fars
     begin = tl.where(after < heads, near + after * BLOCK, past + (after - heads) * BLOCK)
     return tl.where(block < fars, far + block * BLOCK, begin)
