@@ -59,7 +59,7 @@ def ours(count: int) -> dict[str, object]:
         times = []
         for i in range(PASSES):
             bloom = BloomFilter.create(Path(folder, str(i)), "bench", RATE)
-            bloom.make_room(count)
+            bloom.reserve(count)
             begin = time.perf_counter()
             hits = 0
             for at in range(0, count, 1_000_000):

@@ -65,7 +65,7 @@ def language_evaluate(
     from curate.inspect import results
     from curate.inspect.evaluate.classifiers import evaluate_language, render_language
     from curate.run.driver import make_plan
-    from curate.scoring.language.scores import table
+    from curate.scoring.language.scores import text_of
     from curate.steps.recipe import build
     from curate.terminal.progress import say
 
@@ -78,5 +78,5 @@ def language_evaluate(
     scores = evaluate_language(model, documents.batches(None), chosen.label, chosen.max_chars)
     figures = {"inputs": inputs, **scores, "corrupt": documents.tally["corrupt"]}
     results.show(
-        figures, lambda: table(figures), lambda: render_language(figures, inputs), out, as_json
+        figures, lambda: text_of(figures), lambda: render_language(figures, inputs), out, as_json
     )

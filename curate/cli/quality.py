@@ -167,15 +167,34 @@ def quality_threshold(
 
 def text_of(figures: dict[str, Any]) -> str:
     """An evaluation for a terminal."""
-    lines = [_figures(figures), "  decile of scores           documents  positive"]
-    for row in figures["deciles"]:
-        span = f"{row['least']:.6f} to {row['most']:.6f}"
-        share = row["good"] / row["documents"]
-        lines.append(f"  {span:<26}{row['documents']:>10}{share:>10.1%}")
-    lines.append("  kept of the negatives       threshold  of the positives")
-    for row in figures["thresholds"]:
-        lines.append(f"  {row['kept']:<26.2%}{row['threshold']:>11.6f}{row['good_kept']:>18.2%}")
-    return "\n".join(lines)
+    from curate.disk.units import format_percent
+    from curate.terminal.tables import table
+
+    deciles = [
+        (
+            f"{row['least']:.6f} to {row['most']:.6f}",
+            f"{row['documents']}",
+            format_percent(row["good"] / row["documents"]),
+        )
+        for row in figures["deciles"]
+    ]
+    thresholds = [
+        (
+            format_percent(row["kept"], 2),
+            f"{row['threshold']:.6f}",
+            format_percent(row["good_kept"], 2),
+        )
+        for row in figures["thresholds"]
+    ]
+    return "\n".join(
+        (
+            _figures(figures),
+            *table(("decile of scores", "documents", "positive"), deciles, indent=2),
+            *table(
+                ("kept of the negatives", "threshold", "of the positives"), thresholds, indent=2
+            ),
+        )
+    )
 
 
 def _figures(figures: dict[str, Any]) -> str:

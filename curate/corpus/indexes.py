@@ -166,9 +166,9 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
         link(dedup.corpus.ids, aside / IDS)
     for path in sorted(dedup.own.rglob("*")):
         if path.is_file():
-            place = aside / OWN / path.relative_to(dedup.own)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            link(path, place)
+            copy = aside / OWN / path.relative_to(dedup.own)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            link(path, copy)
     record = {
         "version": VERSION,
         "name": name,
@@ -211,11 +211,11 @@ def _read(folder: Path) -> dict[str, Any]:
 
 def folders(out: Path) -> list[Path]:
     """The index folders of an OUT, of OUT/index or of one index, by label."""
-    for place in (out, out.parent if out.name == RECORD else out):
-        if (place / RECORD).is_file():
-            return [place]
-    for place in (out / FOLDER, out):
-        paths = sorted(p.parent for p in place.glob(f"*/{RECORD}"))
+    for folder in (out, out.parent if out.name == RECORD else out):
+        if (folder / RECORD).is_file():
+            return [folder]
+    for folder in (out / FOLDER, out):
+        paths = sorted(p.parent for p in folder.glob(f"*/{RECORD}"))
         if paths:
             return [p for p in paths if not p.name.startswith(".")]
     return []

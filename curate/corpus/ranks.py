@@ -40,7 +40,7 @@ SCORES = pa.schema([("lang", pa.string()), ("score", pa.float64()), ("scores", p
 Ranked = dict[str, dict[int, float]]  # by language and rank (from 0, the least) the score
 
 
-def places(scores: np.ndarray) -> np.ndarray:
+def float_ranges(scores: np.ndarray) -> np.ndarray:
     """uint32: the range of each float64; ranges ascend as floats do, NaN comes last."""
     bits = scores.view(np.uint64)
     low = np.uint64(1 << 63)
@@ -89,7 +89,7 @@ def count_scores(task: Task) -> dict[str, Any]:
     low, high = np.full(len(langs), np.inf), np.full(len(langs), -np.inf)
     np.minimum.at(low, code, score)
     np.maximum.at(high, code, score)
-    keys, counts = np.unique((code << BITS) | places(score), return_counts=True)
+    keys, counts = np.unique((code << BITS) | float_ranges(score), return_counts=True)
     names = pa.array(langs, pa.string())
     none = scored == 0
     seen = [names, documents, scored, pa.array(low, mask=none), pa.array(high, mask=none)]
@@ -121,12 +121,12 @@ def pick_scores_files(task: Task) -> dict[str, list[str]]:
 def pick_scores(task: Task) -> dict[str, Any]:
     """A task: the scores in the wanted ranges, each once with how often it stands there."""
     langs, code, score = read_scores(Group.load(task), task["by_lang"])
-    place = places(score)
+    range_number = float_ranges(score)
     ranges: list[tuple[str, np.ndarray, np.ndarray]] = []
     for number, lang in enumerate(langs):
         wanted = np.array(task["wanted"].get(lang, []), np.uint32)
         if len(wanted):
-            mask = (code == number) & np.isin(place, wanted) & ~np.isnan(score)
+            mask = (code == number) & np.isin(range_number, wanted) & ~np.isnan(score)
             ranges.append((lang, *np.unique(score[mask], return_counts=True)))
     columns: list[Any] = [
         [lang for lang, values, _ in ranges for _ in values],
@@ -159,37 +159,38 @@ def find_ranks(
     run: Run,
     db: Any,
     folder: Path,
-    found: list[Group],
+    groups: list[Group],
     counted: Path,
     wanted: Mapping[str, list[int]],
     by_lang: bool,
 ) -> Ranked:
     """The second round: the scores at the wanted ranks of each language. counted: the folder of the
     first. Ranks are those of scores that are there."""
-    ranges = _by_lang(db, [count_files(counted, group.part)[1] for group in found], "place")
-    place_of: dict[str, dict[int, tuple[int, int]]] = {}  # by rank: its range, scores before it
+    ranges = _by_lang(db, [count_files(counted, group.part)[1] for group in groups], "place")
+    # By language and rank: the range of that rank, and the scores before the range.
+    range_of_rank: dict[str, dict[int, tuple[int, int]]] = {}
     for lang, ranks in wanted.items():
-        held, counts = ranges[lang]
+        values, counts = ranges[lang]
         ends = np.cumsum(counts)
         at = np.searchsorted(ends, ranks, "right")
         before = (ends - counts)[at].tolist()
-        place_of[lang] = dict(
-            zip(ranks, zip(held[at].astype(np.int64).tolist(), before, strict=True), strict=True)
+        range_of_rank[lang] = dict(
+            zip(ranks, zip(values[at].astype(np.int64).tolist(), before, strict=True), strict=True)
         )
-    places_by_lang = {
-        lang: sorted({place for place, _ in of.values()}) for lang, of in place_of.items()
+    ranges_by_lang = {
+        lang: sorted({number for number, _ in of.values()}) for lang, of in range_of_rank.items()
     }
-    more = {"by_lang": by_lang, "wanted": places_by_lang, "folder": str(folder)}
-    run_tasks(run, f"{__name__}:pick_scores", [{**group.dump(), **more} for group in found])
-    scores = _by_lang(db, score_files(folder, len(found)), "score")
+    more = {"by_lang": by_lang, "wanted": ranges_by_lang, "folder": str(folder)}
+    run_tasks(run, f"{__name__}:pick_scores", [{**group.dump(), **more} for group in groups])
+    scores = _by_lang(db, score_files(folder, len(groups)), "score")
     answer: Ranked = {}
-    for lang, of in place_of.items():
-        held, counts = scores[lang]
-        place = places(np.ascontiguousarray(held))
-        for rank, (wanted_place, before) in of.items():
-            mask = place == wanted_place
+    for lang, of in range_of_rank.items():
+        values, counts = scores[lang]
+        range_number = float_ranges(np.ascontiguousarray(values))
+        for rank, (wanted_range, before) in of.items():
+            mask = range_number == wanted_range
             k = int(np.searchsorted(np.cumsum(counts[mask]) + before, rank, "right"))
-            answer.setdefault(lang, {})[rank] = float(held[mask][k])
+            answer.setdefault(lang, {})[rank] = float(values[mask][k])
     return answer
 
 

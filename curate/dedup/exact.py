@@ -236,13 +236,13 @@ def write_rows(task: Task) -> dict[str, Any]:
         candidates.schema(task["columns"]),
     )
     table = table.combine_chunks()
-    place = np.zeros(len(table), np.int64)
+    slice_number = np.zeros(len(table), np.int64)
     if len(table):
         # Every candidate has a key: 32 bits of it, as a fraction of 2^32, times the slices.
         first = fixed_rows(table["key"].chunk(0), np.uint64)[:, 0] >> np.uint64(32)
-        place = ((first * np.uint64(slices)) >> np.uint64(32)).astype(np.int64)
-    order = np.argsort(place, kind="stable")
-    ends = np.searchsorted(place[order], np.arange(slices), "right")
+        slice_number = ((first * np.uint64(slices)) >> np.uint64(32)).astype(np.int64)
+    order = np.argsort(slice_number, kind="stable")
+    ends = np.searchsorted(slice_number[order], np.arange(slices), "right")
     table = table.take(pa.array(order)).combine_chunks()
     bounds = [0, *ends.tolist()]
     some = (table.slice(begin, end - begin) for begin, end in pairwise(bounds))

@@ -22,6 +22,7 @@ from curate.demo.plan import BLOCKED_DOMAINS, BLOCKED_WORDS, SIMILARITIES
 from curate.demo.score import Result, format_table, read_truth, score
 from curate.demo.web import DemoWeb, build_web
 from curate.disk.files import write_text
+from curate.documents.edits import EDITS, edits_of
 from curate.documents.rejected import first_reasons, rejected_files
 from curate.inspect.report.page import write_records
 from curate.run import funnel
@@ -44,12 +45,12 @@ def _result(out: Path) -> Result:
     replaced: dict[str, Counter[str]] = {}
     cut = set()
     for path in sorted((out / "corpus").glob("part-*.parquet")):
-        for row in pq.read_table(path, columns=["id", "text", "edits"]).to_pylist():
+        for row in pq.read_table(path, columns=["id", "text", EDITS]).to_pylist():
             name = row["id"].strip("<>")
             kept[name] = row["text"]
-            edits = [e["rule"] for e in row["edits"] or () if e["step"] == "pii"]
-            replaced[name] = Counter(edits)
-            if any(e["step"] == "dedup_suffix_array" for e in row["edits"] or ()):
+            edits = edits_of(row)
+            replaced[name] = Counter(edit.rule for edit in edits if edit.step == "pii")
+            if any(edit.step == "dedup_suffix_array" for edit in edits):
                 cut.add(name)
     rejected = {
         name.strip("<>"): (step, rule) for name, step, rule in first_reasons(rejected_files(out))

@@ -1,12 +1,14 @@
-"""Files that are either whole or absent: written aside, synced, renamed; and their digests.
+"""Files that are either whole or absent: written aside, synced, renamed; their digests; caches.
 
 Digests are sha256 of what is published or named by others, xxh3-128 of what is only compared.
 """
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
@@ -48,6 +50,17 @@ def _state(kind: str) -> Any:
 TEMPORARY = ".part-"
 
 
+def cache_folder() -> Path:
+    """LLMCURATE_CACHE, else `llmcurate` in the platform's folder for caches. RuntimeError where the
+    user has no home."""
+    if chosen := os.environ.get("LLMCURATE_CACHE"):
+        return Path(chosen).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "llmcurate"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "llmcurate"
+
+
 def sync_folder(folder: Path) -> None:
     """Makes renames within the folder durable."""
     handle = os.open(folder, os.O_RDONLY)
@@ -58,13 +71,16 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
+def replacing(path: Path, sync: bool = True, if_other: bool = False) -> Iterator[Path]:
     """Gives a temporary path beside `path`; what was written there becomes `path` at the end. sync:
-    whether it is durable then; a task of a phase leaves that to the phase (corpus/phases.py)."""
+    whether it is durable then; a task of a phase leaves that to the phase (corpus/phases.py).
+    if_other: a `path` that holds the same bytes already stays, with its time of change."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
     try:
         yield aside
+        if if_other and path.exists() and filecmp.cmp(aside, path, shallow=False):
+            return
         if sync:
             with open(aside, "rb+") as f:
                 os.fsync(f.fileno())

@@ -9,14 +9,13 @@ of another run. What the list says is there already, byte for byte, is not put a
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from curate.disk.files import file_digest, text_digest
+from curate.disk.files import cache_folder, file_digest, text_digest
 from curate.disk.inside import is_below
 from curate.errors import RunFailed, UsageError
 
@@ -42,9 +41,8 @@ def scratch_of(url: str, folder: Path | None) -> Path:
     """Where the run for a URL works: the folder given, or one of the user's cache by its name."""
     if folder is not None:
         return folder
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     name = re.sub(r"[^A-Za-z0-9.-]+", "_", url)[-60:]
-    return cache / "llmcurate" / "runs" / f"{name}-{text_digest(url)[:8]}"
+    return cache_folder() / "runs" / f"{name}-{text_digest(url)[:8]}"
 
 
 class Store:

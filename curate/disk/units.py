@@ -60,13 +60,30 @@ def format_count(number: float) -> str:
     return f"{number:,.0f}"
 
 
-def format_percent(share: float | None) -> str:
-    """A share of 1 as `5.3 %`; `< 0.1 %` for less than that, and `-` for None."""
+def format_percent(share: float | None, digits: int = 1) -> str:
+    """A share of 1 as `5.3 %`; `< 0.1 %` for less than that, and `-` for None. digits: behind the
+    point."""
     if share is None:
         return "-"
-    if 0 < share < 0.0005:
-        return "< 0.1 %"
-    return f"{100 * share:.1f} %"
+    least = 10.0**-digits
+    return f"< {least:g} %" if 0 < 100 * share < least / 2 else f"{100 * share:.{digits}f} %"
+
+
+def format_measure(value: float | None) -> str:
+    """A measured value, at most four digits behind the point: `1,234`, `0.1235`."""
+    if value is None:
+        return ""
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:.4g}"
+
+
+def format_short(value: float) -> str:
+    """A number in the least room: `1.2k`, `3M`, `0.05`."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}"
 
 
 def format_duration(seconds: float) -> str:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,31 @@ EDIT = pa.struct(
 )
 
 Extent = tuple[int, int]  # first byte, byte behind the last
+
+
+class Edit(NamedTuple):
+    """One edit of a document, with the fields of EDIT."""
+
+    step: str
+    rule: str
+    start: int
+    end: int
+    replacement: str | None
+
+    @property
+    def name(self) -> str:
+        """`step.rule`, the name under which reports and counts know it."""
+        return f"{self.step}.{self.rule}"
+
+    @property
+    def growth(self) -> int:
+        """Bytes by which the text became longer; mostly negative."""
+        return len((self.replacement or "").encode("utf-8", "replace")) - (self.end - self.start)
+
+
+def edits_of(row: Mapping[str, Any]) -> list[Edit]:
+    """The edits of a document, in their order; row: of the corpus, or a rejected record."""
+    return [Edit(**edit) for edit in row.get(EDITS) or ()]
 
 
 @dataclass(frozen=True)
@@ -97,16 +122,15 @@ def _structs(step: str, spans: Spans) -> pa.StructArray:
     )
 
 
-def remaining(extents: Iterable[Extent], edits: Iterable[Mapping[str, Any]]) -> list[Extent]:
+def remaining(extents: Iterable[Extent], edits: Iterable[Edit]) -> list[Extent]:
     """The bytes of the extents that the edits left, as extents of the text that the edits made.
 
     extents: in bytes of the input of the step of the first edit, in order and apart; edits: of one
-    document as its column has them. Replaced bytes count as gone.
+    document. Replaced bytes count as gone.
     """
     rest = [extent for extent in extents if extent[0] < extent[1]]
-    for _, group in groupby(edits, key=lambda edit: edit["step"]):
-        spans = sorted((e["start"], e["end"], e["replacement"] or "") for e in group)
-        rest = _without(rest, spans)
+    for _, group in groupby(edits, key=lambda edit: edit.step):
+        rest = _without(rest, sorted(group, key=lambda e: (e.start, e.end, e.replacement or "")))
     return rest
 
 
@@ -115,28 +139,24 @@ def byte_length(extents: Iterable[Extent]) -> int:
     return sum(end - start for start, end in extents)
 
 
-def _without(extents: list[Extent], spans: list[tuple[int, int, str]]) -> list[Extent]:
-    """The extents without the spans, at their positions after the edit."""
+def _without(extents: list[Extent], edits: list[Edit]) -> list[Extent]:
+    """The extents without what the edits of one step cut, at their positions after them."""
     rest: list[Extent] = []
-    shift = 0  # by which bytes behind the spans so far have moved
-    first = 0  # span
+    shift = 0  # by which bytes behind the edits so far have moved
+    first = 0  # edit
     for start, end in extents:
-        # Spans that end before the extent only move it.
-        while first < len(spans) and spans[first][1] <= start:
-            shift += _growth(spans[first])
+        # Edits that end before the extent only move it.
+        while first < len(edits) and edits[first].end <= start:
+            shift += edits[first].growth
             first += 1
         at, moved, nth = start, shift, first
-        while nth < len(spans) and spans[nth][0] < end:
-            span = spans[nth]
-            if span[0] > at:
-                rest.append((at + moved, span[0] + moved))
-            at = max(at, span[1])
-            moved += _growth(span)
+        while nth < len(edits) and edits[nth].start < end:
+            edit = edits[nth]
+            if edit.start > at:
+                rest.append((at + moved, edit.start + moved))
+            at = max(at, edit.end)
+            moved += edit.growth
             nth += 1
         if at < end:
             rest.append((at + moved, end + moved))
     return rest
-
-
-def _growth(span: tuple[int, int, str]) -> int:
-    return len(span[2].encode()) - (span[1] - span[0])

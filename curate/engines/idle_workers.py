@@ -61,9 +61,9 @@ def start() -> None:
 def take() -> tuple[subprocess.Popen[bytes], object] | None:
     """A waiting worker that lives and was started as one would be now, and what `give` needs."""
     now = here() if _waiting else None
-    for place, (process, began) in enumerate(_waiting):
+    for index, (process, began) in enumerate(_waiting):
         if process.poll() is None and began == now:
-            return _waiting.pop(place)
+            return _waiting.pop(index)
     return None
 
 

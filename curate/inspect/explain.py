@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.documents.rejected import reasons_of
+from curate.documents.edits import edits_of
+from curate.documents.rejected import FOLDER, reasons_of
 from curate.errors import UsageError
 from curate.run.homes import kept_folder
 
@@ -24,10 +25,10 @@ def _find(folder: Path, name: str) -> dict[str, Any] | None:
 
 def find(out: Path, name: str) -> dict[str, Any] | None:
     """What OUT knows of the document with that id: status, row, reasons, edits, decisions."""
-    if not (out / "corpus").is_dir() and not (out / "rejected").is_dir():
+    if not (out / "corpus").is_dir() and not (out / FOLDER).is_dir():
         return None
-    for status in ("rejected", "corpus"):
-        row = _find(kept_folder(out) if status == "corpus" else out / status, name)
+    for status, folder in (("rejected", out / FOLDER), ("kept", kept_folder(out))):
+        row = _find(folder, name)
         if row is not None:
             decisions = []
             path = out / "decisions.parquet"
@@ -36,11 +37,11 @@ def find(out: Path, name: str) -> dict[str, Any] | None:
             return {
                 "id": name,
                 "out": str(out),
-                "status": "kept" if status == "corpus" else "rejected",
+                "status": status,
                 "url": row.get("url"),
                 "source": row.get("source"),
                 "reasons": [reason._asdict() for reason in reasons_of(row)],
-                "edits": row.get("edits") or [],
+                "edits": [edit._asdict() for edit in edits_of(row)],
                 "decisions": decisions,
                 "measured": {k: v for k, v in row.items() if "." in k and v is not None},
                 "explained": _by_steps(out, row),
@@ -75,8 +76,8 @@ def _by_steps(out: Path, row: dict[str, Any]) -> dict[str, list[str]]:
 def near_ids(out: Path, name: str, most: int = 3) -> list[str]:
     """Ids that hold the given text, for a helpful error."""
     matches: list[str] = []
-    for status in ("rejected", "corpus"):
-        for path in sorted((out / status).glob("part-*.parquet")):
+    for folder in (FOLDER, "corpus"):
+        for path in sorted((out / folder).glob("part-*.parquet")):
             ids = pq.read_table(path, columns=["id"])["id"]
             hits = ids.filter(pc.match_substring(ids, name))
             matches += hits.slice(0, most).to_pylist()
@@ -155,13 +156,10 @@ def text(account: dict[str, Any], most: int = 40) -> str:
     lines += [_passage(d, account["id"]) for d in passages[:most]]
     if len(passages) > most:
         lines.append(f"  and {len(passages) - most} more passages (--json shows all)")
-    cuts = [e for e in account["edits"] if e["rule"] != "white_space"]
+    cuts = [edit for edit in edits_of(account) if edit.rule != "white_space"]
     for edit in cuts[:most]:
-        swap = f", replaced by {edit['replacement']!r}" if edit["replacement"] else ""
-        lines.append(
-            f"  cut by {edit['step']}.{edit['rule']}: bytes {edit['start']} to {edit['end']}"
-            f" of its input{swap}"
-        )
+        swap = f", replaced by {edit.replacement!r}" if edit.replacement else ""
+        lines.append(f"  cut by {edit.name}: bytes {edit.start} to {edit.end} of its input{swap}")
     if len(cuts) > most:
         lines.append(f"  and {len(cuts) - most} more cuts (--json shows all, white space too)")
     if account["measured"]:

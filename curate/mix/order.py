@@ -135,13 +135,13 @@ def choose(measured: Measured, quota: np.ndarray) -> Chosen:
         )
         key = last_keys(base, full[number])
         near = (key >> np.uint64(64 - _BITS)).astype(np.int64) == crossed[row]
-        for place in np.unique(row[near]).tolist():
-            of = near & (row == place)
-            near_keys[place].append((key[of], weight[of]))
-    for place, stratum in enumerate(open_.tolist()):
-        key = np.concatenate([k for k, _ in near_keys[place]])
-        weight = np.concatenate([w for _, w in near_keys[place]])
-        _cut(chosen, stratum, key, weight, int(rest[stratum] - before[place]), int(crossed[place]))
+        for index in np.unique(row[near]).tolist():
+            of = near & (row == index)
+            near_keys[index].append((key[of], weight[of]))
+    for index, stratum in enumerate(open_.tolist()):
+        key = np.concatenate([k for k, _ in near_keys[index]])
+        weight = np.concatenate([w for _, w in near_keys[index]])
+        _cut(chosen, stratum, key, weight, int(rest[stratum] - before[index]), int(crossed[index]))
     return chosen
 
 

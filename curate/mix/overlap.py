@@ -135,8 +135,8 @@ def clusters(db: Any, bands: Path) -> None:
         FROM read_parquet({literal(bands)}) QUALIFY count(*) OVER (PARTITION BY key) > 1"""
     ).fetchnumpy()
     a, b = (np.asarray(edges[name], np.int64) for name in ("a", "b"))
-    rows, places = np.unique(np.concatenate([a, b]), return_inverse=True)
-    label = connected(places[: len(a)], places[len(a) :], len(rows))
+    rows, inverse = np.unique(np.concatenate([a, b]), return_inverse=True)
+    label = connected(inverse[: len(a)], inverse[len(a) :], len(rows))
     table = pa.table({"row": rows, "label": rows[label] if len(rows) else rows})
     db.register("found", table)
     db.execute("CREATE TABLE clusters AS SELECT * FROM found")

@@ -38,14 +38,14 @@ class Strata:
         buckets = self._buckets(batch)
         groups, names = self._groups(source, batch)
         pair = groups.astype(np.int64) * (len(self.edges) + 2) + buckets
-        values, places = np.unique(pair, return_inverse=True)
+        values, inverse = np.unique(pair, return_inverse=True)
         numbers = []
         for value in values.tolist():
             group, bucket = divmod(value, len(self.edges) + 2)
             numbers.append(self.keys.setdefault((names[group], bucket), len(self.keys)))
         if len(self.keys) > MOST_GROUPS * (len(self.edges) + 2):
             raise UsageError(f"mix: {self.by} has more than {MOST_GROUPS:,} values: take another")
-        strata = np.array(numbers, np.int32)[places.reshape(-1)]
+        strata = np.array(numbers, np.int32)[inverse.reshape(-1)]
         return self._dated(source, batch, strata)
 
     def begin(self) -> None:

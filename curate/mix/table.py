@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from curate.disk.units import format_percent
 from curate.pages.html import plain
+from curate.terminal.tables import table
 
 MOST = 40  # rows printed; run.json has all
 WIDE = 28  # columns of a name
+HEAD = (
+    *("source", "documents", "there", "in the mix"),
+    *("share", "epochs", "unique", "never taken"),
+)
 
 
 def unit_text(mix: dict[str, Any]) -> str:
@@ -17,19 +23,14 @@ def unit_text(mix: dict[str, Any]) -> str:
 
 def text(mix: dict[str, Any]) -> list[str]:
     """Sources with their share, epochs and unique text; what is left out; overlaps."""
-    rows = mix["rows"]
-    wide = min(WIDE, max(8, *(len(row["name"]) for row in rows))) + 2
-    head = ("documents", "there", "in the mix", "share", "epochs", "unique", "never taken")
-    lines = [f"in {unit_text(mix)}; seed {mix['seed']}"]
-    lines.append(f"  {'source':<{wide}}" + "".join(f"{h:>{_wide(h)}}" for h in head))
-    shown = sorted(rows, key=lambda row: (-row["amount"], row["name"]))
-    for row in shown[:MOST]:
-        lines.append(_line(row, plain(row["name"], WIDE), wide, head))
-        for bucket in row["buckets"]:
-            lines.append(_line(bucket, f"  {bucket['name']}", wide, head))
-    if len(rows) > MOST:
-        lines.append(f"  and {len(rows) - MOST} more")
-    lines.append(_line(mix["total"], "all", wide, head))
+    rows = []
+    for row in sorted(mix["rows"], key=lambda row: (-row["amount"], row["name"]))[:MOST]:
+        rows.append(_cells(row, plain(row["name"], WIDE)))
+        rows += [_cells(bucket, f"  {bucket['name']}") for bucket in row["buckets"]]
+    if len(mix["rows"]) > MOST:
+        rows.append([f"and {len(mix['rows']) - MOST} more"])
+    rows.append(_cells(mix["total"], "all"))
+    lines = [f"in {unit_text(mix)}; seed {mix['seed']}", *table(HEAD, rows, indent=2)]
     for source, reasons in sorted(mix["outside"].items()):
         counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items()) if n)
         if counts:
@@ -37,23 +38,17 @@ def text(mix: dict[str, Any]) -> list[str]:
     return lines + overlap_lines(mix)
 
 
-def _wide(head: str) -> int:
-    return {"documents": 13, "share": 9, "epochs": 9, "never taken": 13}.get(head, 19)
-
-
-def _line(row: dict[str, Any], name: str, wide: int, head: tuple[str, ...]) -> str:
-    cells = (
+def _cells(row: dict[str, Any], name: str) -> list[str]:
+    return [
+        name,
         f"{row['documents']:,}",
         f"{row['size']:,}",
         f"{row['amount']:,}",
-        f"{100 * row['share']:.2f} %",
+        format_percent(row["share"], 2),
         f"{row['epochs']:.2f}",
         f"{row['unique']:,}",
         f"{row['never']:,}",
-    )
-    return f"  {name:<{wide}}" + "".join(
-        f"{c:>{_wide(h)}}" for c, h in zip(cells, head, strict=True)
-    )
+    ]
 
 
 def overlap_lines(mix: dict[str, Any]) -> list[str]:
@@ -75,11 +70,11 @@ def overlap_lines(mix: dict[str, Any]) -> list[str]:
         else f"  no text of one source stands in another ({overlap['by']})"
     ]
     for n, a, b in sorted(pairs, key=lambda p: (-p[0], p[1], p[2]))[:10]:
-        part = 100 * n / max(1, there[a])
-        lines.append(f"    {plain(a, WIDE)} in {plain(b, WIDE)}: {n:,} documents ({part:.1f} %)")
+        part = format_percent(n / max(1, there[a]))
+        lines.append(f"    {plain(a, WIDE)} in {plain(b, WIDE)}: {n:,} documents ({part})")
     whole = mix["total"]["amount"]
     lines.append(
         f"  every text once: {overlap['unique']:,} of {whole:,} {mix['unit']} in the mix"
-        f" ({100 * overlap['unique'] / max(1, whole):.1f} %)"
+        f" ({format_percent(overlap['unique'] / max(1, whole))})"
     )
     return lines

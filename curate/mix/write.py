@@ -70,15 +70,15 @@ def _spread(copy: Copy, measured: Measured, chosen: Chosen, layout: Layout, spil
     measured_rows = Rows(measured.rows("stratum", "key"))
     for held in copy.runs(layout.part_bytes):
         number, key = measured_rows.take(len(held.position))
-        rows, epoch, place = _copies(number, key, chosen, taking, epochs)
-        part = (place * layout.parts).astype(np.int64)
+        rows, epoch, position = _copies(number, key, chosen, taking, epochs)
+        part = (position * layout.parts).astype(np.int64)
         order = np.argsort(part, kind="stable")
         bounds = np.searchsorted(part[order], np.arange(layout.parts + 1))
         for to in np.flatnonzero(np.diff(bounds)).tolist():
             of_part = order[bounds[to] : bounds[to + 1]]
             table = held.take(rows[of_part])
             table = table.append_column(EPOCH, pa.array(epoch[of_part], pa.int32()))
-            spill.add(to, table.append_column(POSITION, pa.array(place[of_part])))
+            spill.add(to, table.append_column(POSITION, pa.array(position[of_part])))
 
 
 def _copies(
@@ -88,8 +88,8 @@ def _copies(
     full, copies = chosen.full[number], []
     for epoch in range(int(full.max(initial=0))):
         rows_of_epoch = np.flatnonzero(full > epoch)
-        place = positions(keys(base[rows_of_epoch], epoch), epoch, epochs[number[rows_of_epoch]])
-        copies.append((rows_of_epoch, epoch, place))
+        position = positions(keys(base[rows_of_epoch], epoch), epoch, epochs[number[rows_of_epoch]])
+        copies.append((rows_of_epoch, epoch, position))
     key = last_keys(base, full)
     taken = taking.last(number, key)
     for epoch in np.unique(full[taken]).tolist():

@@ -16,6 +16,8 @@ from functools import lru_cache, wraps
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from curate.disk.units import format_short
+
 if TYPE_CHECKING:
     from markupsafe import Markup
 
@@ -111,14 +113,6 @@ def _svg(draw: Callable[[], Any], label: str) -> str:
     return head + re.sub(r"\s*\n\s*", " ", body).strip()
 
 
-def short(value: float) -> str:
-    """A tick's label: 1.2k, 3M, 0.05."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:.3g}{unit}"
-    return f"{value:.3g}"
-
-
 def _scaling(scale: str) -> Callable[[float], float]:
     if scale == "log":
         return lambda v: math.copysign(math.log10(1 + abs(v)), v)
@@ -140,9 +134,9 @@ def _x_ticks(axes: Any, edges: Sequence[float], scale: str, open_end: bool) -> N
         locator = MaxNLocator(6, integer=whole, steps=[1, 2, 2.5, 5, 10])
         values = [float(v) for v in locator.tick_values(low, high) if low <= v <= high]
     scaled = _scaling(scale)
-    labels = [short(v) for v in values]
+    labels = [format_short(v) for v in values]
     if open_end:
-        values, labels = [*values[:-1], high], [*labels[:-1], f"{short(high)} and more"]
+        values, labels = [*values[:-1], high], [*labels[:-1], f"{format_short(high)} and more"]
     axes.set_xticks([scaled(v) for v in values], labels)
     if open_end:
         axes.get_xticklabels()[-1].set_horizontalalignment("right")
@@ -154,7 +148,7 @@ def _root_ticks(axes: Any, most: float) -> None:
     power = 10.0 ** math.floor(math.log10(most)) if most >= 1 else 1.0
     top = max(m * power for m in (1, 2, 5) if m * power <= max(most, 1))
     values = sorted({0.0, *(v for v in (top / 10, top / 2 if top > 1 else top, top) if v >= 1)})
-    axes.set_yticks([math.sqrt(v) for v in values], [short(round(v)) for v in values])
+    axes.set_yticks([math.sqrt(v) for v in values], [format_short(round(v)) for v in values])
 
 
 @drawn
@@ -197,7 +191,9 @@ def histogram(
         if len(lines) == 2:  # may stand close together
             drawn_at = [(*drawn_at[0][:2], "right"), (*drawn_at[1][:2], "left")]
         if threshold is not None:
-            drawn_at.append((scaled(threshold + shift), f"limit {short(threshold)}", "center"))
+            drawn_at.append(
+                (scaled(threshold + shift), f"limit {format_short(threshold)}", "center")
+            )
         for at, name, side in drawn_at:
             if not edges[0] <= at <= edges[-1]:
                 continue
@@ -274,7 +270,7 @@ def yields(
         _x_ticks(axes, [low, high], scale, False)
         axes.set_ylim(0, max(1.0, max(most) * 1.08))
         axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: short(v)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: format_short(v)))
         inside = sorted((at, name) for at, name in marks if low <= at <= high)
         for nth, (at, name) in enumerate(inside):
             axes.axvline(scaled(at), color=INK, linewidth=1.2)

@@ -80,12 +80,3 @@ def percent(part: float | None, whole: float = 1) -> str:
     """A share, with a space that no line breaks at; 0 % of nothing, `-` for None."""
     share = part if part is None else part / whole if whole else 0.0
     return format_percent(share).replace(" ", "\u00a0")
-
-
-def number(value: float | None) -> str:
-    """A measured value, at most four digits behind the point."""
-    if value is None:
-        return ""
-    if value == int(value) and abs(value) < 1e15:
-        return f"{int(value):,}"
-    return f"{value:.4g}"

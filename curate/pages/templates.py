@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.disk import units
+from curate.disk.files import cache_folder
 from curate.pages import html
 
 FOLDER = Path(__file__).parent / "templates"
@@ -52,7 +53,7 @@ def _environment() -> Any:
             with suppress(OSError):  # a folder that cannot be written costs time only
                 super().dump_bytecode(bucket)
 
-    folder = _cache_folder()
+    folder = _compiled_folder()
     environment = Environment(
         bytecode_cache=Cache(str(folder)) if folder is not None else None,
         loader=FunctionLoader(source),
@@ -69,10 +70,10 @@ def _environment() -> Any:
         "quote": html.quote,
         "detail": html.detail,
         "count": units.format_count,
-        "number": html.number,
+        "number": units.format_measure,
         "bytes": units.format_bytes,
         "scaled": lambda number: units.format_scaled(number).strip(),
-        "short": charts.short,
+        "short": units.format_short,
         "zip": lambda rows, others: list(zip(rows, others, strict=False)),
     }
     environment.globals |= {
@@ -83,14 +84,11 @@ def _environment() -> Any:
     return environment
 
 
-def _cache_folder() -> Path | None:
-    """`templates` in LLMCURATE_CACHE, else in the user's folder of caches; None where it cannot be
-    made, or belongs to somebody else. Compiling costs 0.2 s of every process that writes a page."""
-    base = os.environ.get("LLMCURATE_CACHE")
-    user = os.environ.get("XDG_CACHE_HOME")
+def _compiled_folder() -> Path | None:
+    """`templates` in the folder for caches; None where it cannot be made, or belongs to somebody
+    else. Compiling costs 0.2 s of every process that writes a page."""
     try:
-        home = Path(user) if user else Path.home() / ".cache"
-        folder = (Path(base) if base else home / "llmcurate") / "templates"
+        folder = cache_folder() / "templates"
         folder.mkdir(parents=True, exist_ok=True)
         own = not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
         return folder if own else None

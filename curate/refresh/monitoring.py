@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from curate.disk.files import write_text
 from curate.terminal.progress import say
 
 WEBHOOK_SECONDS = 20
@@ -140,7 +141,7 @@ def write_metrics(path: Path, home: Path, code: int, seconds: float, done: dict[
 
     done: of `Refreshed.json`, empty after a failure.
     """
-    from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+    from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
     now = round(time.time(), 3)
     values = _read_metrics(path)
@@ -164,7 +165,7 @@ def write_metrics(path: Path, home: Path, code: int, seconds: float, done: dict[
             gauge = Gauge(PREFIX + name, about, ["home"], registry=registry)
             gauge.labels(home=str(home)).set(values[name])
     try:
-        write_to_textfile(str(path), registry)
+        write_text(path, generate_latest(registry).decode())
     except OSError as error:
         say(f"--metrics {path}: {error.strerror}")
 

@@ -4,7 +4,7 @@ The first half of the shuffle writes the pairs (key, document) of the sketches o
 below. Documents are numbered in order of (part, n).
 
 A writer fills a segment in memory, orders it by partition and appends it. Partitions are read back
-from their place in every segment of every writer, in the order of arrival, and each is then sorted
+from their range in every segment of every writer, in the order of arrival, and each is then sorted
 by itself. So memory is for one segment, or for the partitions that are read, whatever there is in
 all. A partition that is far larger than the others (one key that very many have) lies in files that
 are mapped into memory.

@@ -194,7 +194,7 @@ def _batch(
     key_rows, keys = _lists(batch.column("keys"))
     unit_rows, first = _lists(batch.column("first"))
     tally.keys += len(keys)
-    tally.grown += bloom.make_room(len(keys))
+    tally.grown += bloom.reserve(len(keys))
     hits = np.zeros(len(keys), np.uint8)
     seen = np.zeros(len(first), np.int64)
     limit = (rules.threshold, rules.reached)

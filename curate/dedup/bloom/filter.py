@@ -219,7 +219,7 @@ class BloomFilter:
         spare = self.slices[:, kernel.CAPACITY] - self.slices[:, kernel.INSERTED]
         return int(np.maximum(spare, 0).sum())
 
-    def make_room(self, keys: int) -> bool:
+    def reserve(self, keys: int) -> bool:
         """Adds a slice if fewer than that many keys fit; returns whether it did."""
         missing = max(1, keys) - self.left
         if missing <= 0:
@@ -268,7 +268,7 @@ class BloomFilter:
     def add(self, keys: np.ndarray) -> np.ndarray:
         """Test-and-insert of keys: uint64[n], in order: bool[n], whether each was there before."""
         hits = np.zeros(len(keys), np.uint8)
-        self.make_room(len(keys))
+        self.reserve(len(keys))
         kernel.add_keys(self.words, self.slices, keys, hits)
         return hits.view(np.bool_)
 

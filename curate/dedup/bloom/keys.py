@@ -92,9 +92,9 @@ def _longest(start, end):
 @njit(cache=True, nogil=True)
 def unit_grams(data, start, end, kinds, states, size, least, seed):
     """(keys: uint64[], count: int64[units]) of the units data[start[k]:end[k]]."""
-    room = _longest(start, end) + 1
-    starts, ends = np.empty(room, np.int64), np.empty(room, np.int64)
-    hashes = np.empty(room, np.uint64)
+    capacity = _longest(start, end) + 1
+    starts, ends = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+    hashes = np.empty(capacity, np.uint64)
     most = np.int64(0)
     for k in range(len(start)):
         most += end[k] - start[k]
@@ -113,9 +113,9 @@ def spanning_grams(data, offsets, rows, start, end, kinds, states, size, least, 
     """(keys: uint64[], first, last: int64[units]): runs of words of whole rows, and how many of
     them begin and end in each unit data[start[k]:end[k]] of the row."""
     n_rows = len(offsets) - 1
-    room = _longest(offsets[:-1], offsets[1:]) + 1
-    starts, ends = np.empty(room, np.int64), np.empty(room, np.int64)
-    hashes = np.empty(room, np.uint64)
+    capacity = _longest(offsets[:-1], offsets[1:]) + 1
+    starts, ends = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+    hashes = np.empty(capacity, np.uint64)
     keys = np.empty(offsets[n_rows] - offsets[0], np.uint64)
     first = np.zeros(len(start), np.int64)
     last = np.zeros(len(start), np.int64)

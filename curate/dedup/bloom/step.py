@@ -186,7 +186,7 @@ class DedupBloom(DedupStep):
                 bloom.take_over(path)
             before = bloom.inserted
             # Earlier runs' keys are among those expected: one filter for all, as in one run.
-            bloom.make_room(self.expected - before if self.expected else count_keys(sketches))
+            bloom.reserve(self.expected - before if self.expected else count_keys(sketches))
             tally = decide(sketches, bloom, rules, self.method)
             bloom.finish()
         return report(bloom, tally, before, self._what, self.expected)

@@ -45,8 +45,8 @@ def _mixed(codes):
 def _fill(data, i, stop, table, values, start, end, held):
     """Puts the characters of data[i:stop] that count behind the first `held` ones until the arrays
     are full; returns (where to go on, held)."""
-    room = len(values)
-    while i < stop and held < room:
+    capacity = len(values)
+    while i < stop and held < capacity:
         b = data[i]
         code, n = np.int64(b), 1
         if b >= 0x80:
@@ -141,8 +141,8 @@ def filter_bits(begins, shift):
     """uint64[]: one bit for the upper 64 - shift bits of each hash."""
     bits = np.zeros(max(1, (1 << (64 - shift)) >> 6), np.uint64)
     for value in begins:
-        place = value >> np.uint64(shift)
-        bits[place >> _SIX] |= _ONE << (place & _63)
+        bit = value >> np.uint64(shift)
+        bits[bit >> _SIX] |= _ONE << (bit & _63)
     return bits
 
 
@@ -175,8 +175,8 @@ def _probe(values, start, end, count, last, row, base, index, hits, n):
         power *= BASE
     i = 0
     while True:
-        place = value >> shift
-        if (bits[place >> _SIX] >> (place & _63)) & _ONE:
+        bit = value >> shift
+        if (bits[bit >> _SIX] >> (bit & _63)) & _ONE:
             at = _find(begins, value)
             if at >= 0:
                 more = lengths[at]
@@ -202,8 +202,8 @@ def _probe(values, start, end, count, last, row, base, index, hits, n):
 
 @njit(cache=True, nogil=True)
 def find_words(offsets, rows, values, start, end, index, hits):
-    """Hits of windows of words in documents, by place; returns their number, which may be more
-    than there is room for.
+    """Hits of windows of words in documents, by position; returns their number, which may be more
+    than there is space for.
 
     rows, values, start, end: the word table; index: bits, begins, lengths, keys, shift, least (see
     windows.py); hits: gram (an index of keys), row, first and last byte behind, as
@@ -220,9 +220,9 @@ def find_words(offsets, rows, values, start, end, index, hits):
 def find_characters(data, offsets, table, most, index, hits):
     """The same for windows of characters. most: units of the longest window."""
     n = np.int64(0)
-    room = BLOCK + most
-    values = np.empty(room, np.uint64)
-    start, end = np.empty(room, np.int64), np.empty(room, np.int64)
+    capacity = BLOCK + most
+    values = np.empty(capacity, np.uint64)
+    start, end = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     for r in range(len(offsets) - 1):
         i, stop = offsets[r], offsets[r + 1]
         held = np.int64(0)

@@ -119,17 +119,17 @@ def cut_windows(items: list[Item], cutting: Cutting, block_bytes: int = BLOCK_BY
     units = np.concatenate([np.empty(0, np.int64), *counts])
     names = [item.set for item in items]
     lengths = {name: _length(name, names, units, cutting) for name in dict.fromkeys(names)}
-    length, places = _plan(items, units, lengths, cutting)
+    length, window_counts = _plan(items, units, lengths, cutting)
     cut = length > 0
     least, most = (int(length[cut].min()), int(length[cut].max())) if cut.any() else (1, 1)
-    rows = np.concatenate([[0], np.cumsum(places)]).astype(np.int64)
+    rows = np.concatenate([[0], np.cumsum(window_counts)]).astype(np.int64)
     begin, key = np.empty(rows[-1], np.uint64), np.empty(rows[-1], np.uint64)
     first, last = np.empty(rows[-1], np.int32), np.empty(rows[-1], np.int32)
     for a, z in blocks:
         unit_rows, values, start, end = _units(data, offsets[a : z + 1], cutting)
         inside = slice(rows[a], rows[z])
-        item = np.repeat(np.arange(a, z), places[a:z])
-        at = unit_rows[item - a] + _firsts(items, units, length, places, a, z, cutting)
+        item = np.repeat(np.arange(a, z), window_counts[a:z])
+        at = unit_rows[item - a] + _firsts(items, units, length, window_counts, a, z, cutting)
         size = length[item]
         begin[inside], key[inside] = kernel.window_hashes(values, at, size, least)
         first[inside] = start[at] - offsets[item]
@@ -143,7 +143,7 @@ def cut_windows(items: list[Item], cutting: Cutting, block_bytes: int = BLOCK_BY
         common = np.bincount(gram[kinds], minlength=len(keys)) > cutting.max_items
     if common.any():
         good = ~common[gram]
-        item = np.repeat(np.arange(len(items)), places)
+        item = np.repeat(np.arange(len(items)), window_counts)
         shared[item[~good]] = True
         rows = np.concatenate([[0], np.cumsum(np.bincount(item[good], minlength=len(items)))])
         begin, first, last = begin[good], first[good], last[good]
@@ -207,21 +207,21 @@ def _firsts(
     items: list[Item],
     units: np.ndarray,
     length: np.ndarray,
-    places: np.ndarray,
+    window_counts: np.ndarray,
     a: int,
     z: int,
     cutting: Cutting,
 ) -> np.ndarray:
     """int64[windows]: the first unit, within its item, of each window of items[a:z]."""
-    count = places[a:z]
+    count = window_counts[a:z]
     firsts: np.ndarray = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     if cutting.samples is not None:
         at = 0
         for k in range(a, z):
             choices = int(units[k] - length[k] + 1)
-            if 0 < places[k] < choices:
-                firsts[at : at + places[k]] = _drawn(items[k], choices, cutting)
-            at += int(places[k])
+            if 0 < window_counts[k] < choices:
+                firsts[at : at + window_counts[k]] = _drawn(items[k], choices, cutting)
+            at += int(window_counts[k])
     return firsts
 
 
@@ -252,8 +252,8 @@ def _table(
 
 
 def find(docs: Documents, search: Search) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(row, gram, first, last: int64[hits]): every place of a window in a batch, in order of row
-    and place; bytes of the document, `last` being the one behind."""
+    """(row, gram, first, last: int64[hits]): every position of a window in a batch, in order of row
+    and position; bytes of the document, `last` being the one behind."""
     data, offsets = docs.buffers()
     capacity = FIRST_HITS
     while True:

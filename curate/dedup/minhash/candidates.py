@@ -200,7 +200,7 @@ def write_ordered(
     return {}
 
 
-PLACES, BEGINS = "places.u32", "begins.i64"
+POSITIONS, BEGINS = "places.u32", "begins.i64"
 
 
 @njit(cache=True, nogil=True)
@@ -240,26 +240,26 @@ def part_components(root, most, part):
 
 
 @njit(cache=True, nogil=True)
-def place_candidates(order, part, begins, by_k, place):
-    """Puts into place[c] the number of c when candidates are ordered by part, then by k = order[c].
+def order_by_part(order, part, begins, by_k, position):
+    """Fills position[c], that of c when candidates are ordered by part, then by k = order[c].
     by_k: uint32 of any values."""
     following = begins.copy()
     for c in range(len(order)):
         by_k[order[c]] = c
     for k in range(len(order)):
         c = by_k[k]
-        place[c] = following[part[c]]
+        position[c] = following[part[c]]
         following[part[c]] += 1
 
 
 def write_parts(
     folder: Path, buckets: Path, pieces: int, order: np.ndarray, sizes: Sizes
 ) -> dict[str, Any]:
-    """Phase `ordered` where matches are verified: the places of candidates by c, where each part
-    begins among them, and the buckets in terms of places, a slice a part.
+    """Phase `ordered` where matches are verified: the positions of candidates by c, where each part
+    begins among them, and the buckets in terms of positions, a slice a part.
 
-    order: uint32[candidates], k of each c. Within a part places are in the order of k, so all that
-    is decided by the lesser of two k is decided by places as well.
+    order: uint32[candidates], k of each c. Within a part positions are in the order of k, so all
+    that is decided by the lesser of two k is decided by positions as well.
     """
     count = len(order)
     most = max(sizes.part_candidates, -(-count // sizes.parts))
@@ -267,20 +267,20 @@ def write_parts(
     bits = load_array(buckets / BITS, np.uint64, mapped)
     before = ones_before(bits)
     files = bucket_files(buckets, pieces)
-    place, begins = order, np.array([0, count])
+    position, begins = order, np.array([0, count])
     if count > most:
-        parent, part, place = (new_array(count, np.uint32, folder, mapped) for _ in range(3))
+        parent, part, position = (new_array(count, np.uint32, folder, mapped) for _ in range(3))
         count_up(parent)
         for members, counts in chunks(files, sizes.bucket_members):
             join(members, counts, bits, before, parent)
         flatten(parent)
         begins = part_components(parent, most, part)
-        place_candidates(order, part, begins, parent, place)
-    place.tofile(folder / PLACES)
+        order_by_part(order, part, begins, parent, position)
+    position.tofile(folder / POSITIONS)
     begins.tofile(folder / BEGINS)
     writer = SliceWriter(SliceFiles.within(folder, "buckets"), len(begins) - 1, sizes.segment_bytes)
     for members, counts in chunks(files, sizes.bucket_members):
-        renumber(members, counts, bits, before, place)
+        renumber(members, counts, bits, before, position)
         ends = np.cumsum(counts, dtype=np.int64)
         offsets = np.concatenate([np.zeros(1, np.int64), ends])
         parts = parts_of(members[offsets[:-1]], begins)
@@ -289,6 +289,6 @@ def write_parts(
     return {"parts": len(begins) - 1}
 
 
-def parts_of(places: np.ndarray, begins: np.ndarray) -> np.ndarray:
-    """The part that each place is in."""
-    return np.searchsorted(begins, places, "right") - 1
+def parts_of(positions: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    """The part that each position is in."""
+    return np.searchsorted(begins, positions, "right") - 1

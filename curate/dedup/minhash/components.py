@@ -89,7 +89,7 @@ def members_of_two(root):
 ROOTS, PARTNERS, SHARED = "roots.u32", "partners.u32", "shared.u16"
 SIMILARITY = "similarity.f64"
 # Odd, so that multiplying by it can be undone; Knuth's, for 64 bits. Its high bits are even among
-# pairs, while those of (document, partner) themselves would put one large bucket into one place.
+# pairs, while those of (document, partner) would put one large bucket into one partition.
 SPREAD = 0x9E3779B97F4A7C15
 GATHER = pow(SPREAD, -1, 2**64)
 

@@ -203,10 +203,10 @@ def _text_signatures(kind, data, offsets, fold, kinds, lower, size, a, b):
     rows = len(offsets) - 1
     out = np.empty((rows, len(a)), np.uint32)
     counts = np.empty(rows, np.int64)
-    room = _longest(offsets) + 1
-    units = np.empty(room, np.uint64)
-    shingles = np.empty(room, np.uint64)
-    mixed = np.empty(room, np.uint32)
+    capacity = _longest(offsets) + 1
+    units = np.empty(capacity, np.uint64)
+    shingles = np.empty(capacity, np.uint64)
+    mixed = np.empty(capacity, np.uint32)
     for r in range(rows):
         n = _units(kind, data, offsets[r], offsets[r + 1], fold, kinds, lower, units)
         n = _shingles(units, n, size, shingles)
@@ -221,9 +221,9 @@ def _text_signatures(kind, data, offsets, fold, kinds, lower, size, a, b):
 def _text_shingles(kind, data, offsets, fold, kinds, lower, size):
     rows = len(offsets) - 1
     starts = np.zeros(rows + 1, np.int64)
-    room = _longest(offsets) + 1
-    units = np.empty(room, np.uint64)
-    shingles = np.empty(room, np.uint64)
+    capacity = _longest(offsets) + 1
+    units = np.empty(capacity, np.uint64)
+    shingles = np.empty(capacity, np.uint64)
     out = np.empty(max(np.int64(16), (offsets[rows] - offsets[0]) // 4), np.uint64)
     total = 0
     for r in range(rows):

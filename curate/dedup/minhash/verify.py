@@ -32,7 +32,7 @@ from curate.corpus.shuffle.partitions import fixed_rows
 from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Task
-from curate.dedup.minhash.candidates import BEGINS, PLACES, parts_of
+from curate.dedup.minhash.candidates import BEGINS, POSITIONS, parts_of
 from curate.dedup.minhash.components import (
     NONE,
     PARTNERS,
@@ -54,7 +54,7 @@ from kernel_cache import njit
 # (Sizes.shingled_documents) and one segment of its output.
 
 KIND = "compared"
-COLUMNS = 2  # of its rows: the place of a candidate, how many bytes it has
+COLUMNS = 2  # of its rows: the position of a candidate, how many bytes it has
 SIGNATURES = 20_000  # signatures that are read at once
 
 # (offsets, bytes) of the rows of a column of sketches.
@@ -63,7 +63,7 @@ Make = Callable[[pa.Array], tuple[np.ndarray, np.ndarray]]
 
 def _files(task: Task) -> dict[str, list[str]]:
     candidates, ordered = Picked.load(task), Path(task["ordered"])
-    reads = [*candidates.reads(), str(ordered / PLACES), str(ordered / BEGINS)]
+    reads = [*candidates.reads(), str(ordered / POSITIONS), str(ordered / BEGINS)]
     return {"reads": reads, "writes": [str(path) for path in _written(candidates)]}
 
 
@@ -75,22 +75,22 @@ def _write(task: Task, column: str, rows: int, make: Make) -> dict[str, Any]:
     candidates, ordered = Picked.load(task), Path(task["ordered"])
     begins = np.fromfile(ordered / BEGINS, np.int64)
     with ExitStack() as stack:
-        places = stack.enter_context((ordered / PLACES).open("rb"))
-        places.seek(4 * candidates.before)
+        positions = stack.enter_context((ordered / POSITIONS).open("rb"))
+        positions.seek(4 * candidates.before)
         files = SliceFiles(*(stack.enter_context(replacing(path)) for path in _written(candidates)))
         writer = SliceWriter(files, len(begins) - 1, Sizes.load(task).segment_bytes)
         for batch in candidates.batches([column], rows):
-            place = np.fromfile(places, np.uint32, len(batch))
+            position = np.fromfile(positions, np.uint32, len(batch))
             offsets, data = make(batch.column(0))
             rows_of_slice = np.empty((len(batch), COLUMNS), np.uint32)
-            rows_of_slice[:, 0], rows_of_slice[:, 1] = place, np.diff(offsets)
-            writer.add(parts_of(place, begins), rows_of_slice, offsets, data)
+            rows_of_slice[:, 0], rows_of_slice[:, 1] = position, np.diff(offsets)
+            writer.add(parts_of(position, begins), rows_of_slice, offsets, data)
         writer.close()
     return {}
 
 
 def shingle_group_files(task: Task) -> dict[str, list[str]]:
-    """The files that `shingle_group` reads (of places a range) and writes."""
+    """The files that `shingle_group` reads (of positions a range) and writes."""
     return _files(task)
 
 
@@ -106,7 +106,7 @@ def shingle_group(task: Task) -> dict[str, Any]:
 
 
 def sign_group_files(task: Task) -> dict[str, list[str]]:
-    """The files that `sign_group` reads (of places a range) and writes."""
+    """The files that `sign_group` reads (of positions a range) and writes."""
     return _files(task)
 
 
@@ -237,7 +237,7 @@ def keep_best(pair_k, pair_other, similar, forward, partner, best):
 
 def match_file(folder: Path, part: int) -> Path:
     """Of each candidate of a part: root (uint32), partner (uint32), similarity (float64), each of
-    the three for all of them, in terms of their places in the part."""
+    the three for all of them, in terms of their positions in the part."""
     return folder / f"matches-{part:05d}.bin"
 
 
@@ -276,9 +276,9 @@ def match_part(task: Task) -> dict[str, Any]:
         partner[:] = NONE
         best[:] = 0.0
         for lot, lot_sizes in _lots(counts[:, 0], sizes.matched_members):
-            places = members[lot] - np.uint32(begin)
+            positions = members[lot] - np.uint32(begin)
             k, other, similar = match_buckets(
-                places, lot_sizes, by, task["least"], first, task["most"], parent
+                positions, lot_sizes, by, task["least"], first, task["most"], parent
             )
             keep_best(k, other, similar, first, partner, best)
             for array in (by.shingles, by.extents, by.packed):
@@ -315,10 +315,10 @@ def _compared(rows: np.ndarray, data: np.ndarray, task: Task, scratch: Path) -> 
     extents = new_array((len(rows), 2), np.int64, scratch, sizes.mapped_bytes)
     width, total = (1 if task["bits"] else 8), 0
     for at in range(0, len(rows), sizes.chunk_candidates):
-        place, size = rows[at : at + sizes.chunk_candidates].T.astype(np.int64)
+        position, size = rows[at : at + sizes.chunk_candidates].T.astype(np.int64)
         ends = total + np.cumsum(size)
-        place -= task["begin"]
-        extents[place, 0], extents[place, 1] = (ends - size) // width, size // width
+        position -= task["begin"]
+        extents[position, 0], extents[position, 1] = (ends - size) // width, size // width
         total = int(ends[-1])
         unmap(extents)
     none = np.empty(0, np.uint64)
@@ -345,10 +345,10 @@ def write_matches(
     ]
     run_tasks(run, f"{__name__}:match_part", tasks)
     new = partial(new_array, count, folder=folder, mapped_bytes=sizes.mapped_bytes)
-    k_of = new(np.uint32)  # of each place
-    with order.open("rb") as ks, (ordered / PLACES).open("rb") as places:
+    k_of = new(np.uint32)  # of each position
+    with order.open("rb") as ks, (ordered / POSITIONS).open("rb") as positions:
         while len(k := np.fromfile(ks, np.uint32, chunk)):
-            k_of[np.fromfile(places, np.uint32, chunk)] = k
+            k_of[np.fromfile(positions, np.uint32, chunk)] = k
     root, partner, best = new(np.uint32), new(np.uint32), new(np.float64)
     for task in tasks:
         size, path = task["count"], match_file(folder, task["part"])

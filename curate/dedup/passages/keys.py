@@ -69,7 +69,7 @@ class Passages:
 
 
 @njit(nogil=True)
-def _room(start, end):
+def _capacity(start, end):
     """Bytes that hold any of the pieces folded."""
     longest = np.int64(0)
     for k in range(len(start)):
@@ -80,7 +80,7 @@ def _room(start, end):
 @njit(cache=True, nogil=True)
 def _piece_keys(data, start, end, how, blank, keys, state):
     """Fills keys and states; blank: pieces of which nothing is left have a key too."""
-    out = np.empty(_room(start, end), np.uint8)
+    out = np.empty(_capacity(start, end), np.uint8)
     for k in range(len(start)):
         a, z = strip_space(data, start[k], end[k])
         n = fold(data, a, z, how, out)
@@ -95,10 +95,10 @@ def _piece_keys(data, start, end, how, blank, keys, state):
 def _folded(data, start, end, how, blank, state):
     """(out: uint8[], ends: int64[pieces + 1]): the folded pieces one after the other, and their
     states; those that Python must fold are empty here."""
-    room = np.int64(8)
+    capacity = np.int64(8)
     for k in range(len(start)):
-        room += 2 * (end[k] - start[k])
-    out = np.empty(room, np.uint8)
+        capacity += 2 * (end[k] - start[k])
+    out = np.empty(capacity, np.uint8)
     ends = np.zeros(len(start) + 1, np.int64)
     at = 0
     for k in range(len(start)):

@@ -71,10 +71,10 @@ def write_owners(task: Task) -> dict[str, Any]:
     low, high, document, copies = (column.to_numpy() for column in table.columns)
     document = document + np.repeat(np.cumsum(documents_of_group) - documents_of_group, sizes)
     # A group's own rows of a key come in their order, which is all there is to know of one group.
-    place = np.arange(len(low))
+    preference = np.arange(len(low))
     if groups > 1:
-        place = ranks(documents.combine_chunks(), task["survivor"], folder)[document]
-    runs = Runs(low, high, place.astype(np.uint64), copies)
+        preference = ranks(documents.combine_chunks(), task["survivor"], folder)[document]
+    runs = Runs(low, high, preference.astype(np.uint64), copies)
     keeper, least = document[runs.first], document[runs.last]
     shared = runs.total > 1
     lost = shared & (keeper != least) & (task["keep"] == "none")

@@ -32,12 +32,12 @@ SORT_MEMORY = "512MB"
 
 
 @njit(cache=True, nogil=True)
-def preferred(order, low, high, place, copies, run_of, first, last, total):
+def preferred(order, low, high, preference, copies, run_of, first, last, total):
     """The number of runs of equal keys; keys ascend in `order`: uint32[rows].
 
-    low, high: uint64[rows]; place: uint64[rows], the least is preferred; copies: int64[rows] that a
-    row stands for. Filled are run_of: uint32[rows], and by run first, last: uint32, its rows of
-    the least and of the greatest place, and total: int64, its copies.
+    low, high: uint64[rows]; preference: uint64[rows], the least is preferred; copies: int64[rows]
+    that a row stands for. Filled are run_of: uint32[rows], and by run first, last: uint32,
+    its rows of the least and of the greatest preference, and total: int64, its copies.
     """
     runs = -1
     before = np.uint32(0)
@@ -47,9 +47,9 @@ def preferred(order, low, high, place, copies, run_of, first, last, total):
             runs += 1
             first[runs] = last[runs] = r
             total[runs] = 0
-        elif place[r] < place[first[runs]]:
+        elif preference[r] < preference[first[runs]]:
             first[runs] = r
-        elif place[r] > place[last[runs]]:
+        elif preference[r] > preference[last[runs]]:
             last[runs] = r
         total[runs] += copies[r]
         run_of[r] = runs
@@ -62,13 +62,13 @@ class Runs:
     total: int64[runs]."""
 
     def __init__(
-        self, low: np.ndarray, high: np.ndarray, place: np.ndarray, copies: np.ndarray
+        self, low: np.ndarray, high: np.ndarray, preference: np.ndarray, copies: np.ndarray
     ) -> None:
         rows = len(low)
         self.run_of = np.empty(rows, np.uint32)
         by_run = np.empty(rows, np.uint32), np.empty(rows, np.uint32), np.empty(rows, np.int64)
         order = in_order(low, high)
-        count = preferred(order, low, high, place, copies, self.run_of, *by_run)
+        count = preferred(order, low, high, preference, copies, self.run_of, *by_run)
         self.first, self.last, self.total = (array[:count] for array in by_run)
 
 
@@ -84,7 +84,7 @@ def in_order(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def ranks(documents: pa.Table, policy: str, folder: Path) -> np.ndarray:
-    """int64[documents]: the place of each in the order of preference, from the columns that the
+    """int64[documents]: the position of each in the order of preference, from the columns that the
     policy names and id; equal ones as they are, and so are all with `first`. folder: to spill."""
     count = len(documents)
     if survivors.preference(policy) == survivors.preference("first") or count < 2:
@@ -166,9 +166,9 @@ def write_rows(task: Task) -> dict[str, Any]:
     numbers = distinct(members.document)
     rank = ranks(documents, task["survivor"], folder)
     at = np.searchsorted(numbers, members.document)
-    # Of a document's own copies the first one: a place is the document's and the byte in it.
-    place = (rank[at].astype(np.uint64) << np.uint64(32)) + members.a
-    runs = Runs(members.low, members.high, place, np.ones(len(at), np.int64))
+    # By the document's rank, then by the byte: of a document's own copies the first one.
+    preference = (rank[at].astype(np.uint64) << np.uint64(32)) + members.a
+    runs = Runs(members.low, members.high, preference, np.ones(len(at), np.int64))
     kept = np.stack([members.document, members.a, members.z, runs.run_of])
     for path, array in zip(member_files(folder, group.part), (kept, runs.first), strict=True):
         with replacing(path, sync=False) as aside, aside.open("wb") as file:

@@ -42,21 +42,22 @@ _ROWS = 10_000  # sketches that are read at once
 
 
 @njit(cache=True, nogil=True)
-def leave_repeats(keys, first, seen, places, repeated, keys_out, numbers_out):
+def leave_repeats(keys, first, last_keys, last_numbers, repeated, keys_out, numbers_out):
     """The number of a group's keys that go on, into keys_out and numbers_out: those that are not
-    among the remembered ones. keys: uint64, of the passages from number `first` on; seen, places:
-    uint64 and uint32[2^k], the last key and its number by low bits, NONE for none; repeated:
+    among the remembered ones. keys: uint64, of the passages from number `first` on; last_keys,
+    last_numbers: uint64 and uint32[2^k], the last key and its number by low bits, NONE for none;
+    repeated:
     uint8[passages], set for both of equal keys."""
-    mask = np.uint64(len(seen) - 1)
+    mask = np.uint64(len(last_keys) - 1)
     count = 0
     for i in range(len(keys)):
         h = np.int64(keys[i] & mask)
-        if places[h] != NONE and seen[h] == keys[i]:
-            repeated[places[h]] = 1
+        if last_numbers[h] != NONE and last_keys[h] == keys[i]:
+            repeated[last_numbers[h]] = 1
             repeated[first + i] = 1
             continue
-        seen[h] = keys[i]
-        places[h] = np.uint32(first + i)
+        last_keys[h] = keys[i]
+        last_numbers[h] = np.uint32(first + i)
         keys_out[count] = keys[i]
         numbers_out[count] = np.uint32(first + i)
         count += 1
@@ -110,8 +111,8 @@ def write_keys(task: Task) -> dict[str, Any]:
     """A task: the keys of a group. Held are a segment twice, 48 MB, and a byte a passage."""
     group, folder = Group.load(task), Path(task["folder"])
     passages = sum(_passages_in(file.path) for file in group.files)
-    seen = np.zeros(REMEMBERED, np.uint64)
-    places = np.full(REMEMBERED, NONE, np.uint32)
+    last_keys = np.zeros(REMEMBERED, np.uint64)
+    last_numbers = np.full(REMEMBERED, NONE, np.uint32)
     repeated = np.zeros(passages, np.uint8)
     first = 0
     with ExitStack() as stack:
@@ -124,7 +125,7 @@ def write_keys(task: Task) -> dict[str, Any]:
                 for batch in source.iter_batches(_ROWS, columns=["keys"], use_threads=False):
                     keys = np.ascontiguousarray(unpacked(batch.column(0), np.uint64)[0][:, 1])
                     passing = np.empty_like(keys), np.empty(len(keys), np.uint32)
-                    size = leave_repeats(keys, first, seen, places, repeated, *passing)
+                    size = leave_repeats(keys, first, last_keys, last_numbers, repeated, *passing)
                     writer.add(passing[0][:size], passing[1][:size])
                     first += len(keys)
         writer.close()

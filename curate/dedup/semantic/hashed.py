@@ -109,7 +109,7 @@ class Basis:
 
 
 @njit(nogil=True)
-def place_of(feature, residual):
+def dimension_of(feature, residual):
     """(dimension, sign) of a feature in the residual."""
     value = mix(np.uint64(feature) + np.uint64(0x51ED270B))
     sign = 1.0 if value & np.uint64(1) else -1.0
@@ -117,12 +117,12 @@ def place_of(feature, residual):
 
 
 @njit(cache=True, nogil=True)
-def signed_places(features, residual):
-    """(int64[], float32[]): `place_of` each of features: int64[]."""
+def signed_dimensions(features, residual):
+    """(int64[], float32[]): `dimension_of` each of features: int64[]."""
     at = np.empty(len(features), np.int64)
     signs = np.empty(len(features), np.float32)
     for i in range(len(features)):
-        at[i], signs[i] = place_of(features[i], residual)
+        at[i], signs[i] = dimension_of(features[i], residual)
     return at, signs
 
 
@@ -139,7 +139,7 @@ def project(offsets, buckets, counts, idf, row, axes, mixed):
             f = buckets[k]
             weight = np.float32(1.0 + np.log(counts[k])) * idf[f]
             if residual:
-                at, sign = place_of(f, residual)
+                at, sign = dimension_of(f, residual)
                 out[d, dimensions + at] += np.float32(sign) * weight
             r = row[f]
             if r >= 0:
@@ -218,8 +218,8 @@ def fit(
         axes[:, : right_vectors.shape[1]] = right_vectors
     mixed = np.zeros((dimensions, residual), np.float32)
     if residual:
-        at, signs = signed_places(used, residual)
-        for place in range(residual):
-            hashed_to = at == place
-            mixed[:, place] = signs[hashed_to] @ axes[hashed_to]
+        at, signs = signed_dimensions(used, residual)
+        for dimension in range(residual):
+            hashed_to = at == dimension
+            mixed[:, dimension] = signs[hashed_to] @ axes[hashed_to]
     return Basis(idf, row, axes, mixed)

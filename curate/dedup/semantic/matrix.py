@@ -82,21 +82,21 @@ def counts_of(batch: pa.RecordBatch) -> Counts:
 
 
 def frequencies(
-    sketches: Sketches, work: Path, place: np.ndarray, features: int
+    sketches: Sketches, work: Path, row_of: np.ndarray, features: int
 ) -> tuple[np.ndarray, Counts]:
-    """(df: int64[features], the counts of the sampled documents in order of their places). work: a
-    folder for files."""
-    tasks, places = [], []
+    """(df: int64[features], the counts of the sampled documents in order of their rows). row_of: as
+    `write_matrix` has it; work: a folder for files."""
+    tasks, sample_rows = [], []
     for group in groups(sketches.files, sketches.sizes.task_embeddings):
-        rows = place[group.first : group.first + group.rows]
+        rows = row_of[group.first : group.first + group.rows]
         sample = np.flatnonzero(rows < hashed.SAMPLE)
-        places.append(rows[sample])
+        sample_rows.append(rows[sample])
         settings = {"sample": sample.tolist(), "features": features, "folder": str(work)}
         tasks.append({**group.dump(), **settings})
     run_tasks(sketches.run, f"{__name__}:count_group", _missing(tasks, counts_file))
     df = np.zeros(features, np.int64)
     chosen: list[tuple[int, np.ndarray, np.ndarray]] = []
-    for task, rows in zip(tasks, places, strict=True):
+    for task, rows in zip(tasks, sample_rows, strict=True):
         with np.load(counts_file(task), allow_pickle=False) as arrays:
             df += arrays["df"]
             each, buckets, counts = (arrays[name] for name in ("offsets", "buckets", "counts"))
@@ -196,7 +196,7 @@ WORK = "work"  # what tasks leave until the matrix is there
 
 def hashed_basis(
     sketches: Sketches,
-    place: np.ndarray,
+    row_of: np.ndarray,
     features: int,
     dimensions: int,
     residual: int,
@@ -211,8 +211,8 @@ def hashed_basis(
     if earlier:
         basis = Basis.load(earlier[0])
     else:
-        df, sample = frequencies(sketches, _work(sketches), place, features)
-        basis = hashed.fit(df, len(place), sample, dimensions, residual, seed)
+        df, sample = frequencies(sketches, _work(sketches), row_of, features)
+        basis = hashed.fit(df, len(row_of), sample, dimensions, residual, seed)
     basis.save(own)
     return basis
 
@@ -237,10 +237,10 @@ def _stored_rows(sketches: Sketches) -> Iterator[tuple[slice, np.ndarray]]:
         done += len(batch)
 
 
-def write_matrix(sketches: Sketches, place: np.ndarray, basis: Basis | None, size: int) -> Path:
+def write_matrix(sketches: Sketches, row_of: np.ndarray, basis: Basis | None, size: int) -> Path:
     """Writes embeddings.npy, int16[documents, size], unless it is there.
 
-    place: int64[documents] in order of arrival, the row of each; basis: the one in the step's
+    row_of: int64[documents] in order of arrival, the row of each; basis: the one in the step's
     folder; None for vectors that the sketches hold.
     """
     path = sketches.folder / MATRIX
@@ -249,10 +249,10 @@ def write_matrix(sketches: Sketches, place: np.ndarray, basis: Basis | None, siz
         if basis is not None:
             rows = group_rows(sketches, _work(sketches), sketches.folder / BASIS)
         with replacing(path) as aside:
-            shape = (len(place), size)
+            shape = (len(row_of), size)
             matrix = np.lib.format.open_memmap(aside, "w+", np.int16, shape)
             for which, some in rows:
-                matrix[place[which]] = some
+                matrix[row_of[which]] = some
             matrix.flush()
             del matrix
     remove(sketches.folder / WORK, inside=sketches.folder)

@@ -96,18 +96,18 @@ def _column(db: Any, expression: str, order: str) -> np.ndarray:
 def matrix_of(step: DedupSemantic, sketches: Sketches) -> Matrix:
     """The embeddings of all documents."""
     path = sketches.folder / semantic_matrix.MATRIX
-    basis, size, place = None, 0, np.empty(0, np.int64)
+    basis, size, row_of = None, 0, np.empty(0, np.int64)
     if not path.exists():
-        place = _column(sketches.connection, "place", "part, n")
+        row_of = _column(sketches.connection, "place", "part, n")
         if step.hashed:
             basis = semantic_matrix.hashed_basis(
-                sketches, place, step.features, step.dimensions, step.residual, step.seed
+                sketches, row_of, step.features, step.dimensions, step.residual, step.seed
             )
             size = basis.size
         else:
             first = next(iter(sketches.batches(["vector"], 1)))
             size = first.column("vector").type.list_size
-    semantic_matrix.write_matrix(sketches, place, basis, size)
+    semantic_matrix.write_matrix(sketches, row_of, basis, size)
     return Matrix(
         np.load(path, mmap_mode="r", allow_pickle=False), path, sketches.run, sketches.sizes
     )
@@ -137,8 +137,8 @@ def highest_similarities(
     """
     rows = _with_direction(matrix.rows)
     count, size = matrix.rows.shape
-    places = np.arange(count)
-    same = semantic_clusters.same_vectors(matrix.rows, rows, places if step.hard else rank)
+    numbers = np.arange(count)
+    same = semantic_clusters.same_vectors(matrix.rows, rows, numbers if step.hard else rank)
     heads = rows[same == rows]
     clusters = step.clusters or semantic_clusters.default_clusters(len(heads))
     centroids = np.zeros((0, size), np.int16)
@@ -151,7 +151,7 @@ def highest_similarities(
             to_centroid[heads] = cosines
             to_centroid[rows] = to_centroid[same]
             rank = np.empty(count, np.int64)
-            rank[np.lexsort((places, to_centroid))] = places
+            rank[np.lexsort((numbers, to_centroid))] = numbers
         similarity, partner = compare.highest(matrix, heads, labels, rank)
     copies = rows[same != rows]
     similarity[copies], partner[copies] = 1.0, same[same != rows]
@@ -167,9 +167,9 @@ def find(step: DedupSemantic, sketches: Sketches) -> Nearest:
     if path.exists():
         kept = pq.read_table(path, columns=["place", "similarity", "partner"])
         similarity, partner = np.zeros(len(own)), np.full(len(own), -1)
-        place = kept["place"].to_numpy()
-        similarity[place] = kept["similarity"].fill_null(0.0).to_numpy()
-        partner[place] = kept["partner"].fill_null(-1).to_numpy()
+        row = kept["place"].to_numpy()
+        similarity[row] = kept["similarity"].fill_null(0.0).to_numpy()
+        partner[row] = kept["partner"].fill_null(-1).to_numpy()
         return Nearest(similarity, partner, own)
     rank = _column(db, "rank", "place")
     matrix = matrix_of(step, sketches)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # The sieve finds windows that can stand more than once before any suffix is sorted. A window of L
 # symbols is represented by its anchor, the block of b symbols in it whose hash is least (winnowing:
 # Schleimer, Wilkerson and Aiken 2003). Equal windows have equal anchors, so a window whose anchor's
-# hash was seen at one place only stands once. Hashes are counted in two slots each of a table (a
+# hash was seen at one position only stands once. Hashes are counted in two slots each of a table (a
 # counting Bloom filter): a window that passes may still stand once, one that does not pass never
 # stands twice.
 
@@ -111,7 +111,7 @@ def _row(symbols, start, stop, window, block, ring, table, shift, marks, base, c
     for i in range(start, start + block - 1):
         value = value * _BASE + np.uint64(symbols[i]) + np.uint64(1)
     best = np.uint64(0)
-    place = counted = -1
+    position = counted = -1
     passes = False
     at = 0  # of the block in the ring
     for p in range(start, stop - block + 1):
@@ -120,21 +120,21 @@ def _row(symbols, start, stop, window, block, ring, table, shift, marks, base, c
             value -= (np.uint64(symbols[p - 1]) + np.uint64(1)) * drop
         hashed = mix(value)
         ring[at] = hashed
-        if place < 0 or hashed <= best:
-            best, place = hashed, p
-        elif place <= p - wide:
-            best, place = hashed, p
+        if position < 0 or hashed <= best:
+            best, position = hashed, p
+        elif position <= p - wide:
+            best, position = hashed, p
             k = at
             for back in range(1, wide):
                 k = k - 1 if k else wide - 1
                 if ring[k] < best:
-                    best, place = ring[k], p - back
+                    best, position = ring[k], p - back
         at = at + 1 if at + 1 < wide else 0
         first = p - wide + 1
         if first < start:
             continue
-        if place != counted:
-            counted = place
+        if position != counted:
+            counted = position
             slot_a = (best * _BASE) >> np.uint64(shift)  # the least hashes begin alike
             slot_b = mix(best) >> np.uint64(shift)
             if counting:

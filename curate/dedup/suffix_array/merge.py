@@ -1,9 +1,9 @@
 """Merging and joining as tasks: from the chunks' orders to passages, of any number of chunks.
 
 The orders are cut at a few windows, each at the same ones, so that what lies between two cuts is a
-merge of its own: all places of a window are on one side. A task writes its windows that go, by
-ranges of places. Ranges begin with a region, which no passage leaves, so joining each is a task
-too. A task holds 4 bytes a window or 8 a place, some 130 or 270 MB.
+merge of its own: all positions of a window are on one side. A task writes its windows that go, by
+ranges of positions. Ranges begin with a region, which no passage leaves, so joining each is a task
+too. A task holds 4 bytes a window or 8 a position, some 130 or 270 MB.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from curate.disk.inside import remove
 from kernel_cache import njit
 
 # The chunks' orders are read side by side through a heap of their heads. Where the first head's
-# window stands at the head of several orders, all its places are the beginnings of these orders.
+# window stands at the head of several orders, all its positions are the beginnings of these orders.
 
-PLACE = ~SAME
+POSITION_BITS = ~SAME
 FLUSH = 1 << 20  # positions that are returned at a time
 # Where a merge stands between two calls: orders in the heap, orders of the group at hand, the one
-# of them that is written, and the group's first and second place.
+# of them that is written, and the group's first and second position.
 _HEAP, _GROUP, _AT, _FIRST, _SECOND = range(5)
 
 
 @njit(nogil=True, inline="always")
-def _place(places, bases, next_, s):
-    return bases[s] + np.int64(places[next_[s]] & PLACE)
+def _position(positions, bases, next_, s):
+    return bases[s] + np.int64(positions[next_[s]] & POSITION_BITS)
 
 
 @njit(nogil=True)
-def _before(data, places, bases, next_, s, t, window, width, chars):
+def _before(data, positions, bases, next_, s, t, window, width, chars):
     """Whether order s comes before order t, by their heads' windows, then by number."""
     order = order_of(
         data,
-        _place(places, bases, next_, s),
-        _place(places, bases, next_, t),
+        _position(positions, bases, next_, s),
+        _position(positions, bases, next_, t),
         window,
         width,
         chars,
@@ -56,12 +56,12 @@ def _before(data, places, bases, next_, s, t, window, width, chars):
 
 
 @njit(nogil=True)
-def _push(data, places, bases, next_, heap, n, s, window, width, chars):
+def _push(data, positions, bases, next_, heap, n, s, window, width, chars):
     """Adds order s to a heap of n orders."""
     k = n
     while k > 0:
         up = (k - 1) >> 1
-        if not _before(data, places, bases, next_, s, heap[up], window, width, chars):
+        if not _before(data, positions, bases, next_, s, heap[up], window, width, chars):
             break
         heap[k] = heap[up]
         k = up
@@ -69,7 +69,7 @@ def _push(data, places, bases, next_, heap, n, s, window, width, chars):
 
 
 @njit(nogil=True)
-def _pop(data, places, bases, next_, heap, n, window, width, chars):
+def _pop(data, positions, bases, next_, heap, n, window, width, chars):
     """Takes the first order off a heap of n orders."""
     top = heap[0]
     s = heap[n - 1]
@@ -78,10 +78,10 @@ def _pop(data, places, bases, next_, heap, n, window, width, chars):
     while 2 * k + 1 < n:
         down = 2 * k + 1
         if down + 1 < n and _before(
-            data, places, bases, next_, heap[down + 1], heap[down], window, width, chars
+            data, positions, bases, next_, heap[down + 1], heap[down], window, width, chars
         ):
             down += 1
-        if not _before(data, places, bases, next_, heap[down], s, window, width, chars):
+        if not _before(data, positions, bases, next_, heap[down], s, window, width, chars):
             break
         heap[k] = heap[down]
         k = down
@@ -90,34 +90,35 @@ def _pop(data, places, bases, next_, heap, n, window, width, chars):
 
 
 @njit(cache=True, nogil=True)
-def _start(data, places, bases, next_, stops, heap, window, width, chars):
+def _start(data, positions, bases, next_, stops, heap, window, width, chars):
     """Makes the heap of all orders that hold something; how many."""
     n = np.int64(0)
     for s in range(len(bases)):
         if next_[s] < stops[s]:
-            _push(data, places, bases, next_, heap, n, s, window, width, chars)
+            _push(data, positions, bases, next_, heap, n, s, window, width, chars)
             n += 1
     return n
 
 
 @njit(nogil=True)
-def _run(places, a, stop):
-    """The end of the windows in this order that equal that of places[a]."""
+def _run(positions, a, stop):
+    """The end of the windows in this order that equal that of positions[a]."""
     z = a + 1
-    while z < stop and places[z] & SAME:
+    while z < stop and positions[z] & SAME:
         z += 1
     return z
 
 
 @njit(cache=True, nogil=True)
 def _merge(
-    data, places, bases, next_, stops, heap, group, ends, state, window, width, chars, all_, own,
-    out_place, out_first,
+    data, positions, bases, next_, stops, heap, group, ends, state, window, width, chars, all_, own,
+    out_position, out_first,
 ):  # fmt: skip
-    """Fills out_place, out_first with places that go; how many, 0 where all is told.
+    """Fills out_position, out_first with positions that go; returns how many, 0 at the
+    end.
 
-    all_: all places of a window go, else all but the first and those that overlap it; own: places
-    before it stay in any case.
+    all_: all positions of a window go, else all but the first and those that overlap it; own:
+    positions before it stay in any case.
     """
     n = 0
     while True:
@@ -130,17 +131,17 @@ def _merge(
                 if chars and second < first + 4 * window:  # else nothing can overlap it
                     stop = window_end(data, first, window, chars, np.int64(len(data)))
             while next_[s] < ends[s]:
-                if n == len(out_place):
+                if n == len(out_position):
                     return n
-                p = _place(places, bases, next_, s)
+                p = _position(positions, bases, next_, s)
                 next_[s] += 1
                 if p < own or (not all_ and p < stop):
                     continue
-                out_place[n] = p
+                out_position[n] = p
                 out_first[n] = first if p != first else second
                 n += 1
             if next_[s] < stops[s]:
-                _push(data, places, bases, next_, heap, state[_HEAP], s, window, width, chars)
+                _push(data, positions, bases, next_, heap, state[_HEAP], s, window, width, chars)
                 state[_HEAP] += 1
             state[_AT] += 1
         if state[_HEAP] == 0:
@@ -151,15 +152,15 @@ def _merge(
         count = 0
         while state[_HEAP] > 0:
             if lead >= 0 and not same_window(
-                data, lead, _place(places, bases, next_, heap[0]), window, width, chars
+                data, lead, _position(positions, bases, next_, heap[0]), window, width, chars
             ):
                 break
-            s = _pop(data, places, bases, next_, heap, state[_HEAP], window, width, chars)
+            s = _pop(data, positions, bases, next_, heap, state[_HEAP], window, width, chars)
             state[_HEAP] -= 1
-            lead = _place(places, bases, next_, s)
-            ends[s] = _run(places, next_[s], stops[s])
+            lead = _position(positions, bases, next_, s)
+            ends[s] = _run(positions, next_[s], stops[s])
             for k in range(next_[s], ends[s]):
-                p = bases[s] + np.int64(places[k] & PLACE)
+                p = bases[s] + np.int64(positions[k] & POSITION_BITS)
                 if p < first:
                     first, second = p, first
                 elif p < second:
@@ -175,7 +176,7 @@ def _merge(
 
 def repeated(
     text: np.ndarray,
-    places: np.ndarray,
+    positions: np.ndarray,
     bases: list[int],
     counts: list[int],
     window: int,
@@ -183,13 +184,13 @@ def repeated(
     all_: bool,
     own: int,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(place, first: int64[]) of the windows that go, in no useful order; first: the first place of
-    the same window, and for that place itself the second one.
+    """(position, first: int64[]) of the windows that go, in no useful order; first: the first
+    position of the same window, and for that position itself the second one.
 
-    text: uint8[], uint16[] or uint32[], of the regions; places: uint32[], of each order all or what
-    lies between two windows, one behind the other; bases: as Orders has them; counts: places of
-    each order; all_: every place of a window that stands twice goes, else all but the first and
-    those that overlap it; own: windows before this place stay.
+    text: uint8[], uint16[] or uint32[], of the regions; positions: uint32[], of each order all or
+    what lies between two windows, one behind the other; bases: as Orders has them; counts:
+    positions of each order; all_: every position of a window that stands twice goes, else all but
+    the first and those that overlap it; own: windows before this position stay.
     """
     k = max(1, len(bases))
     width = text.dtype.itemsize
@@ -199,16 +200,16 @@ def repeated(
     next_ = stops - np.array(counts, np.int64)
     heap, group, ends = (np.zeros(k, np.int64) for _ in range(3))
     state = np.zeros(5, np.int64)
-    state[_HEAP] = _start(data, places, starts, next_, stops, heap, window, width, chars)
+    state[_HEAP] = _start(data, positions, starts, next_, stops, heap, window, width, chars)
     while True:
-        place, first = np.empty(FLUSH, np.int64), np.empty(FLUSH, np.int64)
+        position, first = np.empty(FLUSH, np.int64), np.empty(FLUSH, np.int64)
         n = _merge(
-            data, places, starts, next_, stops, heap, group, ends, state, window, width, chars,
-            all_, own, place, first,
+            data, positions, starts, next_, stops, heap, group, ends, state, window, width, chars,
+            all_, own, position, first,
         )  # fmt: skip
         if n == 0:
             return
-        yield place[:n], first[:n]
+        yield position[:n], first[:n]
 
 
 SAMPLES = 32  # windows looked at for each cut
@@ -223,8 +224,8 @@ def find_passages(
     size: int,
     held_positions: int = HELD,
 ) -> Iterator[Passages]:
-    """Passages in order of their places. all_, own: as `groups.repeated` has them; size: of tasks;
-    held_positions: of an order in memory. What is one task alone is done here, without files."""
+    """Passages in order of their positions. all_, own: as `repeated` has them; size: of tasks;
+    held_positions: of an order in memory. A single task is done in this process, without files."""
     text, regions = of.text(), of.regions()
     cuts = find_cuts(text, orders, of, -(-sum(orders.counts) // size))
     ranges = range_starts(regions, size)
@@ -266,8 +267,8 @@ def find_cuts(text: Mapped, orders: Orders, of: RegionText, parts: int) -> list[
     ]
     seen = []
     for base, order in held:
-        places = base + (order[stride // 2 :: stride] & PLACE).astype(np.int64)
-        seen += [window_of(text.values, place, of) for place in places.tolist()]
+        positions = base + (order[stride // 2 :: stride] & POSITION_BITS).astype(np.int64)
+        seen += [window_of(text.values, position, of) for position in positions.tolist()]
     seen.sort()
     at = sorted({len(seen) * k // parts for k in range(1, parts)})
     for window in dict.fromkeys(seen[k] for k in at if seen):
@@ -278,24 +279,24 @@ def find_cuts(text: Mapped, orders: Orders, of: RegionText, parts: int) -> list[
 def _first(text: Mapped, order: np.ndarray, base: int, window: bytes, of: RegionText) -> int:
     """The index in a chunk's order of a window, or of the first one behind it."""
 
-    def key(place: Any) -> bytes:
-        return window_of(text.values, base + int(place & PLACE), of)
+    def key(position: Any) -> bytes:
+        return window_of(text.values, base + int(position & POSITION_BITS), of)
 
     return bisect_left(order, window, key=key)
 
 
-def window_of(text: np.ndarray, place: int, of: RegionText) -> bytes:
-    """The window from a place on; such bytes stand in the order that the chunks are sorted in."""
+def window_of(text: np.ndarray, position: int, of: RegionText) -> bytes:
+    """The window at a position; such bytes stand in the order that the chunks are sorted in."""
     if not of.chars:
-        return text[place : place + of.window].tobytes()
-    some = text[place : place + 4 * of.window + 1]
+        return text[position : position + of.window].tobytes()
+    some = text[position : position + 4 * of.window + 1]
     starts = np.flatnonzero((some & 0xC0) != 0x80)
     return some[: starts[of.window] if len(starts) > of.window else len(some)].tobytes()
 
 
 def range_starts(regions: Regions, size: int) -> np.ndarray:
-    """int64[ranges + 1]: where ranges of places begin, each with a region and about that long, and
-    the end of all."""
+    """int64[ranges + 1]: where ranges of positions begin, each with a region and about that long,
+    and the end of all."""
     total = regions.symbols
     if not total:
         return np.zeros(1, np.int64)
@@ -304,8 +305,8 @@ def range_starts(regions: Regions, size: int) -> np.ndarray:
 
 
 def window_files(folder: Path, task: Task) -> list[Path]:
-    """A merge's pairs (place, first: int64) in blocks, each by ranges; where each range begins in
-    each block: int64[blocks, ranges + 1]."""
+    """A merge's pairs (position, first: int64) in blocks, each by ranges; where each range begins
+    in each block: int64[blocks, ranges + 1]."""
     part = task["part"]
     return [folder / f"windows-{part:05d}.i64", folder / f"windows-{part:05d}.npy"]
 
@@ -342,17 +343,17 @@ def merge_windows(task: Task) -> dict[str, Any]:
     pairs_path, blocks_path = window_files(folder, task)
     try:
         with replacing(pairs_path) as aside, aside.open("wb") as file:
-            for place, first in windows:
+            for position, first in windows:
                 # Numbers of 16 bits are sorted by counting.
                 few = np.uint16 if len(starts) < 1 << 16 else np.int64
-                number = np.searchsorted(starts, place, side="right").astype(few)
+                number = np.searchsorted(starts, position, side="right").astype(few)
                 order = np.argsort(number, kind="stable")
-                pairs = np.empty((len(place), 2), np.int64)
-                pairs[:, 0], pairs[:, 1] = place[order], first[order]
+                pairs = np.empty((len(position), 2), np.int64)
+                pairs[:, 0], pairs[:, 1] = position[order], first[order]
                 pairs.tofile(file)
                 cut = np.searchsorted(number[order], np.arange(1, len(starts) + 1))
                 blocks.append(done + cut[None, :])
-                done += len(place)
+                done += len(position)
         with replacing(blocks_path) as aside, aside.open("wb") as file:
             np.save(file, np.concatenate(blocks))
     finally:
@@ -369,7 +370,7 @@ def join_windows_files(task: Task) -> dict[str, list[str]]:
 
 
 def join_windows(task: Task) -> dict[str, Any]:
-    """A task: the passages of a range of places."""
+    """A task: the passages of a range of positions."""
     of, folder, part = RegionText.load(task), Path(task["to"]), task["part"]
     regions = of.regions()
     begin, end = range_starts(regions, task["size"])[part : part + 2].tolist()

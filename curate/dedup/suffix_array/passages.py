@@ -22,8 +22,8 @@ _REGION, _START, _END, _OTHER, _FROM, _TO, _STOP = range(7)
 
 @dataclass(frozen=True)
 class Passages:
-    """int64[passages] each. region: its index; start, end: places in the regions' text; other:
-    the index of the region of the copy it equals, other_start, other_end: places there."""
+    """int64[passages] each. region: its index; start, end: positions in the regions' text; other:
+    the index of the region of the copy it equals, other_start, other_end: positions there."""
 
     region: np.ndarray
     start: np.ndarray
@@ -34,12 +34,12 @@ class Passages:
 
 
 @njit(nogil=True)
-def _region_of(at, place):
-    """The region that holds a place."""
+def _region_of(at, position):
+    """The region that holds a position."""
     low, high = 0, len(at)
     while low + 1 < high:
         middle = (low + high) >> 1
-        if at[middle] <= place:
+        if at[middle] <= position:
             low = middle
         else:
             high = middle
@@ -57,8 +57,8 @@ def _close(state, out, n):
 
 @njit(cache=True, nogil=True)
 def _join(data, firsts, base, begin, at, length, window, chars, total, state, out):
-    """Passages of firsts[begin:]; (the place to go on from, how many). A passage goes on while
-    windows stand side by side and the first places of each begin within those before it.
+    """Passages of firsts[begin:]; (the position to go on from, how many). A passage goes on while
+    windows stand side by side and the first positions of each begin within those before it.
 
     data: uint8[], looked at only where chars.
     """
@@ -106,11 +106,11 @@ def passages(
     window: int,
     chars: bool,
 ) -> Iterator[Passages]:
-    """Passages in order of their places. windows: as `groups.repeated` gives them; held are 8 bytes
-    a place."""
+    """Passages in order of their positions. windows: as `merge.repeated` gives them; held are 8
+    bytes a position."""
     firsts = np.full(len(text), -1, np.int64)
-    for place, first in windows:
-        firsts[place] = first
+    for position, first in windows:
+        firsts[position] = first
     yield from join([(0, firsts)], text, regions, window, chars)
 
 
@@ -121,9 +121,9 @@ def join(
     window: int,
     chars: bool,
 ) -> Iterator[Passages]:
-    """Passages in order of their positions. pieces: arrays that lie side by side, (first place,
-    first: int64[]): for every place its window's first place, or -1; the first piece begins with a
-    region and the last one ends with one."""
+    """Passages in order of their positions. pieces: arrays that lie side by side, (first position,
+    first: int64[]): for every position its window's first position, or -1; the first piece begins
+    with a region and the last one ends with one."""
     data = text if chars else text[:0].view(np.uint8)
     total = len(text)
     state = np.full(7, -1, np.int64)

@@ -260,7 +260,7 @@ def spans_in_order(db: Any) -> Iterator[pa.Table]:
 
 
 def replace_spans(db: Any, fitted: Iterable[pa.Table]) -> None:
-    """Gives the spans new places: tables of row, a, z, in order of `spans_in_order`."""
+    """Gives the spans new positions: tables of row, a, z, in order of `spans_in_order`."""
     db.execute("CREATE OR REPLACE TABLE fitted(row BIGINT, a BIGINT, z BIGINT)")
     for table in fitted:
         db.register("some_spans", table)

@@ -20,15 +20,15 @@ from kernel_cache import njit
 
 
 @njit(nogil=True)
-def _shared(text, place, wanted, i, shared):
-    """The number of bytes that text[place:] and wanted[i:] share; the first `shared` are known
+def _shared(text, position, wanted, i, shared):
+    """The number of bytes that text[position:] and wanted[i:] share; the first `shared` are known
     to."""
     k = shared
-    while i + k + 8 <= len(wanted) and place + k + 8 <= len(text):
-        if load8(wanted, np.uint64(i + k)) != load8(text, np.uint64(place + k)):
+    while i + k + 8 <= len(wanted) and position + k + 8 <= len(text):
+        if load8(wanted, np.uint64(i + k)) != load8(text, np.uint64(position + k)):
             break
         k += 8
-    while i + k < len(wanted) and place + k < len(text) and wanted[i + k] == text[place + k]:
+    while i + k < len(wanted) and position + k < len(text) and wanted[i + k] == text[position + k]:
         k += 1
     return k
 
@@ -51,11 +51,11 @@ def _longest_from(text, order, wanted, i):
     )  # bytes shared with the suffixes at both ends of the search
     while low < high:
         middle = (low + high) >> 1
-        place = np.int64(order[middle])
-        k = _shared(text, place, wanted, i, min(shared_low, shared_high))
+        position = np.int64(order[middle])
+        k = _shared(text, position, wanted, i, min(shared_low, shared_high))
         if i + k == len(wanted):
             return k
-        if place + k == len(text) or text[place + k] < wanted[i + k]:
+        if position + k == len(text) or text[position + k] < wanted[i + k]:
             low, shared_low = middle + 1, k
         else:
             high, shared_high = middle, k
@@ -64,8 +64,8 @@ def _longest_from(text, order, wanted, i):
 
 @njit(cache=True, nogil=True)
 def longest_match(text, order, wanted, least):
-    """(place, length) of the longest run of whole characters of `wanted` in the text, the first one
-    where several are as long; (0, 0) where it is shorter than `least`.
+    """(position, length) of the longest run of whole characters of `wanted` in the text, the first
+    one where several are as long; (0, 0) where it is shorter than `least`.
 
     text, wanted: uint8[]; order: int32[len(text)], its suffixes.
     """
@@ -141,8 +141,8 @@ def _bound(chunk: Chunk, wanted: bytes, after: bool) -> int:
     low, high = 0, len(order)
     while low < high:
         middle = (low + high) >> 1
-        place = int(order[middle])
-        have = text[place : place + size].tobytes()
+        position = int(order[middle])
+        have = text[position : position + size].tobytes()
         if have < wanted or (after and have == wanted):
             low = middle + 1
         else:
@@ -150,8 +150,8 @@ def _bound(chunk: Chunk, wanted: bytes, after: bool) -> int:
     return low
 
 
-def _first_places(order: np.ndarray, limit: int) -> list[int]:
-    """The `limit` least places of a part of an order, which may be larger than memory."""
+def _first_positions(order: np.ndarray, limit: int) -> list[int]:
+    """The `limit` least positions of a part of an order, which may be larger than memory."""
     least: list[int] = []
     for a in range(0, len(order), _BLOCK):
         some = np.asarray(order[a : a + _BLOCK])
@@ -179,9 +179,9 @@ def _find(index: SearchIndex, wanted: bytes, limit: int, context: int) -> Matche
         low, high = _bound(chunk, wanted, False), _bound(chunk, wanted, True)
         count += high - low
         if high > low and len(hits) < limit:
-            for place in _first_places(chunk.order[low:high], limit - len(hits)):
-                number, byte = index.document_of(chunk.base + place)
-                parts = index.around(chunk, place, len(wanted), context)
+            for position in _first_positions(chunk.order[low:high], limit - len(hits)):
+                number, byte = index.document_of(chunk.base + position)
+                parts = index.around(chunk, position, len(wanted), context)
                 hits.append(Hit(index.id_of(number), byte, *parts))
     return Matches(count, hits)
 

@@ -2,9 +2,9 @@
 
 A folder holds, for chunk 3, `search-00003.text` (the documents, each with the byte 0xFF behind it,
 which no UTF-8 text holds: so no match of a text reaches from one document into the next) and
-`search-00003.order` (int32, the places of its suffixes in their order); `search-starts.u64` (where
-each document starts in the whole), `search-ids.arrow`, and last `search.json`, which says what all
-of these are. Files are mapped, not read.
+`search-00003.order` (int32, the positions of its suffixes in their order); `search-starts.u64`
+(where each document starts in the whole), `search-ids.arrow`, and last `search.json`, which says
+what all of these are. Files are mapped, not read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RECORD, STARTS, IDS = "search.json", "search-starts.u64", "search-ids.arrow"
 FORMAT, VERSION = "llmcurate-search", 1
 END = 0xFF
 _PEAK = 5  # bytes that a byte takes while its chunk is sorted
-_MOST = 2**31 - 1  # bytes of a chunk, whose places are 32 bits wide
+_MOST = 2**31 - 1  # bytes of a chunk, whose positions are 32 bits wide
 
 
 def _name(kind: str, chunk: int) -> str:
@@ -213,24 +213,24 @@ class SearchIndex:
     def _ids(self) -> pa.ChunkedArray:
         return pa.ipc.open_file(pa.memory_map(str(self.folder / IDS))).read_all().column("id")
 
-    def document_of(self, place: int) -> tuple[int, int]:
-        """(number of the document, byte in it) at a place of the whole."""
-        number = int(np.searchsorted(self.starts, np.uint64(place), side="right")) - 1
-        return number, place - int(self.starts[number])
+    def document_of(self, position: int) -> tuple[int, int]:
+        """(number of the document, byte in it) at a position of the whole."""
+        number = int(np.searchsorted(self.starts, np.uint64(position), side="right")) - 1
+        return number, position - int(self.starts[number])
 
     def id_of(self, number: int) -> str:
         """The id of a document by number."""
         name: str = self._ids[number].as_py()
         return name
 
-    def around(self, chunk: Chunk, place: int, size: int, context: int) -> tuple[str, str, str]:
-        """(before, match, after) of chunk.text[place : place + size], with up to `context` bytes of
-        the same document on each side, on whole characters."""
+    def around(self, chunk: Chunk, position: int, size: int, context: int) -> tuple[str, str, str]:
+        """(before, match, after) of chunk.text[position : position + size], with up to `context`
+        bytes of the same document on each side, on whole characters."""
         text = chunk.text
-        a = max(0, place - context)
-        before = bytes(text[a:place]).rpartition(b"\xff")[2]
-        after = bytes(text[place + size : place + size + context]).partition(b"\xff")[0]
-        match = bytes(text[place : place + size])
+        a = max(0, position - context)
+        before = bytes(text[a:position]).rpartition(b"\xff")[2]
+        after = bytes(text[position + size : position + size + context]).partition(b"\xff")[0]
+        match = bytes(text[position : position + size])
         return (
             before.decode("utf-8", "ignore"),
             match.decode("utf-8", "replace"),
@@ -245,10 +245,10 @@ def find_folder(location: Path) -> Path:
     """
     if not location.exists():
         raise UsageError(f"{location}: no such folder")
-    places = [location, location / "own"]
-    places += sorted(p.parent for p in location.glob(f"*/own/{RECORD}"))
-    places += sorted(p.parent for p in location.glob(f"index/*/own/{RECORD}"))
-    folders = [p for p in places if is_complete(p)]
+    candidates = [location, location / "own"]
+    candidates += sorted(p.parent for p in location.glob(f"*/own/{RECORD}"))
+    candidates += sorted(p.parent for p in location.glob(f"index/*/own/{RECORD}"))
+    folders = [path for path in candidates if is_complete(path)]
     if not folders:
         raise UsageError(
             f"{location}: no search index there; `llmcurate search build IN -o OUT` makes one, and"

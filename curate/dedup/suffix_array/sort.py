@@ -1,6 +1,6 @@
 """Suffixes in order, chunk by chunk, so that the text may be larger than memory.
 
-Sorting is libdivsufsort's (Mori; through pydivsufsort), with 32-bit places: a chunk is less than
+Sorting is libdivsufsort's (Mori; through pydivsufsort), with 32-bit positions: a chunk is less than
 2^31 bytes and takes five bytes a byte while it is sorted. A chunk reaches one window beyond its
 end, so that windows need not end where chunks do; only windows that are complete are kept. The
 size of a chunk follows from the memory it may take, and nothing that is decided depends on it. Each
@@ -23,9 +23,10 @@ from curate.disk.files import clear_temporary, replacing
 from curate.text.hashing import load8
 from kernel_cache import njit
 
-MOST = 2**31 - 1  # bytes of what libdivsufsort sorts with 32-bit places
-SAME = np.uint32(1 << 31)  # no place needs this bit
-# Bytes that a byte of a chunk takes at most: itself, its place (4), whether a window starts there.
+MOST = 2**31 - 1  # bytes of what libdivsufsort sorts with 32-bit positions
+SAME = np.uint32(1 << 31)  # no position needs this bit
+# Bytes that a byte of a chunk takes at most: itself, its position (4), whether a window starts
+# there.
 PEAK = 6
 TEXT, REGIONS = "regions.text", "regions.npy"
 HELD = 1 << 26  # positions of a merge in memory: 256 MiB
@@ -34,7 +35,7 @@ _BLOCK = 1024  # windows whose last bytes are read in one go
 
 
 def suffix_array(data: np.ndarray) -> np.ndarray:
-    """int32[len(data)]: the places of all suffixes of data: uint8[] in order of their bytes."""
+    """int32[len(data)]: the positions of all suffixes of data: uint8[] in order of their bytes."""
     from pydivsufsort import divsufsort
 
     if len(data) == 0:
@@ -74,23 +75,23 @@ def _mark_starts(data, base, stop, at, length, window, chars, starts):
 
 @njit(cache=True, nogil=True)
 def _keep_starts(order, width, starts):
-    """Moves the places (in bytes) where a window starts to the front, as symbols; how many."""
+    """Moves the positions (in bytes) where a window starts to the front, as symbols; how many."""
     n = 0
     for k in range(len(order)):
-        place = order[k]
+        position = order[k]
         if width > 1:
-            if place % width:
+            if position % width:
                 continue
-            place //= width
-        if starts[place]:
-            order[n] = place
+            position //= width
+        if starts[position]:
+            order[n] = position
             n += 1
     return n
 
 
 @njit(cache=True, nogil=True)
 def _mark_same(data, order, window, width, chars):
-    """Sets SAME on the places whose window is that of the place before. order: uint32[].
+    """Sets SAME on the positions whose window is that of the position before. order: uint32[].
 
     Windows in order lie anywhere in the text, and most neighbours differ. So the last bytes of many
     are read in one go, which does not wait for each, and only windows that agree in them are
@@ -148,9 +149,9 @@ class RegionText:
 
 @dataclass(frozen=True)
 class Orders:
-    """The orders of all chunks, a file each. bases: the first place of each chunk; counts: its
-    windows; a file holds uint32 places relative to their base, with SAME where the window is that
-    before."""
+    """The orders of all chunks, a file each. bases: the first position of each chunk; counts: its
+    windows; a file holds uint32 positions relative to their base, with SAME where the window is
+    that before."""
 
     folder: Path
     bases: list[int]

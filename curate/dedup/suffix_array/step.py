@@ -54,15 +54,15 @@ class Encoder:
             encoded = self._tokenizer.encode_batch(some, add_special_tokens=False)
             for r, encoding in enumerate(encoded, first):
                 row = data[offsets[r] : offsets[r + 1]]
-                places = np.append(np.flatnonzero((row & 0xC0) != 0x80), len(row))
-                spans = places[np.array(encoding.offsets, np.int64).reshape(-1, 2)]
+                positions = np.append(np.flatnonzero((row & 0xC0) != 0x80), len(row))
+                spans = positions[np.array(encoding.offsets, np.int64).reshape(-1, 2)]
                 parts["tokens"].append(np.array(encoding.ids, self.dtype))
                 parts["token_start"].append(spans[:, 0].astype(np.uint32))
                 parts["token_end"].append(spans[:, 1].astype(np.uint32))
                 ends[r + 1] = len(encoding.ids)
         lists = pa.array(np.cumsum(ends), pa.int64())
-        place = np.dtype(np.uint32)
-        kinds = {"tokens": self.dtype, "token_start": place, "token_end": place}
+        position_type = np.dtype(np.uint32)
+        kinds = {"tokens": self.dtype, "token_start": position_type, "token_end": position_type}
         return {
             name: pa.LargeListArray.from_arrays(
                 lists, pa.array(np.concatenate([np.empty(0, kinds[name]), *values]))

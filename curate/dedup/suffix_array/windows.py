@@ -195,7 +195,7 @@ def find_regions(data, offsets, marks, window, chars):
     n = 0
     for r in range(len(offsets) - 1):
         open_ = False
-        before = stop = -1  # the last place whose window's end is known, and that end
+        before = stop = -1  # the last position whose window's end is known, and that end
         for i in range(offsets[r], offsets[r + 1]):
             if not marks[i - base] or (chars and continues(data[i])):
                 continue
@@ -277,7 +277,7 @@ class RegionsWriter:
 def preferred(regions: Regions, rank: np.ndarray, text: np.ndarray, path: Path) -> Regions:
     """The regions ordered by their documents' ranks, and their text, moved from `text` to path.
 
-    rank: int64[documents], the place of each document in the order of preference.
+    rank: int64[documents], the position of each document in the order of preference.
     """
     order = np.lexsort((regions.start, rank[regions.document]))
     length = regions.length[order]

@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from curate.corpus.stage_files import part_path
+from curate.documents.edits import Edit
 from curate.errors import CurateError
 
 MOST_BYTES = 4 << 20  # longer texts are shown without what was cut
@@ -32,28 +34,22 @@ class Run:
     put: str | None = None
 
 
-def replay(original: bytes, edits: Iterable[dict[str, Any]], final: bytes) -> list[Run] | None:
+def replay(original: bytes, edits: Iterable[Edit], final: bytes) -> list[Run] | None:
     """The original with what each edit cut and put; None where that does not give the final text.
 
-    edits: as in the column `edits`, step by step, their positions in the input of their step.
+    edits: step by step, their positions in the input of their step.
     """
     runs = [Run(original)]
-    step: str | None = None
-    of_step: list[dict[str, Any]] = []
-    for edit in [*edits, {"step": None}]:
-        if edit["step"] != step:
-            if of_step:
-                runs = _apply(runs, of_step)
-            step, of_step = edit["step"], []
-        of_step.append(edit)
+    for _, of_step in groupby(edits, key=lambda edit: edit.step):
+        runs = _apply(runs, list(of_step))
     return runs if b"".join(r.text for r in runs if not r.cut) == final else None
 
 
-def _apply(runs: list[Run], edits: list[dict[str, Any]]) -> list[Run]:
+def _apply(runs: list[Run], edits: list[Edit]) -> list[Run]:
     """One step's edits, by position."""
     pieces: list[Run] = []
     # Edits of the same position stay in their order.
-    pending = sorted(edits, key=lambda e: (e["start"], e["end"]))[::-1]
+    pending = sorted(edits, key=lambda e: (e.start, e.end))[::-1]
     at = 0  # in the text as this step received it
     for run in runs:
         if run.cut:
@@ -62,30 +58,29 @@ def _apply(runs: list[Run], edits: list[dict[str, Any]]) -> list[Run]:
         rest = run.text
         while rest:
             edit = pending[-1] if pending else None
-            if edit is None or edit["start"] >= at + len(rest):
+            if edit is None or edit.start >= at + len(rest):
                 pieces.append(Run(rest, put=run.put))
                 at, rest = at + len(rest), b""
                 continue
-            before = max(0, edit["start"] - at)
+            before = max(0, edit.start - at)
             if before:
                 pieces.append(Run(rest[:before], put=run.put))
                 at, rest = at + before, rest[before:]
-            inside = min(len(rest), max(0, edit["end"] - at))
-            rule = f"{edit['step']}.{edit['rule']}"
+            inside = min(len(rest), max(0, edit.end - at))
             if inside:
-                pieces.append(Run(rest[:inside], cut=rule, put=run.put))
+                pieces.append(Run(rest[:inside], cut=edit.name, put=run.put))
                 at, rest = at + inside, rest[inside:]
-            if at >= edit["end"]:
-                pieces += _put(edit, rule)
+            if at >= edit.end:
+                pieces += _put(edit)
                 pending.pop()
     for edit in reversed(pending):
-        pieces += _put(edit, f"{edit['step']}.{edit['rule']}")
+        pieces += _put(edit)
     return pieces
 
 
-def _put(edit: dict[str, Any], rule: str) -> list[Run]:
-    put = (edit.get("replacement") or "").encode("utf-8", "replace")
-    return [Run(put, put=rule)] if put else []
+def _put(edit: Edit) -> list[Run]:
+    put = (edit.replacement or "").encode("utf-8", "replace")
+    return [Run(put, put=edit.name)] if put else []
 
 
 class Originals:
@@ -94,13 +89,15 @@ class Originals:
     def __init__(self, out: Path, record: dict[str, Any], most_parts: int = 16) -> None:
         self.out, self.stages, self._left = out, record.get("stages", []), most_parts
 
-    def find(self, position: tuple[str, int], row: dict[str, Any]) -> bytes | None:
-        """The text before the first edit of the row that stands there; None where it is gone."""
-        edits = row.get("edits") or []
+    def find(
+        self, position: tuple[str, int], row: dict[str, Any], edits: list[Edit]
+    ) -> bytes | None:
+        """The text before the first of the edits of the row that stands there; None where it is
+        gone."""
         text = row.get("text")
         if not edits or text is None or len(text) > MOST_BYTES:
             return None
-        first = edits[0]["step"]
+        first = edits[0].step
         stage = next((i for i, s in enumerate(self.stages) if first in s["steps"]), None)
         part = Path(position[0]).name[5:10]
         if stage is None or not part.isdigit():

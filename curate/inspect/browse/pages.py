@@ -13,7 +13,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from curate.documents.documents import CORE
-from curate.documents.rejected import REASON_COLUMNS, rules_of
+from curate.documents.edits import EDITS, Edit, edits_of
+from curate.documents.rejected import REASON_COLUMNS, Reason, reasons_of, rules_of
 from curate.inspect.browse.library import PAGE, Library, Query, Row
 from curate.inspect.browse.originals import Originals, Run, replay
 from curate.inspect.report.store import Position, read_rows
@@ -22,7 +23,7 @@ from curate.pages.templates import render, source
 
 CHARS = 20_000  # of a text on a page
 CUT_CHARS = 2_000  # of a piece that was cut
-HIDDEN = {n for n, _ in CORE} | {"edits", "extra", *REASON_COLUMNS}
+HIDDEN = {n for n, _ in CORE} | {EDITS, "extra", *REASON_COLUMNS}
 
 
 @dataclass
@@ -39,6 +40,14 @@ class Document:
     def rules(self) -> tuple[str, ...]:
         """The rules that marked it, as `step.rule`."""
         return rules_of(self.row)
+
+    def reasons(self) -> list[Reason]:
+        """Why it was rejected, the first reason first."""
+        return reasons_of(self.row)
+
+    def edits(self) -> list[Edit]:
+        """What steps cut or replaced in its text."""
+        return edits_of(self.row)
 
     def scores(self) -> list[tuple[str, Any]]:
         """(column, value) of what steps measured."""
@@ -91,10 +100,10 @@ def _columns(library: Library) -> list[str]:
 
 def _cuts(document: Document, position: Position, originals: Originals) -> None:
     row = document.row
-    edits = [e for e in row.get("edits") or [] if document.kept or e["step"] != row.get("step")]
+    edits = [e for e in edits_of(row) if document.kept or e.step != row.get("step")]
     if not edits or row.get("text") is None:
         return
-    original = originals.find(position, row | {"edits": edits})
+    original = originals.find(position, row, edits)
     if original is not None:
         document.runs = replay(original, edits, row["text"].encode("utf-8", "replace"))
 

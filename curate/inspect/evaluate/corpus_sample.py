@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import heapq
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus.direct import DirectInput
+from curate.disk.files import replacing
 from curate.disk.parquet_writer import TableWriter, conform, writing
 from curate.errors import UsageError
 from curate.formats.inputs import plan_inputs
@@ -46,7 +46,7 @@ def draw(inputs: list[str], read: ReadSettings, most: int, seed: int, path: Path
         raise UsageError("no document of the input has text")
     count = 0
     seen: dict[str, int] = {}
-    with replaced_if_other(path) as writer:
+    with sample_writer(path) as writer:
         for batch in direct.batches(None):
             rows = [i for i in range(len(batch)) if count + i in chosen]
             count += len(batch)
@@ -68,18 +68,12 @@ def _apart(name: str, seen: dict[str, int]) -> str:
 
 
 @contextmanager
-def replaced_if_other(path: Path) -> Iterator[TableWriter]:
-    """Writes a parquet file; where the same bytes stand there already it stays untouched, so that
-    runs over it find the same input."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".new-{path.name}")
-    with writing(aside) as writer:
+def sample_writer(path: Path) -> Iterator[TableWriter]:
+    """Writes a parquet file of SCHEMA; where the same bytes stand there already it stays untouched,
+    so that runs over it find the same input."""
+    with replacing(path, if_other=True) as aside, writing(aside) as writer:
         writer.write(SCHEMA.empty_table())
         yield writer
-    if path.exists() and filecmp.cmp(aside, path, shallow=False):
-        aside.unlink()
-    else:
-        aside.replace(path)
 
 
 def batches(path: Path, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:

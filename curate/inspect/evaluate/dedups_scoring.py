@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from curate.documents.edits import byte_length, remaining
+from curate.documents.edits import EDITS, Edit, byte_length, edits_of, remaining
 from curate.documents.rejected import rejected_files
 from curate.inspect.evaluate.planting import KINDS, Plant, Region
 
@@ -28,7 +28,7 @@ class Gone:
 
     documents: set[str] = field(default_factory=set)
     bytes: int = 0
-    edits: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    edits: dict[str, list[Edit]] = field(default_factory=dict)
 
     def of(self, region: Region) -> int:
         """Bytes of the region that are gone."""
@@ -45,16 +45,16 @@ def gone(out: Path, labels: Sequence[str], asked: Iterable[str]) -> Gone:
     removed = Gone()
     wanted, steps = set(asked), set(labels)
     for path in rejected_files(out):
-        for row in _rows(path, ["id", "step", "text", "edits"]):
+        for row in _rows(path, ["id", "step", "text", EDITS]):
             if row["step"] in steps:
                 removed.documents.add(row["id"])
                 # What was cut before the document went is gone too.
                 removed.bytes += len((row["text"] or "").encode("utf-8", "replace"))
-                removed.bytes += _cut(row["edits"] or ())
+                removed.bytes -= sum(edit.growth for edit in edits_of(row))
     for path in sorted((out / "corpus").glob("part-*.parquet")):
-        for row in _rows(path, ["id", "edits"]):
-            edits = row["edits"] or []
-            removed.bytes += _cut(edits)
+        for row in _rows(path, ["id", EDITS]):
+            edits = edits_of(row)
+            removed.bytes -= sum(edit.growth for edit in edits)
             if row["id"] in wanted and edits:
                 removed.edits[row["id"]] = edits
     return removed
@@ -64,13 +64,7 @@ def _rows(path: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
     with pq.ParquetFile(path) as file:
         have = [c for c in columns if c in file.schema_arrow.names]
         for batch in file.iter_batches(500, columns=have, use_threads=False):
-            for row in batch.to_pylist():
-                yield {"edits": None, **row}
-
-
-def _cut(edits: Iterable[Mapping[str, Any]]) -> int:
-    """Bytes by which edits made a text shorter."""
-    return sum(e["end"] - e["start"] - len((e["replacement"] or "").encode()) for e in edits)
+            yield from batch.to_pylist()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.errors import UsageError
-from curate.inspect.evaluate.corpus_sample import SCHEMA, batches, replaced_if_other
+from curate.inspect.evaluate.corpus_sample import SCHEMA, batches, sample_writer
 from curate.text.near_copies import WORD, NearCopy, near_copy, number
 
 SIMILARITIES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
@@ -243,7 +243,7 @@ def _add_passage(
 
 def write(base: Path, planted: Planted, path: Path) -> None:
     """The corpus with what is planted: changed documents where they were, new ones at the end."""
-    with replaced_if_other(path) as writer:
+    with sample_writer(path) as writer:
         for batch in batches(base):
             table = pa.Table.from_batches([batch])
             texts = table["text"].to_pylist()

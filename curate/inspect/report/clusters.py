@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.documents.edits import remaining
+from curate.documents.edits import EDITS, Edit, edits_of, remaining
 from curate.errors import UsageError
 from curate.inspect.report.store import KEY, Position, Store, find_rows, opened, read_rows
 from curate.pages import diff
@@ -210,20 +210,20 @@ def _labels(record: Mapping[str, Any]) -> dict[str, str]:
 def _passage(position: Position, span: tuple[int, int], label: str, order: list[str]) -> str | None:
     """The passage as far as the document still holds it; None where nothing is left of it."""
     # One document at a time: a passage may stand anywhere in a long one.
-    row = read_rows([position], ["text", "edits", "step"], 1 << 40)[position]
+    row = read_rows([position], ["text", EDITS, "step"], 1 << 40)[position]
     dropped_by = row.get("step")
     stop = order.index(dropped_by) if dropped_by in order else len(order)
-    edits = _from(label, row.get("edits") or (), order[:stop])
+    edits = _from(label, edits_of(row), order[:stop])
     data = (row["text"] or "").encode("utf-8", "replace")
     pieces = [data[a:b] for a, b in remaining([span], edits)]
     text = b" ... ".join(pieces).decode("utf-8", "replace")
     return text[:PASSAGE] or None
 
 
-def _from(label: str, edits: Iterable[Any], order: list[str]) -> list[dict[str, Any]]:
+def _from(label: str, edits: list[Edit], order: list[str]) -> list[Edit]:
     """The edits of the step and of those behind it."""
     later = set(order[order.index(label) :]) if label in order else set()
-    return [e for e in edits if e["step"] in later]
+    return [edit for edit in edits if edit.step in later]
 
 
 AROUND = 10  # equal words shown on each side of a difference

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.disk.units import format_bytes as amount
-from curate.inspect.whatif.figures import Amount, Answer, Point, RuleFigures
-from curate.pages.charts import short
-from curate.pages.html import number, plain
+from curate.disk.units import format_bytes, format_measure, format_short
+from curate.inspect.whatif.figures import Answer, Point, RuleFigures
+from curate.pages.html import plain
 from curate.pages.templates import render
+from curate.terminal.tables import table
 
 MOST_RULES = 40  # in the terminal
 PAGE_RULES = 60  # curves on the page
@@ -45,7 +45,6 @@ def _value(value: Any) -> str:
 
 def _kept(answer: Answer) -> list[str]:
     tokens = "tokens" if answer.measured_ratio else "tokens (estimate)"
-    lines = [f"{'':<26}{'documents':>12}{'text':>12}{tokens:>20}"]
     rows = [("kept before", answer.before), ("kept now", answer.after)]
     rows += [("  new among them", answer.gained), ("  no longer kept", answer.lost)]
     if answer.unmeasured.documents:
@@ -53,17 +52,24 @@ def _kept(answer: Answer) -> list[str]:
     least, most = answer.bounds()
     if answer.resolved:
         rows += [("at least, by dedups", least), ("at most, by dedups", most)]
-    for label, of in rows:
-        cells = f"{of.documents:>12,}{amount(of.bytes):>12}{short(of.bytes / answer.ratio):>20}"
-        lines.append(f"{label:<26}{cells}")
-    return lines
+    cells = [
+        (
+            label,
+            f"{amount.documents:,}",
+            format_bytes(amount.bytes),
+            format_short(amount.bytes / answer.ratio),
+        )
+        for label, amount in rows
+    ]
+    return table(("", "documents", "text", tokens), cells)
 
 
 def _limit(figures: RuleFigures) -> str:
     if figures.rule is None or figures.rule.now.threshold is None:
         return "off" if figures.rule is not None else ""
     now = figures.rule.now
-    return f"{('>' if now.above else '<') + ('=' if now.closed else '')} {number(now.threshold)}"
+    sign = (">" if now.above else "<") + ("=" if now.closed else "")
+    return f"{sign} {format_measure(now.threshold)}"
 
 
 def _few(curve: list[Point], most: int, marked: list[float | None]) -> list[Point]:
@@ -78,29 +84,42 @@ def _few(curve: list[Point], most: int, marked: list[float | None]) -> list[Poin
 def _changed(figures: RuleFigures, answer: Answer) -> list[str]:
     assert figures.rule is not None
     was, now = figures.rule.was.threshold, figures.rule.now.threshold
-    lines = [f"{figures.rule.setting}: kept at other limits ({plain(figures.rule.column())})"]
+    rows = []
     for p in _few(figures.curve, WIDE_POINTS, [was, now]):
-        which = "  now" if p.threshold == now else "  before" if p.threshold == was else ""
-        more = (
-            f" to {p.kept.documents + p.unmeasured.documents:,}" if p.unmeasured.documents else ""
+        which = "now" if p.threshold == now else "before" if p.threshold == was else ""
+        most = p.kept.documents + p.unmeasured.documents
+        rows.append(
+            (
+                format_measure(p.threshold),
+                f"{p.kept.documents:,}",
+                format_bytes(p.kept.bytes),
+                format_short(p.kept.bytes / answer.ratio),
+                f"to {most:,}" if p.unmeasured.documents else "",
+                which,
+            )
         )
-        size = f"{amount(p.kept.bytes):>10}{short(p.kept.bytes / answer.ratio):>9}"
-        lines.append(f"{number(p.threshold):>12}{p.kept.documents:>12,}{size}{more}{which}")
-    return lines
+    title = f"{figures.rule.setting}: kept at other limits ({plain(figures.rule.column())})"
+    return [title, *table((), rows, left=(4, 5), indent=2)]
 
 
 def _rules(answer: Answer) -> list[str]:
-    wide = min(NAME, max([len(r.name) for r in answer.rules[:MOST_RULES]], default=4)) + 2
-    head = f"{'rule':<{wide}}{'drops':>10}{'marks':>10}{'alone':>10}{'its text':>10}"
-    lines = [f"{head}  kept at other limits"]
+    rows = []
     shown = [r for r in answer.rules if r.marks or r.rule is not None]
     for figures in shown[:MOST_RULES]:
-        share: Amount = figures.alone
-        cells = f"{_limit(figures):>10}{figures.marks:>10,}"
-        cells += f"{share.documents:>10,}{amount(share.bytes):>10}"
         few = _few(figures.curve, POINTS, [])
-        points = ", ".join(f"{number(p.threshold)}: {short(p.kept.documents)}" for p in few)
-        lines.append(f"{plain(figures.name, NAME):<{wide}}{cells}  {points}")
+        points = (f"{format_measure(p.threshold)}: {format_short(p.kept.documents)}" for p in few)
+        rows.append(
+            (
+                plain(figures.name, NAME),
+                _limit(figures),
+                f"{figures.marks:,}",
+                f"{figures.alone.documents:,}",
+                format_bytes(figures.alone.bytes),
+                ", ".join(points),
+            )
+        )
+    head = ("rule", "drops", "marks", "alone", "its text", "kept at other limits")
+    lines = table(head, rows, left=(0, 5))
     if len(shown) > MOST_RULES:
         lines.append(f"and {len(shown) - MOST_RULES} more (--json has all)")
     return lines
@@ -111,28 +130,32 @@ def _matrix(answer: Answer) -> list[str]:
     rules = sorted((r for r in answer.rules if r.marks), key=lambda r: (-r.marks, r.name))[:MATRIX]
     if len(rules) < 2 or not answer.overlap:
         return []
-    wide = min(NAME, max(len(r.name) for r in rules)) + 5
-    lines = ["", "overlap: of a row's documents, how many % the rule of a column fails too"]
-    lines.append(" " * wide + "".join(f"{i + 1:>5}" for i in range(len(rules))))
+    rows = []
     for i, a in enumerate(rules):
-        cells = ""
+        cells = [f"{i + 1:>2} {plain(a.name, NAME)}"]
         for b in rules:
             both = answer.overlap.get((min(a.name, b.name), max(a.name, b.name)), 0)
-            cells += f"{'-':>5}" if a is b else f"{100 * both / a.marks:>5.0f}" if both else " " * 5
-        lines.append(f"{f'{i + 1:>2} {plain(a.name, NAME)}':<{wide}}{cells}")
-    return lines
+            cells.append("-" if a is b else f"{100 * both / a.marks:.0f}" if both else "")
+        rows.append(cells)
+    return [
+        "",
+        "overlap: of a row's documents, how many % the rule of a column fails too",
+        *table(("", *(str(i + 1) for i in range(len(rules)))), rows),
+    ]
 
 
 def _languages(answer: Answer) -> list[str]:
     if not answer.languages:
         return []
-    lines = ["", f"{'language':<14}{'before':>12}{'now':>12}{'unmeasured':>12}{'text now':>12}"]
-    for name, of in answer.languages.items():
-        counts = (
-            f"{of.before.documents:>12,}{of.after.documents:>12,}{of.unmeasured.documents:>12,}"
+    rows = [
+        (
+            plain(name, 12),
+            *(f"{n.documents:,}" for n in (of.before, of.after, of.unmeasured)),
+            format_bytes(of.after.bytes),
         )
-        lines.append(f"{plain(name, 12):<14}{counts}{amount(of.after.bytes):>12}")
-    return lines
+        for name, of in answer.languages.items()
+    ]
+    return ["", *table(("language", "before", "now", "unmeasured", "text now"), rows)]
 
 
 def page(answer: Answer) -> str:
@@ -150,14 +173,14 @@ def page(answer: Answer) -> str:
 
 
 def _totals(answer: Answer) -> list[tuple[str, str]]:
-    tokens = short(answer.after.bytes / answer.ratio)
+    tokens = format_short(answer.after.bytes / answer.ratio)
     totals = [
         (f"{answer.before.documents:,}", "kept before"),
         (f"{answer.after.documents:,}", "kept now"),
         (f"{answer.gained.documents:,}", "new among them"),
         (f"{answer.lost.documents:,}", "no longer kept"),
         (
-            amount(answer.after.bytes),
+            format_bytes(answer.after.bytes),
             f"of text, {'' if answer.measured_ratio else 'about '}{tokens} tokens",
         ),
     ]
@@ -182,9 +205,9 @@ def _curve(
     """(limit, kept for certain, kept at most) of each point, and the limits before and now."""
     assert figures.rule is not None
     was, now = figures.rule.was.threshold, figures.rule.now.threshold
-    marks = [] if now is None else [(now, f"limit {short(now)}")]
+    marks = [] if now is None else [(now, f"limit {format_short(now)}")]
     if was is not None and was != now:
-        marks.append((was, f"was {short(was)}"))
+        marks.append((was, f"was {format_short(was)}"))
     # A limit that no value comes near (100,000 words) would squeeze the others.
     before, last = figures.curve[-2:]
     near = figures.curve[:-1] if last.threshold > 5 * before.threshold > 0 else figures.curve

@@ -6,7 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from curate.disk.units import format_percent
 from curate.scoring.language.codes import comparable, script
+from curate.terminal.tables import table
 
 BINS = 10  # of equal width
 
@@ -164,7 +166,7 @@ def _languages(pairs: Pairs, knows: set[str]) -> list[dict[str, Any]]:
     ]
 
 
-def table(result: dict[str, Any]) -> str:
+def text_of(result: dict[str, Any]) -> str:
     """The figures for a terminal."""
     totals = result["known"]
     lines = [
@@ -177,18 +179,21 @@ def table(result: dict[str, Any]) -> str:
         lines.append(f"scores differ from the share that is right by {_percent(error)} on average")
     if result["unknown_labels"]:
         lines.append(f"languages without a label: {' '.join(result['unknown_labels'])}")
-    lines.append(f"  {'characters':<14}{'texts':>8}{'accuracy':>11}{'known':>11}")
     rows = result["by_length"]
+    cells = []
     for row, after in zip(rows, [*(r["from"] - 1 for r in rows[1:]), None], strict=True):
         span = f"{row['from']} to {after}" if after is not None else f"from {row['from']}"
-        right, among = _percent(row["accuracy"]), _percent(row["known_accuracy"])
-        lines.append(f"  {span:<14}{row['texts']:>8}{right:>11}{among:>11}")
+        shares = _percent(row["accuracy"]), _percent(row["known_accuracy"])
+        cells.append((span, f"{row['texts']}", *shares))
+    lines += table(("characters", "texts", "accuracy", "known"), cells, indent=2)
     if result["confusions"]:
         lines.append("  most frequent confusions (expected, found, texts):")
-        for c in result["confusions"]:
-            lines.append(f"    {c['expected']:<12}{c['found'] or 'no label':<12}{c['texts']:>6}")
+        pairs = [
+            (c["expected"], c["found"] or "no label", f"{c['texts']}") for c in result["confusions"]
+        ]
+        lines += table((), pairs, left=(0, 1), indent=4)
     return "\n".join(lines)
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.2f} %"
+    return format_percent(share, 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, PrivateAttr, field_validator
 
-from curate.disk.files import file_digest
+from curate.disk.files import cache_folder, file_digest
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
 from curate.errors import RunFailed, UsageError
@@ -25,10 +24,7 @@ from curate.steps.contracts import Step
 from curate.terminal.progress import say
 from curate.text.unicode import row_chars
 
-# Where the language model is: a setting, LLMCURATE_LID_MODEL, or fastText's own in the cache.
-
 VARIABLE = "LLMCURATE_LID_MODEL"
-CACHE = "LLMCURATE_CACHE"
 
 
 @dataclass(frozen=True)
@@ -62,17 +58,6 @@ def effective(model: str | None) -> str:
     """The model that counts: the setting, else the environment's, else `lid.176.ftz`. A path, or
     the name of a published model."""
     return model or os.environ.get(VARIABLE) or DEFAULT
-
-
-def cache_folder() -> Path:
-    """LLMCURATE_CACHE, else `llmcurate` in the platform's folder for caches."""
-    chosen = os.environ.get(CACHE)
-    if chosen:
-        return Path(chosen).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "llmcurate"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "llmcurate"
 
 
 def model_path(model: str) -> Path:

@@ -41,8 +41,11 @@ def ranks_between(scores: int, percent: float) -> tuple[int, int]:
 
 def percentile(scores: int, ranked: dict[int, float], percent: float) -> float:
     """The exact percentile, between ranks by the straight line, as numpy has it. ranked: scores by
-    rank."""
+    rank. Infinite scores rank above all others, and a percentile between two of them is infinite,
+    where numpy has NaN."""
     low, high = (ranked[rank] for rank in ranks_between(scores, percent))
+    if low == high:
+        return low
     place = (scores - 1) * percent / 100
     return low + (high - low) * (place - math.floor(place))
 

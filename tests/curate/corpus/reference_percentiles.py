@@ -38,7 +38,7 @@ def percentiles(db: Any, head: float, tail: float) -> dict[str, tuple[float, flo
     def at(last: int, scores: dict[int, float], percent: float) -> float:
         place = last * percent / 100
         low, high = scores[math.floor(place)], scores[math.ceil(place)]
-        return low + (high - low) * (place - math.floor(place))
+        return low if low == high else low + (high - low) * (place - math.floor(place))
 
     return {g: (at(n, s, head), at(n, s, tail)) for g, (n, s) in groups.items()}
 

@@ -31,7 +31,7 @@ def random_keys(count: int, seed: int = 1) -> np.ndarray:
 def made(path, count: int, rate: float = 0.01, seed: int = 1, keys: str = "k") -> BloomFilter:
     """A finished filter, made for so many keys and full of them."""
     bloom = BloomFilter.create(path, keys, rate)
-    bloom.make_room(count)
+    bloom.reserve(count)
     bloom.add(random_keys(count, seed))
     bloom.finish()
     return bloom
@@ -123,12 +123,12 @@ def test_a_grown_filter_knows_what_the_first_knew_and_leaves_that_alone(tmp_path
 
 def test_spare_room_is_used_before_a_filter_grows(tmp_path):
     bloom = BloomFilter.create(tmp_path / "one", "k", 0.01)
-    bloom.make_room(10_000)
+    bloom.reserve(10_000)
     bloom.add(random_keys(4_000, 1))
     bloom.finish()
     two = BloomFilter.create(tmp_path / "two", "k", 0.01)
     two.take_over(tmp_path / "one")
-    assert not two.make_room(6_000)
+    assert not two.reserve(6_000)
     two.add(random_keys(6_000, 2))
     assert len(two.slices) == 1 and two.bytes == bloom.bytes
 
@@ -181,7 +181,7 @@ def test_cut_absent_foreign_and_unfinished_files_are_refused(tmp_path):
         with pytest.raises(UsageError, match=r"bytes instead of|is no Bloom filter"):
             read_header(path)
     unfinished = BloomFilter.create(tmp_path / "u", "k", 0.01)
-    unfinished.make_room(10)
+    unfinished.reserve(10)
     with pytest.raises(UsageError, match="is no Bloom filter"):
         read_header(tmp_path / "u")
     with pytest.raises(UsageError, match="cannot read"):

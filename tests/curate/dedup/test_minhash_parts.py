@@ -18,11 +18,11 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import run_here
 from curate.dedup.minhash.candidates import (
     BEGINS,
-    PLACES,
+    POSITIONS,
     join,
+    order_by_part,
     part_components,
     parts_of,
-    place_candidates,
     write_parts,
 )
 from curate.dedup.minhash.components import NONE, PARTNERS, ROOTS, clear_roots, flatten
@@ -103,15 +103,18 @@ class Corpus:
         self.order.tofile(order)
         sizes = Sizes(part_candidates=size, matched_members=3)
         parts = write_parts(folder, folder, 1, self.order, sizes)["parts"]
-        place, begins = np.fromfile(folder / PLACES, np.uint32), np.fromfile(folder / BEGINS, int)
+        position, begins = (
+            np.fromfile(folder / POSITIONS, np.uint32),
+            np.fromfile(folder / BEGINS, int),
+        )
         cuts = [0, self.count // 3, self.count]  # two groups of sketches
         for group, (start, stop) in enumerate(pairwise(cuts)):
             writer = SliceWriter(SliceFiles.within(folder, KIND, group), parts, sizes.segment_bytes)
             for c in range(start, stop):
                 data = self.packed[c] if bits else self.sets[c].view(np.uint8)
-                header = np.array([[place[c], len(data)]], np.uint32)
+                header = np.array([[position[c], len(data)]], np.uint32)
                 offsets = np.array([0, len(data)])
-                writer.add(parts_of(place[c : c + 1], begins), header, offsets, data)
+                writer.add(parts_of(position[c : c + 1], begins), header, offsets, data)
             writer.close()
         header = {"bits": bits, "values": VALUES, "width": WIDTH, "least": least, "first": first}
         header |= {"groups": 2, "compared": str(folder), "most": most}
@@ -164,7 +167,7 @@ def test_parts_hold_whole_components_and_no_more_than_they_may(buckets, seed, mo
     for members in held.values():
         assert len(members) <= most or len({label[c] for c in members}) == 1
     order = np.random.default_rng(seed).permutation(count).astype(np.uint32)
-    place = np.empty(count, np.uint32)
-    place_candidates(order, part, begins, np.empty(count, np.uint32), place)
+    position = np.empty(count, np.uint32)
+    order_by_part(order, part, begins, np.empty(count, np.uint32), position)
     want = sorted(range(count), key=lambda c: (part[c], order[c]))
-    assert np.argsort(place).tolist() == want
+    assert np.argsort(position).tolist() == want

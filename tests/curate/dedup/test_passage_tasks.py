@@ -167,10 +167,10 @@ def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path):
 @settings(max_examples=50, deadline=None)
 def test_keys_that_come_again_are_marked_with_the_one_before(keys, first):
     array = np.array(keys, np.uint64)
-    last_keys, places = np.zeros(8, np.uint64), np.full(8, NONE, np.uint32)
+    last_keys, last_numbers = np.zeros(8, np.uint64), np.full(8, NONE, np.uint32)
     repeated = np.zeros(first + len(keys), np.uint8)
     out = np.empty_like(array), np.empty(len(keys), np.uint32)
-    count = leave_repeats(array, first, last_keys, places, repeated, *out)
+    count = leave_repeats(array, first, last_keys, last_numbers, repeated, *out)
     held: dict[int, tuple[int, int]] = {}
     want, marked = [], set()
     for i, key in enumerate(keys):

@@ -94,7 +94,7 @@ def test_vectors_are_weights_on_the_axes_and_the_hashed_rest(residual):
     rest = dense - on_axes @ axes.T
     hashed = np.zeros((features, residual))
     if residual:
-        at, signs = embeddings_basis.signed_places(np.arange(features), residual)
+        at, signs = embeddings_basis.signed_dimensions(np.arange(features), residual)
         hashed[np.arange(features), at] = signs
     expected = np.hstack([on_axes, rest @ hashed])
     np.testing.assert_allclose(basis.vectors(*counts), expected, atol=2e-4)

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.disk.units import format_bytes, format_scaled, parse_size
+from curate.disk.units import (
+    format_bytes,
+    format_measure,
+    format_percent,
+    format_scaled,
+    parse_size,
+)
 from curate.errors import UsageError
 
 
@@ -35,3 +41,19 @@ def test_an_amount_reads_back_within_a_hundredth(size: int) -> None:
 def test_three_figures() -> None:
     scaled = [format_scaled(n) for n in (1.0, 999, 999.6, 12_345, 5.96e6, 1e14)]
     assert scaled == ["1 ", "999 ", "1.00 k", "12.3 k", "5.96 M", "100 T"]
+
+
+def test_measures_have_four_digits_at_most() -> None:
+    assert [format_measure(v) for v in (None, 3.0, 0.123456, 1234567.0, 1e-9)] == [
+        "",
+        "3",
+        "0.1235",
+        "1,234,567",
+        "1e-09",
+    ]
+
+
+def test_shares_have_the_digits_asked_for_and_what_is_not_nothing_is_not_shown_as_nothing() -> None:
+    shares = [format_percent(s) for s in (None, 0.0, 0.0004, 0.0005, 0.053, 1.0)]
+    assert shares == ["-", "0.0 %", "< 0.1 %", "0.1 %", "5.3 %", "100.0 %"]
+    assert [format_percent(s, 2) for s in (0.00004, 0.05301)] == ["< 0.01 %", "5.30 %"]

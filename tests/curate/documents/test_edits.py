@@ -1,11 +1,11 @@
-"""Places followed through edits, against a text whose bytes carry their own numbers."""
+"""Positions followed through edits, against a text whose bytes carry their own numbers."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.documents.edits import byte_length, remaining
+from curate.documents.edits import Edit, byte_length, remaining
 
 
 def edited(data: list[int], spans: list[tuple[int, int, str]]) -> list[int]:
@@ -17,8 +17,8 @@ def edited(data: list[int], spans: list[tuple[int, int, str]]) -> list[int]:
     return out + data[at:]
 
 
-def edits(step: str, spans: list[tuple[int, int, str]]) -> list[dict[str, object]]:
-    return [{"step": step, "start": a, "end": b, "replacement": r or None} for a, b, r in spans]
+def edits(step: str, spans: list[tuple[int, int, str]]) -> list[Edit]:
+    return [Edit(step, "rule", a, b, r or None) for a, b, r in spans]
 
 
 @st.composite

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from curate.documents.edits import Edit
 from curate.errors import UsageError
 from curate.inspect.browse.library import Library, Query, library
 from curate.inspect.browse.originals import replay
@@ -204,12 +205,11 @@ def test_edits_are_replayed_in_any_number_of_steps(
     for before, cut, put in spans:
         start = at + len(before)
         put_text = put.decode()
-        edits.append({"step": "a", "rule": "r", "start": start, "end": start + len(cut),
-                      "replacement": put_text})  # fmt: skip
+        edits.append(Edit("a", "r", start, start + len(cut), put_text))
         original, edited, at = original + before + cut, edited + before + put, start + len(cut)
     original, edited = original + end, edited + end
     a, z = len(edited) // 3, 2 * len(edited) // 3
-    edits.append({"step": "b", "rule": "r", "start": a, "end": z, "replacement": ""})
+    edits.append(Edit("b", "r", a, z, ""))
     final = edited[:a] + edited[z:]
     runs = replay(original, edits, final)
     assert runs is not None

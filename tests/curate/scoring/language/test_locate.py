@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from curate.disk.files import cache_folder
 from curate.errors import UsageError
 from curate.fetch import download
 from curate.fetch.sources import Answer, Refused
@@ -77,21 +78,10 @@ def test_what_is_not_the_published_file_never_reaches_the_cache(
     why = r"download failed: (what came has the sha256|it has more than the 5 bytes|no route)"
     with pytest.raises(UsageError, match=why):
         model_path("lid.176.ftz")
-    assert not list(locate.cache_folder().rglob("*lid*"))
+    assert not list(cache_folder().rglob("*lid*"))
 
 
 def test_the_published_checksum_is_that_of_the_file(ftz: Path) -> None:
     published = locate.PUBLISHED["lid.176.ftz"]
     assert ftz.stat().st_size == published.size
     assert hashlib.sha256(ftz.read_bytes()).hexdigest() == published.sha256
-
-
-def test_the_cache_is_where_the_platform_keeps_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LLMCURATE_CACHE")
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
-    assert locate.cache_folder() == Path("/x/llmcurate")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert locate.cache_folder() == Path.home() / ".cache" / "llmcurate"
-    monkeypatch.setattr("sys.platform", "darwin")
-    assert locate.cache_folder() == Path.home() / "Library" / "Caches" / "llmcurate"

@@ -16,9 +16,11 @@ from curate.errors import UsageError
 from curate.inspect.report.page import Figures, render_chapter
 from curate.scoring.perplexity.buckets import (
     BINS,
+    BUCKETS,
     MOST,
     bin_counts,
     bins_of,
+    bucket_of,
     histogram,
     percentile,
     ranks_between,
@@ -27,6 +29,7 @@ from curate.scoring.perplexity.model import NgramModel
 from curate.scoring.perplexity.step import Perplexity
 
 LANGS = ("en", "de")
+INFINITE = float("inf")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +65,20 @@ def test_cuts_are_the_percentiles_of_numpy(scores: list[float], percent: float) 
     assert percentile(len(scores), ranked, percent) == want
 
 
-@given(st.lists(st.floats(1, 1e6) | st.just(float("inf")), min_size=1, max_size=40))
+@pytest.mark.parametrize(("finite", "want"), [(0, INFINITE), (5, INFINITE), (6, 5.5)])
+def test_infinite_scores_rank_above_all_others(finite: int, want: float) -> None:
+    ordered = [*map(float, range(1, finite + 1)), *[INFINITE] * (10 - finite)]
+    ranked = {rank: ordered[rank] for rank in ranks_between(10, 50)}
+    assert percentile(10, ranked, 50) == want
+
+
+def test_where_all_scores_of_a_language_are_infinite_they_are_its_tail() -> None:
+    cuts = np.full(3, percentile(2, {0: INFINITE, 1: INFINITE}, 30))
+    buckets = bucket_of(np.array([INFINITE, INFINITE, np.nan]), cuts, cuts)
+    assert [BUCKETS[b] for b in buckets] == ["tail", "tail", "all"]
+
+
+@given(st.lists(st.floats(1, 1e6) | st.just(INFINITE), min_size=1, max_size=40))
 def test_every_score_is_in_the_bin_between_its_edges(scores: list[float]) -> None:
     bins = bins_of(min(scores), max(scores))
     bars = histogram(bin_counts(np.array(scores), *bins), *bins)

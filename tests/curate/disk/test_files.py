@@ -1,0 +1,54 @@
+"""Digests of files and texts, files that are replaced, the folder for caches."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+import xxhash
+
+from curate.disk.files import cache_folder, file_digest, replacing, stream_digest, text_digest
+
+CONTENT = "naïve".encode() * 100_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("sha256", hashlib.sha256(CONTENT).hexdigest()),
+        ("md5", hashlib.md5(CONTENT).hexdigest()),
+        ("xxh3-128", xxhash.xxh3_128_hexdigest(CONTENT)),
+    ],
+)
+def test_a_file_and_its_text_have_one_digest(tmp_path: Path, kind: str, expected: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(CONTENT)
+    assert file_digest(path, kind) == text_digest(CONTENT.decode(), kind) == expected
+    with open(path, "rb") as file:
+        assert stream_digest(file, kind) == expected and file.tell() == len(CONTENT)
+
+
+def test_the_cache_is_where_the_platform_keeps_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLMCURATE_CACHE", "/c")
+    assert cache_folder() == Path("/c")
+    monkeypatch.delenv("LLMCURATE_CACHE")
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    assert cache_folder() == Path("/x/llmcurate")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "llmcurate"
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert cache_folder() == Path.home() / "Library" / "Caches" / "llmcurate"
+
+
+@pytest.mark.parametrize(("text", "stays"), [("one", True), ("two", False)])
+def test_a_file_of_the_same_bytes_keeps_its_time(tmp_path: Path, text: str, stays: bool) -> None:
+    path = tmp_path / "file"
+    path.write_text("one")
+    os.utime(path, (1, 1))
+    with replacing(path, if_other=True) as aside:
+        aside.write_text(text)
+    assert path.read_text() == text and (path.stat().st_mtime == 1) == stays
+    assert list(tmp_path.iterdir()) == [path]
