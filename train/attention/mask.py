@@ -1,4 +1,4 @@
-"""Which keys a query may see, and what is added to their scores."""
+"""The mask: the keys that a query may see, and what is added to their scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is fed: its sources opened, split, packed and mixed, stage after stage.
+"""The feed of a run: its sources opened, split, packed and mixed, stage after stage.
 
 A ``Feed`` answers as a ``Sampler`` does, for any step of any stage. All rows of all stages stand
 under one numbering, so whoever asks for a step's rows need not know of stages.
@@ -24,15 +24,11 @@ from train.data.rows import Batch, Rows, split
 from train.data.shards import Shards, read_shards
 from train.errors import TrainError
 
-# Which rows a step takes: a pure function of (seed, step), whoever asks and however often.
-#
-# Each source goes through its rows epoch after epoch, each epoch in an order of its own. Nothing
-# has to be saved for a resume, and ranks share a step's rows out as they like: the rows are the
-# same.
-
 
 class Sampler:
-    """Batches by step.
+    """Batches by step: its rows are a pure function of (seed, step), so a resume needs no state and
+    ranks share the rows out as they like. Each source goes through its rows epoch after epoch, each
+    epoch in an order of its own.
 
     ``sources``: which of the rows' sources take part, by default all; their ``shares``
     (mixing.py); ``skip``: rows of each that were taken before step 0, as by an earlier stage.

@@ -1,4 +1,4 @@
-"""How documents lie in rows of ``context`` targets. No packing drops a token.
+"""Packings: documents in rows of ``context`` targets. No packing drops a token.
 
 concat    documents in shard order are one stream, cut into rows: no padding but in the last row,
           and a document is split wherever a row ends

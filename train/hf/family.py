@@ -1,5 +1,5 @@
-"""What a family of transformers' models is to us: which configurations it can say, how it writes
-them, and where it keeps each weight.
+"""A family of transformers' models: the configurations that it can say, how it writes them, and
+where it keeps each weight.
 """
 
 from __future__ import annotations

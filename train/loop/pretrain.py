@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from train.loop.run import Run
 
 
-# What a finished run says of itself: a sample of its text, and ``train.json``.
-
-
 def summarise(run: Run) -> dict[str, Any]:
     """Sample a text, write ``sample.txt`` and ``train.json``; every process must call."""
     plan, settings, out = run.plan, run.plan.train, run.out

@@ -1,4 +1,4 @@
-"""Which documents a step of a run trained on: from its plan and its shards, nothing was logged.
+"""The documents that a step of a run trained on, from its plan and its shards: nothing was logged.
 
 OUT/shards.json says where the shards lay: {"version": 1, "folders": {source: path}, "default":
 source or null}, the default being what is trained on where no source is named.

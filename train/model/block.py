@@ -1,4 +1,4 @@
-"""How attention and feed-forward meet the residual stream.
+"""The block: attention and feed-forward on the residual stream.
 
 pre       x = x + attention(norm(x));  x = x + mlp(norm(x))          (Radford et al. 2019)
 post      x = norm(x + attention(x));  x = norm(x + mlp(x))          (Vaswani et al. 2017)
@@ -16,8 +16,6 @@ from train.model.cache import LayerCache
 from train.model.config import ModelConfig
 from train.model.layers import MLP, RMSNorm, norm
 from train.model.positions import rotate
-
-# Self-attention: projections, the norm of queries and keys, rotation, and ``attend``.
 
 
 class SelfAttention(nn.Module):

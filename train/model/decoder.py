@@ -19,8 +19,6 @@ from train.model.cache import Cache, Kind
 from train.model.config import ModelConfig
 from train.model.layers import norm
 
-# First weights, drawn from a seed alone.
-
 # So small that the first loss is ln(vocab) within a few hundredths, for a tied head too.
 EMBEDDING = 0.4
 

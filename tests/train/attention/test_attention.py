@@ -113,7 +113,9 @@ def test_the_mask_is_the_rule_key_by_key(kind):
     positions = positions_of(DOCUMENTS)
     for row, query, key in itertools.product(range(2), range(3, 8), range(8)):
         near = spec.window is None or positions[row, query] - positions[row, key] < spec.window
-        seen = (key <= query or not spec.causal) and (near or bool(positions[row, key] < spec.sinks))
+        seen = (key <= query or not spec.causal) and (
+            near or bool(positions[row, key] < spec.sinks)
+        )
         seen = seen or (spec.prefix is not None and bool(spec.prefix[row, key]))
         seen = seen and bool(DOCUMENTS[row, query] == DOCUMENTS[row, key])
         assert bool(spec.dense[row, 0, query - 3, key]) == seen

@@ -1,4 +1,4 @@
-"""What we export computes in transformers what it does here, and comes back bit for bit."""
+"""An exported model computes in transformers what it does here, and comes back bit for bit."""
 
 from __future__ import annotations
 

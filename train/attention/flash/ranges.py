@@ -1,4 +1,4 @@
-"""Which keys a query sees and which queries see a key, as intervals, and the blocks they need.
+"""Intervals of the keys that a query sees and of the queries that see a key, and their blocks.
 
 ``FAR`` stands for keys outside of a query's interval: sinks and prefix. All indices are those of
 keys; query ``row`` is key ``row + offset``.
@@ -13,15 +13,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# The few numbers a position that say what a mask lets it see. Fixed sizes, no wait for a device.
-#
-# The kernels take each document to lie in one piece, with positions counted on by one in it, as
-# everywhere in training.
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Spans:
-    """Of each position, int32 [batch, keys]: where its document starts and ends (``starts``,
+    """The few numbers a position that say what a mask lets it see. The kernels take each document
+    to lie in one piece, with positions counted on by one in it, as everywhere in training.
+
+    Of each position, int32 [batch, keys]: where its document starts and ends (``starts``,
     ``ends``), where the last prefix key of its document ends (``reach``, with ``prefix``), and
     where position 0 of its document is or would be (``origins``, [batch or 1, keys], for sinks).
     ``prefix``: bool [batch, keys]. None: the row is one document, no prefix, counted from 0.
