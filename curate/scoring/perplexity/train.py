@@ -30,7 +30,7 @@ from curate.scoring.perplexity.sentences import (
 from curate.scoring.perplexity.table import Rows, tables
 from curate.scoring.perplexity.vocabulary import SPECIAL, Growing, Vocabulary
 
-ROW_BYTES = 128  # of memory for an n-gram that is being sorted, its copies included
+_ROW_BYTES = 128  # of memory for an n-gram that is being sorted, its copies included
 _BATCH = 1 << 16
 Texts = Callable[[], Iterable[pa.LargeStringArray]]
 
@@ -163,14 +163,11 @@ def train(
     variant: Variant,
     unit: Unit,
     pieces: bytes = b"",
-    row_bytes: int = ROW_BYTES,
 ) -> dict[str, Any]:
     """Trains on the texts and writes out/name; returns facts of the model.
 
     texts: gives the corpus anew each time, in batches. pieces: a SentencePiece model's file, where
-    the unit is `pieces`. row_bytes: what an n-gram takes of the memory; it decides how many are
-    sorted at once, and no byte of the model. UsageError for settings, RunFailed where there is too
-    little text.
+    the unit is `pieces`. UsageError for settings, RunFailed where there is too little text.
     """
     prune = how.pruned()
     work = out / ".work"
@@ -189,7 +186,7 @@ def train(
                 f"{vocab:,} words are too many for order {how.order} (at most {most:,}): raise"
                 " --min-count, or train on pieces (--vocab 32000)"
             )
-        rows = max(1 << 10, how.memory_mib * (1 << 20) // row_bytes)
+        rows = max(1 << 10, how.memory_mib * (1 << 20) // _ROW_BYTES)
         ngrams = count_ngrams(corpus, work, how.order, bits, rows)
         orders = adjusted(work, *ngrams, how.order, bits, prune)
         estimates, used = estimate(work, orders, vocab, bits, how.fallback, rows)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from curate.scoring.perplexity.model import NgramModel
-from curate.scoring.perplexity.train import ROW_BYTES, Smoothing, train
+from curate.scoring.perplexity.train import Smoothing, train
 
 
 def sentences(count: int, words: int = 60, seed: int = 0) -> list[list[str]]:
@@ -36,9 +36,9 @@ def draw_sentences() -> Callable[..., list[list[str]]]:
 def trained(folder: Path, lines: list[str], name: str = "m.bin", **how: Any) -> NgramModel:
     """A model of whitespace words, or of pieces, opened from its file."""
     variant, unit = how.pop("variant", "plain"), how.pop("unit", "whitespace")
-    pieces, row_bytes = how.pop("pieces", b""), how.pop("row_bytes", ROW_BYTES)
+    pieces = how.pop("pieces", b"")
     texts = [pa.array(lines[a : a + 1000], pa.large_string()) for a in range(0, len(lines), 1000)]
-    train(lambda: texts, folder, name, Smoothing(**how), variant, unit, pieces, row_bytes)
+    train(lambda: texts, folder, name, Smoothing(**how), variant, unit, pieces)
     return NgramModel.open(folder / name, whole=True)
 
 
