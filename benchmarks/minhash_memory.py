@@ -25,7 +25,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.shared_texts import last_json, peak_mib
-from curate.corpus.shuffle import arrays
+from curate.corpus.sizes import Sizes
 
 BANDS, GROUP, PARTS = 14, 100_000, 4
 VERIFY = {"verify": 0.8, "verify_by": "signature", "bits": 1}
@@ -94,7 +94,7 @@ def decide(folder: Path, settings: str, large: int) -> None:
     from curate.dedup.minhash.step import DedupMinhash
     from curate.disk.database import database
 
-    arrays.LARGE = large
+    sizes = Sizes(mapped_bytes=large)
     files = tuple(
         SketchFile(part, path, part) for part, path in enumerate(sorted(folder.glob("part-*")))
     )
@@ -113,7 +113,8 @@ def decide(folder: Path, settings: str, large: int) -> None:
         watcher.start()
         begin = time.perf_counter()
         decisions = folder / "decisions.parquet"
-        summary = DedupMinhash(**json.loads(settings)).resolve(Sketches(db, decisions, own, files))
+        sketches = Sketches(db, decisions, own, files, sizes=sizes)
+        summary = DedupMinhash(**json.loads(settings)).resolve(sketches)
         seconds = time.perf_counter() - begin
     over.set()
     watcher.join()
@@ -142,7 +143,7 @@ def main() -> None:
         place, step_settings, large = options.decide
         return decide(Path(place), step_settings, int(large))
     settings = json.dumps({"survivor": options.survivor, **(VERIFY if options.verify else {})})
-    large = str(int((options.large or arrays.LARGE / 2**20) * 2**20))
+    large = str(int((options.large or Sizes.mapped_bytes / 2**20) * 2**20))
     peaks, candidates = [], []
     for count in options.documents:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:

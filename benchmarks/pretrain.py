@@ -78,7 +78,7 @@ def line(preset_name: str, context: int, rows: int, changes: dict[str, Any], sha
 
     from train.config import TrainConfig
     from train.data.feed import Feed
-    from train.loop.attends import attends
+    from train.loop.backends import layer_backends
     from train.loop.distributed import Ranks
     from train.loop.run import Run
     from train.model.presets import preset
@@ -110,7 +110,7 @@ def line(preset_name: str, context: int, rows: int, changes: dict[str, Any], sha
         finally:
             run.stepper.close()
             run.saver.close()
-    figures["attention"] = attends(model, settings, device)[0]["backend"]
+    figures["attention"] = layer_backends(model, settings, device)[0]["backend"]
     speed = rows * context / figures["seconds"]
     figures |= {"tokens_per_second": speed, "mfu": None}
     if run.peak is not None:

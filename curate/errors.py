@@ -58,9 +58,14 @@ def disk_error(error: BaseException) -> CurateError | None:
     full = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
     number = getattr(error, "errno", None)
     message = str(error)
-    known = ("No space left on device", "File too large", "Disk quota exceeded", "disk is full")
+    texts = (
+        "No space left on device",
+        "File too large",
+        "Disk quota exceeded",
+        "disk is full",
+    )
     short = re.match(r"\d+ requested and \d+ written$", message)  # of numpy's tofile
-    if number in full or short or any(text in message for text in known):
+    if number in full or short or any(t in message for t in texts):
         where = getattr(error, "filename", None)
         place = f" while writing {where}" if where else ""
         reason = getattr(error, "strerror", None) or message or repr(error)

@@ -1,4 +1,4 @@
-"""What kernels are built from: decorators of kernels that kernels call, a prefetch instruction,
+"""The parts of kernels: decorators of kernels that kernels call, a prefetch instruction,
 loads of eight bytes at once, and a 64-bit hash of bytes."""
 
 from __future__ import annotations

@@ -44,7 +44,9 @@ def main() -> int:
     from train.loop.distributed import first_process
 
     if first_process():
-        print(json.dumps({"summary": summary}) if asked.json else _said(summary), flush=True)
+        print(
+            json.dumps({"summary": summary}) if asked.json else _summary_line(summary), flush=True
+        )
     return 0
 
 
@@ -84,7 +86,7 @@ def _say_notice(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def _said(summary: dict[str, Any]) -> str:
+def _summary_line(summary: dict[str, Any]) -> str:
     bits = summary["bits_per_byte"]  # None: nothing says how many bytes the text has
     bits_a_byte = "" if bits is None else f", {bits:.3f} bits a byte"
     return f"{summary['steps']} steps, held-out loss {summary['held_out_loss']:.3f}{bits_a_byte}"

@@ -1,4 +1,4 @@
-"""How to train: every number of a run that is not the model's shape."""
+"""The settings of training: every number of a run that is not the model's shape."""
 
 from __future__ import annotations
 

@@ -120,10 +120,10 @@ def mark_ends(data, a, z, mark, base, value):
         for m in range(k, i):
             mark[m - base] = value
         i = k
-    left = 0
+    unmarked = 0
     for m in mark[first - base : i - base]:
-        left += m == 0
-    return left
+        unmarked += m == 0
+    return unmarked
 
 
 def cut(docs: Documents, spans: Spans) -> Documents:
@@ -136,7 +136,7 @@ def cut(docs: Documents, spans: Spans) -> Documents:
     at = np.cumsum([0, *map(len, fillings)]).astype(np.int64)
     # Of one type, whoever made them: for each other one the kernel would be compiled again.
     columns = (spans.rows, spans.start, spans.end, spans.replacement)
-    rows, start, end, which = (np.ascontiguousarray(one, np.int64) for one in columns)
+    rows, start, end, which = (np.ascontiguousarray(column, np.int64) for column in columns)
     out, out_offsets = _without(data, offsets, rows, start, end, which, filling, at)
     return docs.edit(text_array(out, out_offsets), spans)
 

@@ -56,13 +56,7 @@ from curate.extract.tags import (
 )
 from kernel_cache import njit
 
-# Text as a browser would show it: white space made single, blocks ended where elements end.
-#
-# White space is kept in preformatted text; elsewhere a run of it is one space, none at the edges
-# of a block, and none for a line break between two characters of a script without spaces (CSS
-# Text 3, section 4.1.3). Soft hyphens and byte order marks vanish.
-
-# Classes of bytes in text.
+# Classes of bytes in text, which is written as a browser would show it (CSS Text 3, section 4.1.3).
 PLAIN, BLANK, LESS, AMPERSAND, C2, WIDE_BLANK, CONTROL = range(7)
 CLASS = np.zeros(256, np.uint8)
 CLASS[:32] = CONTROL

@@ -98,12 +98,8 @@ def full_text(html: str) -> str:
     return text
 
 
-# Extractors of other projects that a recipe may name: trafilatura, and jusText.
-#
-# They are no part of the installation (`pip install 'llmcurate[extractors]'`) and are imported
-# when a recipe uses them. Both build a tree of the whole page and recurse into it, so pages
-# nested deeper than MAX_DEPTH are rejected before.
-
+# Extractors of other projects, which are no part of the installation. Both build a tree of the
+# whole page and recurse into it, so pages nested deeper than MAX_DEPTH are rejected before.
 MODULES = {"trafilatura": "trafilatura", "justext": "justext"}
 
 
@@ -251,7 +247,7 @@ class Batch:
         self.size = np.zeros(rows, np.int64)
         self.depth = np.zeros(rows, np.int64)
         self.tags = np.zeros(rows, np.int64)
-        self.found: dict[str, pa.Array] = {}
+        self.columns: dict[str, pa.Array] = {}
         names = ("text", "payload", "mime", "charset")
         for row, values in enumerate(zip(*(docs.table[n] for n in names), strict=True)):
             ready, payload, mime, charset = (v.as_py() for v in values)
@@ -309,7 +305,7 @@ class Batch:
             columns["author"].append(metadata.author(author))
             columns["lang_hint"].append(metadata.language_tag(lang))
         for name, values in columns.items():
-            self.found[name] = pa.array(values, DATE if name == "published" else pa.string())
+            self.columns[name] = pa.array(values, DATE if name == "published" else pa.string())
         return self
 
     def finish(self) -> Documents:
@@ -318,7 +314,7 @@ class Batch:
         large, many = self.size > self.limit, self.tags > 0
         docs = self.docs.replace(pa.array([t or "" for t in self.texts], pa.large_string()))
         docs = docs.annotate("encoding", pa.array(self.encodings, pa.string()))
-        for name, values in self.found.items():
+        for name, values in self.columns.items():
             docs = docs.annotate(name, values)
         docs = docs.drop(large, "html_too_large", self.size, self.limit)
         docs = docs.drop(self.depth > 0, "nested_too_deep", self.depth, MAX_DEPTH)

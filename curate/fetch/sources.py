@@ -261,8 +261,8 @@ class Store:
         try:
             fs.invalidate_cache()
             info = fs.info(path)
-            found = _version(info)
-            if validator and found != validator and offset:
+            version = _version(info)
+            if validator and version != validator and offset:
                 raise Changed("the file changed in the store")
             if info.get("type") == "directory":
                 raise Refused("it is a folder; name its files")
@@ -287,7 +287,7 @@ class Store:
                 raise Failed(_line(error)) from None
 
         size = info.get("size")
-        return Answer(offset, None if size is None else int(size), found, read, file.close)
+        return Answer(offset, None if size is None else int(size), version, read, file.close)
 
     def about(self, url: str) -> tuple[int | None, str | None]:
         """See Source."""

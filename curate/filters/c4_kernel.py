@@ -45,7 +45,7 @@ _PHRASES = (
 _PHRASE_BYTES = np.frombuffer(b"".join(p for p, _, _ in _PHRASES), np.uint8).copy()
 _PHRASE_AT = np.cumsum([0] + [len(p) for p, _, _ in _PHRASES]).astype(np.int64)
 _PHRASE_BACK = np.array([k for _, k, _ in _PHRASES], np.int64)
-_PHRASE_FOUND = np.array([found for _, _, found in _PHRASES], np.int64)
+_PHRASE_FLAG = np.array([flag for _, _, flag in _PHRASES], np.int64)
 # Phrases from _FIRST[b] to _LAST[b] have byte b as their rare letter; 255 marks a bracket.
 _FIRST = np.zeros(256, np.uint8)
 _LAST = np.zeros(256, np.uint8)
@@ -129,7 +129,7 @@ def find_phrases(data: np.ndarray, start: int, end: int) -> int:
         for p in range(_FIRST[data[i]], last):
             at = np.int64(i) - _PHRASE_BACK[p]
             if at >= start and _phrase_at(data, at, end, p):
-                bits |= _PHRASE_FOUND[p]
+                bits |= _PHRASE_FLAG[p]
     return bits
 
 

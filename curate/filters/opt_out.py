@@ -255,9 +255,9 @@ class OptOut(Step):
                 rule = forbidding(policy, path_of(url))
                 by_ai[row] = f"{rule[0]}: {rule[1]}" if rule else None
         docs = docs.annotate("robots_known", robots_known)
-        docs = docs.drop(_given(details), "robots_txt", detail=details)
-        docs = docs.drop(_given(denied), "content_signal", detail=denied)
-        return docs.drop(_given(by_ai), "ai_txt", detail=by_ai)
+        docs = docs.drop(_has_value(details), "robots_txt", detail=details)
+        docs = docs.drop(_has_value(denied), "content_signal", detail=denied)
+        return docs.drop(_has_value(by_ai), "ai_txt", detail=by_ai)
 
     def _by_headers(self, docs: Documents, headers: list[str | None]) -> Documents:
         from curate.filters.opt_out_meta import header_says
@@ -270,7 +270,7 @@ class OptOut(Step):
                 name, _, value = line.partition(": ")
                 if name == "x-robots-tag" and details[row] is None:
                     details[row] = header_says(value, forbid, agents)
-        return docs.drop(_given(details), "x_robots_tag", detail=details)
+        return docs.drop(_has_value(details), "x_robots_tag", detail=details)
 
     def _by_page(self, docs: Documents, headers: list[str | None]) -> Documents:
         """Drops by `meta`, and by TDM reservations: what stands nearest to the content counts,
@@ -286,10 +286,10 @@ class OptOut(Step):
         if (self.meta or self.tdm) and "payload" in docs.table.column_names:
             self._metas(docs, details, stated)
         if self.meta:
-            docs = docs.drop(_given(details), "meta_robots", detail=details)
+            docs = docs.drop(_has_value(details), "meta_robots", detail=details)
         if self.tdm:
             reserved = [s[1] if s and s[0] else None for s in stated]
-            docs = docs.drop(_given(reserved), "tdm_reservation", detail=reserved)
+            docs = docs.drop(_has_value(reserved), "tdm_reservation", detail=reserved)
         return docs
 
     def _tdm_of_site(self, docs: Documents, stated: list[tuple[bool, str] | None]) -> None:
@@ -333,7 +333,7 @@ class OptOut(Step):
                 details[row] = page.header_says(text, forbid, agents)
             elif details[row] is None:
                 words = forbid if which == _ROBOTS else {*forbid, *page.TO_NAMED}
-                if word := page.told(text, words):
+                if word := page.first_forbidden(text, words):
                     details[row] = f"{names[which]}: {word}"
 
 
@@ -345,7 +345,7 @@ def _column(docs: Documents, name: str) -> list[str | None]:
     return values
 
 
-def _given(details: list[str | None]) -> np.ndarray:
+def _has_value(details: list[str | None]) -> np.ndarray:
     return np.array([d is not None for d in details], np.bool_)
 
 

@@ -189,7 +189,7 @@ def content_text(data: np.ndarray, start: int, end: int) -> str:
     return html.unescape(data[start : min(end, start + 1000)].tobytes().decode("utf-8", "replace"))
 
 
-def told(directives: str, forbid: Collection[str]) -> str | None:
+def first_forbidden(directives: str, forbid: Collection[str]) -> str | None:
     """The first of the words of `forbid` among directives, as `noai, noindex`."""
     for word in _BREAK.split(directives.lower()):
         if word in forbid:
@@ -209,9 +209,9 @@ def header_says(value: str, forbid: Collection[str], agents: Collection[str]) ->
         if colon and _AGENT.fullmatch(name.strip()) and name.strip() not in _VALUED:
             agent, part = name.strip(), rest
         if agent in ("", "*"):
-            word = told(part, forbid)
+            word = first_forbidden(part, forbid)
         elif agent in agents:
-            word = told(part, {*forbid, *TO_NAMED})
+            word = first_forbidden(part, {*forbid, *TO_NAMED})
         else:
             continue
         if word:

@@ -128,11 +128,11 @@ class Sites:
             location = head.first("location") if head else None
             site.robots, site.robots_date = self._robots(status, body, url, location), date
             denied = signals_of(body, self.agents, self.signals) if status == 200 else None
-            site.signal = self._one(denied) if denied else None
+            site.signal = self._shared(denied) if denied else None
         elif path == AI and date >= site.ai_date and status == 200:
-            site.ai, site.ai_date = self._one(policy_of(body, self.agents)), date
+            site.ai, site.ai_date = self._shared(policy_of(body, self.agents)), date
         elif path == TDMREP and date >= site.tdm_date and status == 200:
-            site.tdm, site.tdm_date = self._one(reservations_of(body)), date
+            site.tdm, site.tdm_date = self._shared(reservations_of(body)), date
             self.reserve = True
 
     def _robots(
@@ -145,10 +145,11 @@ class Sites:
             return self.unreachable
         if status != 200:
             return NOTHING
-        policy: Policy = self._one(policy_of(body[: MOST_BYTES + 1], self.agents))
+        policy: Policy = self._shared(policy_of(body[: MOST_BYTES + 1], self.agents))
         return policy
 
-    def _one(self, value: Any) -> Any:
+    def _shared(self, value: Any) -> Any:
+        """The value, as the one object that equals it."""
         return self._same.setdefault(value, value)
 
     def robots(self, origin: str) -> Policy | None:

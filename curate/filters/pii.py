@@ -25,12 +25,8 @@ from curate.filters.pii_number import MIN_DIGITS, cards_in, phones_in
 from curate.steps.contracts import Step
 from curate.text.buffers import text_array
 
-# IP addresses that may be a person's: public ones, and no version or section numbers.
-#
-# Whether an address is public is decided by the IANA special-purpose registries (RFC 6890 and its
-# updates; the table is of 2024), not by the running Python, whose answers changed in 3.12.4.
-
-# Not globally reachable, multicast or reserved.
+# Addresses that are not globally reachable, multicast or reserved: the IANA special-purpose
+# registries (RFC 6890 and its updates) of 2024, since Python's own answers changed in 3.12.4.
 _SPECIAL = tuple(
     ipaddress.ip_network(n)
     for n in (
@@ -124,12 +120,9 @@ def ipv6_in(address: str) -> bool:
     return parsed in _GLOBAL6 and not any(parsed in n for n in _SPECIAL6)
 
 
-# E-mail addresses in running text of any language.
-#
-# An address is cut off where scripts without spaces begin (`联系zhang@mail.example谢谢`), and so is
+# An e-mail address ends where scripts without spaces begin (`联系zhang@mail.example谢谢`), and at
 # the letter that a language puts directly behind it (`jane@mail.kr로`, `d'jane@mail.fr`). Letters
 # of other scripts belong to it (`müller@web.example`, `иван@почта.рф`).
-
 MAX_LOCAL, MAX_DOMAIN = 64, 255  # RFC 5321, 4.5.3.1
 _LETTERS = "A-Za-zÀ-ÖØ-öø-ɏḀ-ỿ"
 _LATIN = "0-9" + _LETTERS
@@ -253,7 +246,7 @@ TOKENS: dict[str, tuple[str, ...]] = {
     "phone": ("|||PHONE_NUMBER|||",),
 }
 _BEFORE, _BEHIND = 96, 16  # bytes of context that the rules see
-Found = tuple[int, int, int, int, str]  # row, start, end, rank of its rule, kind
+Match = tuple[int, int, int, int, str]  # row, start, end, rank of its rule, kind
 
 
 class Pii(Step):
@@ -284,7 +277,7 @@ class Pii(Step):
 
     def apply(self, docs: Documents) -> Documents:
         data, offsets = docs.buffers()
-        matches = _apart(self._found(data, offsets))
+        matches = _apart(self._matches(data, offsets))
         total = np.zeros(len(docs), np.int64)
         for rank, rule in enumerate(RULES):
             rows = np.array([f[0] for f in matches if f[3] == rank], np.int64)
@@ -299,9 +292,9 @@ class Pii(Step):
         clean = ~docs.marked()
         return self._replace(docs, data, offsets, [f for f in matches if clean[f[0]]])
 
-    def _found(self, data: np.ndarray, offsets: np.ndarray) -> list[Found]:
+    def _matches(self, data: np.ndarray, offsets: np.ndarray) -> list[Match]:
         view = memoryview(data)  # type: ignore[arg-type]
-        matches: list[Found] = []
+        matches: list[Match] = []
         if self.emails or self.ips:
             for row, start, end, kind in pii_kernel.find_addresses(data, offsets).T.tolist():
                 low, high = int(offsets[row]), int(offsets[row + 1])
@@ -322,7 +315,7 @@ class Pii(Step):
         return [f for f in matches if _text(view, f[1], f[2]) not in examples]
 
     def _replace(
-        self, docs: Documents, data: np.ndarray, offsets: np.ndarray, matches: list[Found]
+        self, docs: Documents, data: np.ndarray, offsets: np.ndarray, matches: list[Match]
     ) -> Documents:
         if not matches:
             return docs
@@ -352,7 +345,7 @@ class Pii(Step):
 
 def _chosen(
     view: memoryview,
-    matches: list[Found],
+    matches: list[Match],
     replacements: dict[str, tuple[str, ...]],
     words: tuple[str, ...],
 ) -> list[int]:
@@ -377,7 +370,7 @@ def _text(view: memoryview, start: int, end: int) -> str:
 
 def _email(
     view: memoryview, row: int, start: int, end: int, low: int, high: int
-) -> Iterator[Found]:
+) -> Iterator[Match]:
     before = _text(view, max(low, start - 4 * MAX_LOCAL), start)
     sizes = email_around(before, _text(view, end, min(high, end + MAX_DOMAIN + 16)))
     if sizes is not None:
@@ -386,7 +379,7 @@ def _email(
 
 def _address(
     view: memoryview, row: int, start: int, end: int, low: int, high: int, kind: int
-) -> Iterator[Found]:
+) -> Iterator[Match]:
     address = _text(view, start, end)
     if kind == pii_kernel.IPV6:
         if ipv6_in(address):
@@ -406,7 +399,7 @@ def _numbers(
     high: int,
     judge: Callable[[str, str, str], list[tuple[int, int]]],
     kind: str,
-) -> Iterator[Found]:
+) -> Iterator[Match]:
     text = _text(view, start, end)
     before = _text(view, max(low, start - _BEFORE), start)
     for first, last in judge(before, text, _text(view, end, min(high, end + _BEHIND))):
@@ -414,9 +407,9 @@ def _numbers(
         yield row, at, at + len(text[first:last].encode()), RULES.index(kind), kind
 
 
-def _apart(matches: list[Found]) -> list[Found]:
+def _apart(matches: list[Match]) -> list[Match]:
     """By row and start, without those that overlap one of a rule named earlier."""
-    kept: list[Found] = []
+    kept: list[Match] = []
     for f in sorted(matches, key=lambda f: (f[0], f[1], f[3])):
         while kept and kept[-1][0] == f[0] and kept[-1][2] > f[1] and kept[-1][3] > f[3]:
             kept.pop()

@@ -28,8 +28,6 @@ from curate.text.lines import strip_space
 from curate.text.unicode import char_bytes, space_bytes
 from kernel_cache import njit
 
-# Patterns in short lines, such as "items in cart", as RefinedWeb's rules cut them.
-
 
 @njit(nogil=True)
 def _match(data, i, end, text, first, stop, wild):

@@ -54,12 +54,8 @@ PUNCTUATION[[b for b in range(160) if (b < 128 and not chr(b).isalnum()) or b > 
 PUNCTUATION[[ord(c) for c in "«´»–—’“”„…∶━►、〈〉《》「」【】％（），１：；～"]] = True
 
 
-# The `symbols` segmentation: runs of letters, digits, `_` and marks, and each other character a
-# word of its own (curate/filters/tokens.py says why, and how it differs from spaCy's).
-#
-# Classes of bytes and changes between them are vector loops; only marks that may be part of a
-# word, and characters outside ASCII, are looked at one by one.
-
+# The segmentation `symbols` finds classes of bytes and changes between them in vector loops; only
+# marks that may be part of a word, and characters outside ASCII, are looked at one by one.
 # What a byte may be: white space, part of a word, what one has to look at (marks that may be part
 # of a word, bytes of characters outside ASCII), a symbol that is a word alone, those of which a run
 # is one, and a further byte of a symbol. BEGINS is set where a word begins inside of a run.

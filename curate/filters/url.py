@@ -109,8 +109,8 @@ class UrlFilter(Step):
 
     def _named(self, names: Sequence[str], key: str) -> np.ndarray:
         listed = url_lists.host_keys(self._files(names), self.sha256, self.label)
-        here = [n for n in names if not n.startswith("@")]
-        return np.union1d(listed, url_lists.named_keys(here, self.label, key))
+        own = [n for n in names if not n.startswith("@")]
+        return np.union1d(listed, url_lists.named_keys(own, self.label, key))
 
     def apply(self, docs: Documents) -> Documents:
         lists = self._load()
@@ -152,7 +152,7 @@ class UrlFilter(Step):
                 kinds,
                 a.step,
                 a.kind,
-                a.found,
+                a.pattern,
                 a.link,
                 a.size,
                 whole,
@@ -184,10 +184,10 @@ def _of(rows: np.ndarray, number: np.ndarray, mark: np.ndarray) -> tuple[np.ndar
 
 
 def _named(
-    folded: Folded, found: np.ndarray, first: np.ndarray, last: np.ndarray
+    folded: Folded, matched: np.ndarray, first: np.ndarray, last: np.ndarray
 ) -> list[str | None]:
-    """What was found in each row, for the reason."""
-    names: list[str | None] = [None] * len(found)
-    for row in np.flatnonzero(found):
+    """The part of each matched URL that is the match, for the reason."""
+    names: list[str | None] = [None] * len(matched)
+    for row in np.flatnonzero(matched):
         names[int(row)] = folded.text(first[row], last[row])
     return names

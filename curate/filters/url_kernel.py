@@ -239,12 +239,12 @@ _SEPARATOR[[c for c in range(128) if chr(c).isalnum()]] = 0
 @dataclass(frozen=True)
 class Automaton:
     """Finds patterns in bytes. step: int32[states, classes]; kind: int32[256], a byte's class;
-    found: int32[states], the pattern that ends there or -1; link: int32[states], the next shorter
-    suffix at which one ends, or 0; size: int64[patterns], bytes."""
+    pattern: int32[states], the number of the pattern that ends there or -1; link: int32[states],
+    the next shorter suffix at which one ends, or 0; size: int64[patterns], bytes."""
 
     step: np.ndarray
     kind: np.ndarray
-    found: np.ndarray
+    pattern: np.ndarray
     link: np.ndarray
     size: np.ndarray
 

@@ -35,8 +35,6 @@ from curate.formats.heads import (
     warc_head,
 )
 
-# Decompressed bytes in runs, for a reader that has to find its way through damaged archives.
-
 _REREAD = 256 << 20
 """Bytes that may be read again per file because of wrong lengths; keeps hostile files linear."""
 

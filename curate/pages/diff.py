@@ -65,8 +65,8 @@ def word_diff(first: str, second: str) -> tuple[Markup, Markup, bool]:
             if text := _text(words[nth]):
                 side.append(text if same else Markup(tag).format(text))
         sides.append([*side, "\u2026"] if diff.more[nth] else side)
-    left, right = (Markup("").join(side) for side in sides)
-    return left, right, diff.equal
+    before, after = (Markup("").join(side) for side in sides)
+    return before, after, diff.equal
 
 
 def _text(words: list[str]) -> str:

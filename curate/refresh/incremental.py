@@ -89,8 +89,7 @@ def _against(step: Settings, runs: list[Path]) -> Settings:
         earlier = (*values.get("against", ()), *(str(run.resolve()) for run in compared))
         if earlier:
             values["against"] = earlier
-    step_against: Settings = type(step)(**values).named(step.label)
-    return step_against
+    return type(step)(**values).named(step.label)
 
 
 def described(recipe: Recipe) -> dict[str, Any]:

@@ -112,11 +112,11 @@ def fetch_again(file: InputFile, folder: str | None) -> InputFile:
 
 @dataclass
 class NewInputs:
-    """new: files to take in, in order; known: how many were passed over; changed: paths of those
-    that are others now than when they were taken in."""
+    """new: files to take in, in order; unchanged: how many were passed over; changed: paths of
+    those that are others now than when they were taken in."""
 
     new: list[InputFile]
-    known: int = 0
+    unchanged: int = 0
     changed: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
@@ -146,7 +146,7 @@ def find_new(
         if path not in seen:
             return False
         if seen[path][0] == state:
-            result.known += 1
+            result.unchanged += 1
             return True
         result.changed.append(path)
         return changed != "new"

@@ -37,7 +37,7 @@ class Refreshed:
     kind: str = "nothing"
     name: str | None = None
     inputs: int = 0
-    known: int = 0
+    unchanged: int = 0
     totals: dict[str, Any] = field(default_factory=dict)
     corpus: dict[str, Any] = field(default_factory=dict)
     forgotten: int = 0
@@ -61,7 +61,7 @@ class Refreshed:
         if self.kind == "nothing":
             stays = f"{self.name} stays" if self.name else where
             stays += f"; products in {self.products}" if self.built else ""
-            return f"{self.home}: nothing new among {self.known:,} inputs; {stays}"
+            return f"{self.home}: nothing new among {self.unchanged:,} inputs; {stays}"
         if self.kind == "rollback":
             return f"{self.home}: back to {where}, {documents:,} documents"
         gone = f", {self.superseded:,} older versions replaced" if self.superseded else ""
@@ -82,7 +82,7 @@ class Refreshed:
             "kind": self.kind,
             "snapshot": self.name,
             "inputs": self.inputs,
-            "known_inputs": self.known,
+            "known_inputs": self.unchanged,
             "read": self.totals.get("read", 0),
             "kept": self.totals.get("kept", 0),
             "rejected": self.totals.get("rejected", 0),

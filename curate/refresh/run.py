@@ -35,10 +35,8 @@ from curate.run.resolve import SUPERSEDED
 from curate.steps.recipe import Recipe
 from curate.terminal.progress import say
 
-# The products of a recipe (tokenizer, shards, a model), made of a whole snapshot.
-#
 # HOME/products/NAME is the folder of a run over the snapshot NAME, with its ledger, so a product
-# that was stopped goes on; HOME/products/current means the last one that is whole. The snapshot
+# that was stopped resumes; HOME/products/current means the last one that is whole. The snapshot
 # stands before they are begun: a product that cannot be made costs no data.
 
 
@@ -154,7 +152,7 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
     if not files:
         if state.current and _has_new_removals(state, state.current):
             return _forget_from(state, state.current, how)
-        return nothing(state, seen_before)
+        return nothing_new(state, seen_before)
     plan = plan_files(files, [], recipe.read.partition_bytes)
     plan = replace(plan, columns=join_columns(columns, plan.columns, files[0].path))
     name = _name(state, how.now)
@@ -201,7 +199,7 @@ def _new_files(
             raise UsageError(f"input {file.path} lies in HOME {state.home}; name another folder")
     for notice in inputs_now.notices:
         say(notice, how.quiet)
-    return files, columns, inputs_now.known
+    return files, columns, inputs_now.unchanged
 
 
 def _remote(recipe: Recipe, home: Path, how: How, dry: bool) -> Remote | None:
@@ -221,9 +219,9 @@ def _refresh_of_name(state: State, name: str) -> Refresh:
     return next(r for r in state.refreshes() if r.name == name)
 
 
-def nothing(state: State, known: int) -> Refreshed:
-    """That there is nothing new."""
-    done = Refreshed(state.home, name=state.current, known=known)
+def nothing_new(state: State, unchanged: int) -> Refreshed:
+    """The outcome where nothing is new."""
+    done = Refreshed(state.home, name=state.current, unchanged=unchanged)
     if state.current:
         done.corpus = _corpus(snapshot.manifest(snapshot.folder_of(state.home, state.current)))
     return done
@@ -262,7 +260,7 @@ def forget(home: Path, entries: list[tuple[str, str]], how: How) -> Refreshed:
     with opened(home) as state:
         state.remove(entries, datetime.now(timezone.utc).isoformat(timespec="seconds"))
         if state.pending() or state.current is None or not _has_new_removals(state, state.current):
-            done = nothing(state, 0)
+            done = nothing_new(state, 0)
             if state.current:  # an older version left it to the runs
                 done.scrubbed = _scrub(home, state.current, None, Removals.of(state.removals()))
         else:
@@ -356,7 +354,7 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         home,
         refresh.kind,
         refresh.name,
-        known=refresh.plan.get("known", 0),
+        unchanged=refresh.plan.get("known", 0),
         corpus=_corpus(manifest),
         forgotten=manifest["removed"] - before["removed"],
         superseded=manifest["superseded"] - before["superseded"],
@@ -411,7 +409,7 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
     if not (home / FILE).exists():
         names = inputs or list(recipe.input)
         new_inputs = find_new(names, {}, remote=_remote(recipe, home, how, True))
-        return _preview_lines(new_inputs.new, new_inputs.known, home)
+        return _preview_lines(new_inputs.new, new_inputs.unchanged, home)
     with opened(home) as state:
         pending = state.pending()
         if pending:

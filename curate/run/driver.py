@@ -186,7 +186,7 @@ class _Run:
             for stage in self.plan.stages:
                 self.stages.run(stage, engine)
             if self.plan.stages:
-                self._assemble(engine)
+                self._write_corpus(engine)
                 indexes.keep(self.out, self.stages.indexes())
                 self.outcome.kept_ids = manifests.kept_ids(self.out)
         self._products()
@@ -215,7 +215,7 @@ class _Run:
         path = self.out / "run.json"
         if not all((self.out / n).exists() for n in ("run.json", "recipe.yaml", "report.html")):
             return False
-        if self.plan.stages and not self._assembled(self.plan.corpus_key):
+        if self.plan.stages and not self._has_corpus(self.plan.corpus_key):
             return False
         if self.plan.stages and not indexes.all_kept(self.out, self.stages.indexes()):
             return False
@@ -239,11 +239,11 @@ class _Run:
         if again:
             say(f"settings or input changed: computing {', '.join(again)}", self.options.quiet)
 
-    def _assemble(self, engine: Engine) -> None:
+    def _write_corpus(self, engine: Engine) -> None:
         key = self.plan.corpus_key
         folders = [stage_folder(self.out, s.folder_name) for s in self.plan.stages]
         decided = [decisions_path(self.out, s) for s in self.plan.stages if s.sketch]
-        if self._assembled(key):
+        if self._has_corpus(key):
             return
         corpus, rejected = self.out / ".corpus-new", self.out / ".rejected-new"
         for folder in (corpus, rejected):
@@ -281,7 +281,7 @@ class _Run:
         assemble.swap(rejected, self.out / "rejected")
         assemble.swap(corpus, self.out / "corpus")
 
-    def _assembled(self, key: str) -> bool:
+    def _has_corpus(self, key: str) -> bool:
         decided = any(s.sketch for s in self.plan.stages)
         if decided and not (self.out / "decisions.parquet").exists():
             return False

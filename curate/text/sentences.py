@@ -223,9 +223,6 @@ def count_sentences(data: np.ndarray, start: int, end: int) -> int:
     return count_words_sentences(data, start, end)[1]
 
 
-# Where the sentences of a batch begin and end, by the rules that sentences.py counts them by.
-
-
 @njit(cache=True, nogil=True)
 def _sentences(data, row_lines, line_words, word_start, word_end, word_chars):
     """(rows: int64[rows + 1], start, end: int64[sentences])."""

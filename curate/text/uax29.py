@@ -174,8 +174,8 @@ def _ahead(data, i, stop, kinds, state, kind):
     or behind it."""
     following = np.int64(OTHER)
     while i < stop:
-        found, n = _class_at(data, i, stop, kinds)
-        following = found & _KIND
+        entry, n = _class_at(data, i, stop, kinds)
+        following = entry & _KIND
         if following != EXTEND and following != FORMAT and following != ZWJ:
             break
         i += n

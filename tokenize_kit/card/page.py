@@ -162,7 +162,7 @@ def page(card: dict[str, Any], name: str) -> str:
         "\n\n".join([origin(card), round_trip(card)]),
         _use(card),
         _figures(card),
-        _made(card),
+        _origin(card),
         _settings(card),
         _special(card),
         _list("Warnings", card.get("warnings", [])),
@@ -220,7 +220,7 @@ def _figures(card: dict[str, Any]) -> str:
     return _section("Figures", sentence, table(("figure", "value"), rows)) if rows else ""
 
 
-def _made(card: dict[str, Any]) -> str:
+def _origin(card: dict[str, Any]) -> str:
     rows = [
         (k, f"{v:,}" if isinstance(v, int) else code_span(str(v))) for k, v in origin_rows(card)
     ]

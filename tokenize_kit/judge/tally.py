@@ -204,7 +204,7 @@ def _ids(candidate: Candidate, texts: list[str]) -> list[list[int]]:
 
 
 ALPHA = 2.5  # Zouhar et al. 2023, where it went best with the quality of translations
-MOST_GROUPS = 500  # of a column; texts of later labels are counted together
+MOST_GROUPS = 500  # of a column
 OTHERS = "(others)"
 EXCERPT = 300  # characters of a text that does not come back
 _COUNTED = (
@@ -231,10 +231,14 @@ def renyi_efficiency(counts: np.ndarray, size: int) -> float | None:
 class Tally:
     """Adds up what batches of texts cost in one tokenizer.
 
-    groups: columns by which figures are also given, as `lang`.
+    groups: columns by which figures are also given, as `lang`; of a column's labels that come
+    after the first most_groups, texts are counted together.
     """
 
-    def __init__(self, candidate: Candidate, groups: Sequence[str] = ()) -> None:
+    def __init__(
+        self, candidate: Candidate, groups: Sequence[str] = (), most_groups: int = MOST_GROUPS
+    ) -> None:
+        self._most_groups = most_groups
         self.candidate = candidate
         self.vocabulary = examine_vocabulary(candidate)
         self.counts = np.zeros(max(candidate.tokens) + 1, np.int64)
@@ -286,7 +290,7 @@ class Tally:
         for name, sums in self._groups.items():
             for row, label in zip(rows, (labels or {}).get(name, ()), strict=False):
                 if label is not None:
-                    if label not in sums and len(sums) >= MOST_GROUPS:
+                    if label not in sums and len(sums) >= self._most_groups:
                         label = OTHERS
                     sums[label] = sums.get(label, 0) + row
 

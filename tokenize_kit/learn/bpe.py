@@ -15,7 +15,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from tokenize_kit.formats.tokenizer_json import ORDER, add_tokens, to_letters
 from tokenize_kit.learn.backends import Words, learn_sentencepiece, learn_tokenizers
-from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, learn
+from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, SHARE, STEP, learn
 from tokenize_kit.learn.cutting import run_merges
 from tokenize_kit.learn.options import DEFAULT_PATTERN, TrainingOptions
 from tokenize_kit.learn.words import Text, WordCounts, lay_out
@@ -90,14 +90,17 @@ def learn_merges(
     banned: Sequence[bytes],
     least: int = LEAST,
     longest: int = LONGEST,
+    share: float = SHARE,
+    step: int = STEP,
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
     """(tokens: the 256 bytes in `tokenizers`' order, then what merges make; merges by position).
 
     text: of lay_out_words, which is merged in; tokens: how many at most; banned: never made; least:
-    the count under which no pair is merged; longest: bytes of a token at most.
+    the count under which no pair is merged; longest: bytes of a token at most; share, step: of the
+    threshold below which pairs are forgotten (bpe_merges.py), on which no merge depends.
     """
     joined, bounds = _join(list(banned))
-    merges = learn(text, 256, tokens, least, longest, _byte_ids()[joined], bounds)
+    merges = learn(text, 256, tokens, least, longest, _byte_ids()[joined], bounds, share, step)
     names = [bytes([byte]) for byte in ORDER]
     for left, right, merged in merges.tolist():
         if merged == len(names):

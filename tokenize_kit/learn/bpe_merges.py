@@ -57,7 +57,7 @@ _ALL, _ONCE = np.int64(-1), np.int64(1)
 Beside = namedtuple("Beside", "sums less touched event position")
 
 
-def learn(text, bases, most, least, longest, banned, banned_ends):
+def learn(text, bases, most, least, longest, banned, banned_ends, share=SHARE, step=STEP):
     """Merges: int64[n, 3] of left, right and merged id.
 
     text: words.lay_out's, of symbols 0 to bases - 1, which is merged in; most: tokens at most,
@@ -67,10 +67,10 @@ def learn(text, bases, most, least, longest, banned, banned_ends):
     merge but not as a token.
     """
     least = max(1, least)
-    threshold = max(least, int(text.pairs / (SHARE * max(1, most))))
+    threshold = max(least, int(text.pairs / (share * max(1, most))))
     lengths = np.ones(max(bases, most) + 1, np.int32)
     text = text._replace(lengths=lengths)
-    return _learn(text, bases, most, least, threshold, STEP, longest, banned, banned_ends)
+    return _learn(text, bases, most, least, threshold, step, longest, banned, banned_ends)
 
 
 # letters: int32[], the symbols of all tokens one after the other; ends: int64[tokens + 1].

@@ -18,7 +18,7 @@ from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import sync, to_json, write_atomic
 
 NAME = "progress.json"
-EVERY = 256 << 20  # bytes of text between two saves, at least
+SAVE_BYTES = 256 << 20  # of text between two saves, at least
 _PART = 64  # and this part of all so far, so that saves of a huge corpus are some hundreds
 
 
@@ -47,10 +47,15 @@ class Progress:
     names."""
 
     def __init__(
-        self, folder: Path, identity: dict[str, Any], say: Callable[[str], None] | None = None
+        self,
+        folder: Path,
+        identity: dict[str, Any],
+        say: Callable[[str], None] | None = None,
+        save_bytes: int = SAVE_BYTES,
     ) -> None:
         """folder: of the files under way; emptied where it holds nothing to go on from. identity:
         what the files depend on beside the documents, as JSON values."""
+        self._save_bytes = save_bytes
         self.folder, self._identity = folder, json.loads(json.dumps(identity))
         self.position = BEGIN
         self.state: dict[str, Any] = {}
@@ -107,7 +112,8 @@ class Progress:
         """
         self._all += size
         self._since += size
-        worth = 1 if last and self._all >= EVERY else max(EVERY, self._all // _PART)
+        least = self._save_bytes
+        worth = 1 if last and self._all >= least else max(least, self._all // _PART)
         if self._since >= worth:
             self._save(position, files)
 

@@ -21,7 +21,7 @@ from tokenize_kit.files import open_at, sync, sync_open
 from tokenize_kit.shards.shard_files import DOCUMENTS, Encoded, concatenate, gather
 
 _BITS = 8  # of the key: 256 buckets
-_RUN_TOKENS = 1 << 22  # tokens sorted at once
+RUN_TOKENS = 1 << 22  # tokens sorted at once
 _RUN_DOCUMENTS = 1 << 17
 _SPILLED = DOCUMENTS.append(pa.field("key", pa.uint64())).append(pa.field("start", pa.int64()))
 
@@ -50,7 +50,9 @@ class Shuffle:
         dtype: np.dtype,
         masked: bool = False,
         state: dict[str, int] | None = None,
+        run_tokens: int = RUN_TOKENS,
     ) -> None:
+        self._run_tokens = run_tokens
         self.folder, self.seed, self.dtype = folder, seed, dtype
         folder.mkdir(exist_ok=True)
         before = state or {"written": 0, "tables": 0}
@@ -65,7 +67,7 @@ class Shuffle:
         self._pending.append(documents)
         self._waiting += len(documents.tokens)
         self._documents += len(documents)
-        if self._waiting >= _RUN_TOKENS or self._documents >= _RUN_DOCUMENTS:
+        if self._waiting >= self._run_tokens or self._documents >= _RUN_DOCUMENTS:
             self._spill()
 
     def checkpoint(self) -> tuple[dict[str, int], list[Path]]:
@@ -150,7 +152,7 @@ class Shuffle:
         marks = None
         if self._mask is not None:
             marks = np.memmap(self.folder / "mask", np.uint8, "r") if self._written else data
-        pieces = np.cumsum(lengths) // _RUN_TOKENS
+        pieces = np.cumsum(lengths) // self._run_tokens
         for piece in np.unique(pieces):
             rows = np.flatnonzero(pieces == piece)
             first, last = int(rows[0]), int(rows[-1]) + 1

@@ -12,7 +12,7 @@ import xxhash
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.shards.progress import BEGIN, InputChanged, Position
 
-PIECE_BYTES = 2 << 20  # text encoded at once, and a document more; bounds memory, changes no result
+PIECE_BYTES = 2 << 20  # of text that is encoded at once, and a document more
 NAMES = ("id", "source", "lang")
 
 
@@ -34,7 +34,10 @@ class Texts:
 
 
 def texts_of(
-    batches: Iterable[pa.RecordBatch], column: str | None = None, start: Position = BEGIN
+    batches: Iterable[pa.RecordBatch],
+    column: str | None = None,
+    start: Position = BEGIN,
+    piece_bytes: int = PIECE_BYTES,
 ) -> Iterator[Texts]:
     """Pieces of batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be
     missing), and one more by name. start: a position to which documents are passed over;
@@ -65,7 +68,7 @@ def texts_of(
         _check(text, names)
         data, offsets = _buffers(text)
         while first < len(text):
-            last = int(np.searchsorted(offsets, offsets[first] + PIECE_BYTES, "right"))
+            last = int(np.searchsorted(offsets, offsets[first] + piece_bytes, "right"))
             last = min(max(last, first + 1), len(text))
             part, position = slice(first, last), Position(number + last, digest)
             more = own[part] if own is not None else None

@@ -29,7 +29,13 @@ from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import sha256, sync, to_json, write_atomic
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.shards.loss_mask import mask_of
-from tokenize_kit.shards.progress import InputChanged, Position, Progress, input_changed_error
+from tokenize_kit.shards.progress import (
+    SAVE_BYTES,
+    InputChanged,
+    Position,
+    Progress,
+    input_changed_error,
+)
 from tokenize_kit.shards.shard_files import (
     DOCUMENTS,
     FORMATS,
@@ -40,7 +46,7 @@ from tokenize_kit.shards.shard_files import (
     add_edges,
     token_dtype,
 )
-from tokenize_kit.shards.shuffle import Shuffle, keys
+from tokenize_kit.shards.shuffle import RUN_TOKENS, Shuffle, keys
 from tokenize_kit.shards.texts import NAMES, PIECE_BYTES, Texts, texts_of
 
 Item = TypeVar("Item")
@@ -142,6 +148,16 @@ class Layout:
             )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How much is in memory at once, and how often progress is saved. The bytes of the shards do
+    not depend on it."""
+
+    piece_bytes: int = PIECE_BYTES
+    save_bytes: int = SAVE_BYTES
+    run_tokens: int = RUN_TOKENS
+
+
 def encode_shards(
     batches: Iterable[pa.RecordBatch],
     tokenizer: Path,
@@ -149,6 +165,7 @@ def encode_shards(
     layout: Layout | None = None,
     workers: int = 1,
     say: Callable[[str], None] | None = None,
+    sizes: Sizes | None = None,
 ) -> dict[str, Any]:
     """Encode batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be missing;
     the layout's ``loss_mask`` names one more).
@@ -166,16 +183,20 @@ def encode_shards(
     column, a null text, and where no document comes, or none to one side of the split; ``out`` is
     then as it was.
     """
-    layout = layout or Layout()
+    layout, sizes = layout or Layout(), sizes or Sizes()
     vocabulary = open_vocabulary(tokenizer, layout.pattern)
     dtype = token_dtype(layout.form, vocabulary.size)
     out.mkdir(parents=True, exist_ok=True)
     identity = {"version": VERSION, "tokenizer": sha256(vocabulary.path), **asdict(layout)}
-    progress = Progress(out / ".shards.partial", identity, say)
+    progress = Progress(out / ".shards.partial", identity, say, sizes.save_bytes)
     aside = progress.folder
     try:
-        documents = _encoded(batches, vocabulary, layout, dtype, workers, progress.position)
-        sides = _write(documents, progress, layout, dtype)
+        pieces = texts_of(batches, layout.loss_mask, progress.position, sizes.piece_bytes)
+        threads = workers if vocabulary.threads else 1
+        most = 2 * threads * sizes.piece_bytes
+        encode = _encoder(vocabulary, layout, dtype)
+        documents = in_order(encode, pieces, Texts.size, threads, most)
+        sides = _write(documents, progress, layout, dtype, sizes.run_tokens)
         manifest = _manifests(sides, vocabulary, layout, aside)
         _commit(progress, out, manifest)
     except InputChanged:
@@ -189,14 +210,10 @@ def encode_shards(
     return manifest
 
 
-def _encoded(
-    batches: Iterable[pa.RecordBatch],
-    vocabulary: Vocabulary,
-    layout: Layout,
-    dtype: np.dtype[Any],
-    workers: int,
-    start: Position,
-) -> Iterator[tuple[Encoded, Position]]:
+def _encoder(
+    vocabulary: Vocabulary, layout: Layout, dtype: np.dtype[Any]
+) -> Callable[[Texts], tuple[Encoded, Position]]:
+    """What encodes some texts, and says up to where they go."""
     begin = vocabulary.begin() if layout.prepend_bos else None
     end = vocabulary.end() if layout.append_eos else None
     column = layout.loss_mask
@@ -215,9 +232,7 @@ def _encoded(
         table = pa.table({**columns, **sizes}, schema=DOCUMENTS)
         return Encoded(tokens, table, mask), texts.position
 
-    threads = workers if vocabulary.threads else 1
-    most = 2 * threads * PIECE_BYTES
-    yield from in_order(encoded, texts_of(batches, column, start), Texts.size, threads, most)
+    return encoded
 
 
 def _refuse_forgery(
@@ -237,6 +252,7 @@ def _write(
     progress: Progress,
     layout: Layout,
     dtype: np.dtype[Any],
+    run_tokens: int,
 ) -> list[Side]:
     """The shards of each side, in files. Saved are, where documents are shuffled, those that wait
     to be, else the sides."""
@@ -244,7 +260,11 @@ def _write(
     rows = aside / "rows"
     rows.mkdir(exist_ok=True)
     if layout.shuffle is not None:
-        documents = _shuffled(documents, progress, layout.shuffle, dtype, masked)
+        state_of_spill = state.get("spill")
+        shuffle = Shuffle(
+            aside / "spill", layout.shuffle, dtype, masked, state_of_spill, run_tokens
+        )
+        documents = _shuffled(documents, progress, shuffle)
     rest = (layout.form, dtype, layout.shard_tokens, masked, rows)
     sides = [Side(aside, "train", *rest, state.get("train"))]
     if layout.val_fraction:
@@ -281,13 +301,10 @@ def _write(
 def _shuffled(
     documents: Iterable[tuple[Encoded, Position]],
     progress: Progress,
-    seed: int,
-    dtype: np.dtype[Any],
-    masked: bool,
+    shuffle: Shuffle,
 ) -> Iterator[tuple[Encoded, Position]]:
     """The documents in the drawn order. They wait on disk, and there they are saved; from there the
     shards are written anew."""
-    shuffle = Shuffle(progress.folder / "spill", seed, dtype, masked, progress.state.get("spill"))
     position = progress.position
     try:
         for part, position in documents:

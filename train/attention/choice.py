@@ -1,4 +1,4 @@
-"""Which back end ``auto`` takes: one table a device, from which the first row that fits is taken.
+"""The choice of a back end: of one table a device, ``auto`` takes the first row that fits.
 
 A row's order is a claim about speed. On a GPU it follows what is published of such kernels; ours
 have not been measured there (``benchmarks/attention.py``).
@@ -89,9 +89,6 @@ def resolve(backend: str, q: Any, mask: Mask) -> Row:
     if refused := BACKENDS[backend].refusal(q, mask):
         raise TrainError(f"attention {backend} does not support {refused}", exit_code=2)
     return Row(backend=backend, why="as asked")
-
-
-# The one function of attention.
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, backend: str = "auto") -> Tensor:

@@ -34,17 +34,17 @@ def flex(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
 def block_mask(mask: Mask, batch: int) -> BlockMask:
     """Which blocks of queries x keys hold anything, and what within them counts."""
     offset, window, sinks = mask.offset, mask.window, mask.sinks
-    documents, prefix, places = mask.documents, mask.prefix, mask.places
-    shared = places.shape[0] == 1
+    documents, prefix, positions = mask.documents, mask.prefix, mask.key_positions
+    shared = positions.shape[0] == 1
 
     def seen(b: Tensor, h: Tensor, query: Tensor, key: Tensor) -> Tensor:
         own = query + offset
         row = b * 0 if shared else b
         allowed = own >= key if mask.causal else key >= 0
         if window is not None:
-            near = places[row, own] - places[row, key] < window
+            near = positions[row, own] - positions[row, key] < window
             if sinks:
-                near = near | (places[row, key] < sinks)
+                near = near | (positions[row, key] < sinks)
             allowed = allowed & near
         if prefix is not None:
             allowed = allowed | prefix[b, key]
@@ -59,14 +59,14 @@ def block_mask(mask: Mask, batch: int) -> BlockMask:
 
 
 def _score(mask: Mask) -> Any:
-    bias, offset, places = mask.bias, mask.offset, mask.places
+    bias, offset, positions = mask.bias, mask.offset, mask.key_positions
     if bias is None:
         return None
-    shared = places.shape[0] == 1
+    shared = positions.shape[0] == 1
 
     def distance(b: Tensor, query: Tensor, key: Tensor) -> Tensor:
         row = b * 0 if shared else b
-        return places[row, query + offset] - places[row, key]
+        return positions[row, query + offset] - positions[row, key]
 
     if isinstance(bias, Alibi):
         slopes = bias.slopes

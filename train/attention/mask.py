@@ -1,4 +1,4 @@
-"""Which keys a query may see, and what is added to their scores."""
+"""The mask: the keys that a query may see, and what is added to their scores."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Mask:
     only keys of its own document. ``window``: a query sees keys less than that far back.
     ``sinks``: keys at the first positions of a document are seen past the window. ``prefix``:
     bool [batch, keys]; these keys are seen by all queries of their document, whatever else says
-    no. ``positions``: int [batch or 1, keys], the place of each key in its document, for window,
+    no. ``positions``: int [batch or 1, keys], the position of each key in its document, for window,
     sinks and bias; counted from the row's start where absent. ``bias`` is added to the scores.
     ``gaps``: a cache has left out keys, so positions may leap within a document.
     """
@@ -121,7 +121,7 @@ class Mask:
         return frozenset(names)
 
     @once
-    def places(self) -> Tensor:
+    def key_positions(self) -> Tensor:
         """``positions``, counted where they were not given: int64 [batch or 1, keys]."""
         if self.positions is not None:
             return self.positions
@@ -134,13 +134,13 @@ class Mask:
             keys=self.keys,
             documents=self.documents,
             prefix=self.prefix,
-            places=self.places if self.sinks else None,
+            positions=self.key_positions if self.sinks else None,
         )
 
     @once
     def distance(self) -> Tensor:
         """How far back each key is: int64 [batch or 1, queries, keys]; negative ahead."""
-        return self.places[:, self.offset :, None] - self.places[:, None, :]
+        return self.key_positions[:, self.offset :, None] - self.key_positions[:, None, :]
 
     @once
     def dense(self) -> Tensor:
@@ -151,7 +151,7 @@ class Mask:
         if self.window is not None:
             near = self.distance < self.window
             if self.sinks:
-                near = near | (self.places[:, None, :] < self.sinks)
+                near = near | (self.key_positions[:, None, :] < self.sinks)
             seen = seen & near
         if self.prefix is not None:
             seen = seen | self.prefix[:, None, :]
@@ -166,7 +166,7 @@ class Mask:
 
 
 def positions_of(documents: Tensor) -> Tensor:
-    """The place of each token in its document, counted within the row, for documents
+    """The position of each token in its document, counted within the row, for documents
     [batch, length] that lie one after another: int64 [batch, length].
     """
     length = documents.shape[1]

@@ -1,1 +1,1 @@
-"""Which tokens a step trains on."""
+"""The tokens that a step trains on."""

@@ -1,4 +1,4 @@
-"""What a run is fed: its sources opened, split, packed and mixed, stage after stage.
+"""The feed of a run: its sources opened, split, packed and mixed, stage after stage.
 
 A ``Feed`` answers as a ``Sampler`` does, for any step of any stage. All rows of all stages stand
 under one numbering, so whoever asks for a step's rows need not know of stages.
@@ -24,15 +24,11 @@ from train.data.rows import Batch, Rows, split
 from train.data.shards import Shards, read_shards
 from train.errors import TrainError
 
-# Which rows a step takes: a pure function of (seed, step), whoever asks and however often.
-#
-# Each source goes through its rows epoch after epoch, each epoch in an order of its own. Nothing
-# has to be saved for a resume, and ranks share a step's rows out as they like: the rows are the
-# same.
-
 
 class Sampler:
-    """Batches by step.
+    """Batches by step: its rows are a pure function of (seed, step), so a resume needs no state and
+    ranks share the rows out as they like. Each source goes through its rows epoch after epoch, each
+    epoch in an order of its own.
 
     ``sources``: which of the rows' sources take part, by default all; their ``shares``
     (mixing.py); ``skip``: rows of each that were taken before step 0, as by an earlier stage.
@@ -61,15 +57,15 @@ class Sampler:
         """Rows of each source in the first ``steps`` steps."""
         return counts(self.shares, steps * self.batch_rows)
 
-    def order(self, source: int, places: Ints) -> Ints:
-        """The rows of one source that stand at these places of its epochs, one after the other."""
+    def order(self, source: int, positions: Ints) -> Ints:
+        """The rows of one source at these positions of its epochs, one after the other."""
         rows = self.rows.sources[source]
-        epochs, inside = np.divmod(places, rows.count)
-        ordered = np.empty(len(places), np.int64)
+        epochs, inside = np.divmod(positions, rows.count)
+        ordered = np.empty(len(positions), np.int64)
         for epoch in np.unique(epochs):
             in_epoch = epochs == epoch
-            what = (rows.shards.fingerprint, rows.context, rows.packing)
-            key = key_of("order", self.seed, int(epoch), *what)
+            content = (rows.shards.fingerprint, rows.context, rows.packing)
+            key = key_of("order", self.seed, int(epoch), *content)
             ordered[in_epoch] = permuted(inside[in_epoch], rows.count, key)
         return ordered
 
@@ -79,8 +75,8 @@ class Sampler:
         before, after = self.taken(step), self.taken(step + 1)
         numbers: list[int] = []
         for number, (base, skip) in enumerate(zip(self.bases, self.skip, strict=True)):
-            places = np.arange(before[number] + skip, after[number] + skip)
-            numbers += [base + int(row) for row in self.order(self.sources[number], places)]
+            positions = np.arange(before[number] + skip, after[number] + skip)
+            numbers += [base + int(row) for row in self.order(self.sources[number], positions)]
         return numbers
 
     def batch(self, step: int) -> Batch:
@@ -159,19 +155,19 @@ class Feed:
 
     def _pack(self) -> None:
         """The rows of each stage, those of equal shape once, and their samplers."""
-        places: dict[tuple[str, int, str], int] = {}
+        indices: dict[tuple[str, int, str], int] = {}
         packed: list[Rows] = []
         for config, sources in zip(self.stages, self.wanted, strict=True):
             for source in sources:
                 key = (source.shards, config.context, config.packing)
-                if key not in places:
-                    places[key] = len(packed)
+                if key not in indices:
+                    indices[key] = len(packed)
                     packed.append(self._rows(*key))
         self.rows = Mixture(packed)
         self.samplers: list[Sampler] = []
         self.taken = [0] * len(packed)
         for config, sources in zip(self.stages, self.wanted, strict=True):
-            chosen = [places[source.shards, config.context, config.packing] for source in sources]
+            chosen = [indices[source.shards, config.context, config.packing] for source in sources]
             shares = shares_of(
                 sources, [packed[k] for k in chosen], steps=config.steps, batch=config.rows
             )
@@ -183,10 +179,10 @@ class Feed:
                 shares=shares,
                 skip=[self.taken[k] for k in chosen],
             )
-            for place, rows in zip(chosen, sampler.taken(config.steps), strict=True):
-                self.taken[place] += rows
+            for index, rows in zip(chosen, sampler.taken(config.steps), strict=True):
+                self.taken[index] += rows
             self.samplers.append(sampler)
-        self.paths = [path for path, _, _ in places]
+        self.paths = [path for path, _, _ in indices]
         limit = self.config.max_epochs
         for path, label in self.labels.items():
             if limit is not None and self.epochs(path) > limit:
@@ -263,10 +259,10 @@ class Feed:
             taken = sampler.taken(config.steps)
             packed = {
                 self.labels[source.shards]: {
-                    **dataclasses.asdict(self.rows.sources[place].figures()),
+                    **dataclasses.asdict(self.rows.sources[index].figures()),
                     "taken_rows": rows,
                 }
-                for source, place, rows in zip(wanted, sampler.sources, taken, strict=True)
+                for source, index, rows in zip(wanted, sampler.sources, taken, strict=True)
             }
             shape = {"steps": config.steps, "rows": config.rows, "context": config.context}
             stages.append({"name": name, **shape, "sources": packed})

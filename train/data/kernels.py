@@ -14,17 +14,17 @@ def grouped(keys: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     ends = np.zeros(count, np.int64)
     for key in keys:
         ends[key] += 1
-    place = np.zeros(count, np.int64)
+    next_index = np.zeros(count, np.int64)
     total = 0
     for key in range(count):  # plain loops: they compile in a third of the time
-        place[key] = total
+        next_index[key] = total
         total += ends[key]
         ends[key] = total
     order = np.empty(len(keys), np.int64)
     for index in range(len(keys)):
         key = keys[index]
-        order[place[key]] = index
-        place[key] += 1
+        order[next_index[key]] = index
+        next_index[key] += 1
     return ends, order
 
 
@@ -89,8 +89,8 @@ def beginnings(
     for document in range(len(start)):
         mixed = seed ^ (np.uint64(length[document]) * np.uint64(0x9E3779B97F4A7C15))
         first = start[document]
-        for place in range(first, first + min(prefix, length[document])):
-            mixed = (mixed ^ np.uint64(tokens[place])) * np.uint64(0xBF58476D1CE4E5B9)
+        for position in range(first, first + min(prefix, length[document])):
+            mixed = (mixed ^ np.uint64(tokens[position])) * np.uint64(0xBF58476D1CE4E5B9)
             mixed ^= mixed >> np.uint64(29)
         mixed *= np.uint64(0x94D049BB133111EB)
         out[document] = mixed ^ (mixed >> np.uint64(31))

@@ -92,8 +92,8 @@ class Mixture:
 
     def spans(self, row: int) -> list[tuple[int, int, int]]:
         """As ``Rows.spans``."""
-        number, place = self.locate(row)
-        return self.sources[number].spans(place)
+        number, own_row = self.locate(row)
+        return self.sources[number].spans(own_row)
 
     def ids(self, documents: list[int]) -> list[str]:
         """As ``Rows.ids``."""
@@ -119,7 +119,7 @@ class Mixture:
         """As ``Rows.batch``."""
         located = [self.locate(row) for row in rows]
         parts = [
-            self.sources[number].batch([place for _, place in group])
+            self.sources[number].batch([own_row for _, own_row in group])
             for number, group in itertools.groupby(located, key=lambda pair: pair[0])
         ]
         return Batch(

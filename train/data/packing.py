@@ -1,4 +1,4 @@
-"""How documents lie in rows of ``context`` targets. No packing drops a token.
+"""Packings: documents in rows of ``context`` targets. No packing drops a token.
 
 concat    documents in shard order are one stream, cut into rows: no padding but in the last row,
           and a document is split wherever a row ends
@@ -22,7 +22,7 @@ from train.data.part import Ints
 from train.data.permutation import key_of, scatter
 from train.errors import TrainError
 
-# (place among the documents, first token, tokens)
+# (index among the documents, first token, tokens)
 Spans = list[tuple[int, int, int]]
 
 
@@ -65,14 +65,14 @@ class Concat:
     def spans(self, row: int) -> Spans:
         position, end = row * self.context, min((row + 1) * self.context, self.tokens)
         spans = []
-        place = int(np.searchsorted(self.ends, position, side="right"))
+        index = int(np.searchsorted(self.ends, position, side="right"))
         while position < end:
-            stop = int(self.ends[place])
+            stop = int(self.ends[index])
             taken = min(end, stop) - position
             if taken:
-                spans.append((place, position - (stop - int(self.length[place])), taken))
+                spans.append((index, position - (stop - int(self.length[index])), taken))
             position += taken
-            place += 1
+            index += 1
         return spans
 
     def split(self) -> int:
@@ -90,10 +90,10 @@ class Padding:
         self.count = int(self.ends[-1]) if len(length) else 0
 
     def spans(self, row: int) -> Spans:
-        place = int(np.searchsorted(self.ends, row, side="right"))
-        length = int(self.length[place])
-        first = (row - int(self.ends[place]) - (-length // self.context)) * self.context
-        return [(place, first, min(self.context, length - first))]
+        index = int(np.searchsorted(self.ends, row, side="right"))
+        length = int(self.length[index])
+        first = (row - int(self.ends[index]) - (-length // self.context)) * self.context
+        return [(index, first, min(self.context, length - first))]
 
     def split(self) -> int:
         return int((self.length > self.context).sum())
@@ -122,16 +122,16 @@ class BestFit:
 
     def spans(self, row: int) -> Spans:
         if row < self.fulls:
-            place = int(np.searchsorted(self.full, row, side="right"))
-            before = int(self.full[place]) - int(self.length[place]) // self.context
-            return [(place, (row - before) * self.context, self.context)]
+            index = int(np.searchsorted(self.full, row, side="right"))
+            before = int(self.full[index]) - int(self.length[index]) // self.context
+            return [(index, (row - before) * self.context, self.context)]
         packed = row - self.fulls
         start = int(self.row_ends[packed - 1]) if packed else 0
         spans = []
-        for place in self.items[start : int(self.row_ends[packed])]:
-            length = int(self.length[place])
+        for index in self.items[start : int(self.row_ends[packed])]:
+            length = int(self.length[index])
             remainder = length % self.context
-            spans.append((int(place), length - remainder, remainder))
+            spans.append((int(index), length - remainder, remainder))
         return spans
 
     def split(self) -> int:

@@ -1,4 +1,4 @@
-"""Random orders that are computed, not stored: place k of an order of n in constant time."""
+"""Random orders that are computed, not stored: entry k of an order of n in constant time."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def scatter(x: _U64) -> _U64:
     return x ^ (x >> np.uint64(31))
 
 
-def permuted(places: npt.NDArray[np.int64], count: int, key: int) -> npt.NDArray[np.int64]:
-    """Where these places of 0 .. count - 1 lie in the order called ``key``.
+def permuted(entries: npt.NDArray[np.int64], count: int, key: int) -> npt.NDArray[np.int64]:
+    """Where these entries of 0 .. count - 1 lie in the order called ``key``.
 
     A Feistel network over an even number of bits, walked along until it is back among the first
     ``count`` numbers (Black and Rogaway 2002); the domain is at most four times as large, so that
@@ -35,7 +35,7 @@ def permuted(places: npt.NDArray[np.int64], count: int, key: int) -> npt.NDArray
     half = max(2, ((count - 1).bit_length() + 1) // 2)
     mask, bits = np.uint64((1 << half) - 1), np.uint64(half)
     keys = scatter(np.arange(_ROUNDS, dtype=np.uint64) + np.uint64(key))
-    positions = places.astype(np.uint64)
+    positions = entries.astype(np.uint64)
     outside = np.ones(len(positions), dtype=bool)
     while outside.any():
         high, right = positions[outside] >> bits, positions[outside] & mask

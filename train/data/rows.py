@@ -111,23 +111,23 @@ class Rows:
     def spans(self, row: int) -> list[tuple[int, int, int]]:
         """(document, first token, tokens) of the targets of a row."""
         return [
-            (self.first + int(self.documents[place]), first, taken)
-            for place, first, taken in self.packed.spans(row)
+            (self.first + int(self.documents[index]), first, taken)
+            for index, first, taken in self.packed.spans(row)
         ]
 
     def ids(self, documents: list[int]) -> list[str]:
         """The ids of documents, by the numbers of ``spans``."""
         return self.shards.ids([document - self.first for document in documents])
 
-    def _before(self, place: int, first: int) -> int:
+    def _before(self, index: int, first: int) -> int:
         """The token before one of a document: before the first, end of text; where the shards name
         none, the last token of the document before, which is it if documents are ended at all."""
         if first:
-            return int(self.shards.document(int(self.documents[place]))[first - 1])
+            return int(self.shards.document(int(self.documents[index]))[first - 1])
         if self.shards.end is not None:
             return self.shards.end
         for back in range(1, len(self.documents) + 1):
-            tokens = self.shards.document(int(self.documents[place - back]))
+            tokens = self.shards.document(int(self.documents[index - back]))
             if len(tokens):
                 return int(tokens[-1])
         return 0
@@ -141,14 +141,14 @@ class Rows:
         for line, row in enumerate(rows):
             filled = 0
             skipped = np.zeros(self.context, dtype=np.bool_)
-            for place, first, taken in self.packed.spans(row):
-                document = int(self.documents[place])
+            for index, first, taken in self.packed.spans(row):
+                document = int(self.documents[index])
                 part = self.shards.document(document)[first : first + taken]
                 if int(part.min()) < 0 or int(part.max()) >= self.shards.vocab_size:
                     raise self._outside(document)
                 target = slice(filled, filled + taken)
                 targets[line, target] = part
-                inputs[line, filled] = self._before(place, first)
+                inputs[line, filled] = self._before(index, first)
                 inputs[line, filled + 1 : filled + taken] = part[:-1]
                 documents[line, target] = self.first + document
                 if self.masked:

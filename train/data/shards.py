@@ -98,16 +98,16 @@ class Shards:
         texts = [""] * len(indices)
         for number in np.unique(shard):
             part = self.parts[number]
-            places = np.flatnonzero(shard == number)
-            rows = wanted[places] - first[number]
+            positions = np.flatnonzero(shard == number)
+            rows = wanted[positions] - first[number]
             if part.table is not None:
                 values = read_column(part.table, name).take(pa.array(rows)).to_pylist()
             elif name == "id" and part.ids is not None:
                 values = part.ids.take(pa.array(rows)).to_pylist()
             else:
                 values = [f"{part.name}:{row}" if name == "id" else "" for row in rows]
-            for place, value in zip(places, values, strict=True):
-                texts[place] = "" if value is None else str(value)
+            for position, value in zip(positions, values, strict=True):
+                texts[position] = "" if value is None else str(value)
         return texts
 
 
@@ -116,8 +116,8 @@ def read_column(table: Path, name: str) -> pa.ChunkedArray:
     try:
         return pq.read_table(table, columns=[name])[name]
     except (pa.ArrowException, OSError, KeyError) as error:
-        what = str(error).splitlines()[0]
-        raise TrainError(f"{table}: cannot be read ({what}); encode again") from error
+        cause = str(error).splitlines()[0]
+        raise TrainError(f"{table}: cannot be read ({cause}); encode again") from error
 
 
 def end_of_text(special_ids: dict[str, int]) -> int | None:
@@ -279,7 +279,7 @@ def _without_manifest(folder: Path, names: set[str], foreign: Foreign, named: Pa
             "layout (.bin, .npy, .ds); encode them first",
             exit_code=2,
         )
-    foreign, special, tokenizer = _known(foreign, named)
+    foreign, special, tokenizer = _resolved(foreign, named)
     parts = [read_foreign(form, folder / name, foreign) for name in paths]
     notes = []
     left_out = sorted(name for name in names - set(paths) if form == "nanogpt" and ".bin" in name)
@@ -306,8 +306,8 @@ def _without_manifest(folder: Path, names: set[str], foreign: Foreign, named: Pa
     )
 
 
-def _known(foreign: Foreign, named: Path) -> tuple[Foreign, dict[str, int], Path | None]:
-    """Vocabulary, end of text and special ids, from what is given or from the tokenizer."""
+def _resolved(foreign: Foreign, named: Path) -> tuple[Foreign, dict[str, int], Path | None]:
+    """Vocabulary, end of text and special ids, from the settings or the tokenizer."""
     special: dict[str, int] = {}
     path = None
     if foreign.tokenizer is not None:
@@ -382,10 +382,10 @@ def _sample(path: Path, digest: Any) -> None:
     size = path.stat().st_size
     digest.update(f"{path.name} {size} ".encode())
     inner = max(0, size - 2 * _EDGE)
-    places = [0, max(0, size - _EDGE), *(_EDGE + inner * k // _SAMPLES for k in range(_SAMPLES))]
+    offsets = [0, max(0, size - _EDGE), *(_EDGE + inner * k // _SAMPLES for k in range(_SAMPLES))]
     with path.open("rb") as file:
-        for number, place in enumerate(places if inner else places[:2]):
-            file.seek(place)
+        for number, offset in enumerate(offsets if inner else offsets[:2]):
+            file.seek(offset)
             digest.update(file.read(_EDGE if number < 2 else _SAMPLE))
 
 

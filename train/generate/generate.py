@@ -19,8 +19,6 @@ from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.runs.checkpoint import load_model, load_plan, newest
 
-# Texts that grow by a token at a time, with a cache of what the model has read.
-
 
 def endless(config: ModelConfig) -> bool:
     """Whether a text may go on past the context: every layer has a window, so that memory does

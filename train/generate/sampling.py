@@ -1,4 +1,4 @@
-"""How the next token is chosen from its logits."""
+"""Sampling: the choice of the next token from its logits."""
 
 from __future__ import annotations
 

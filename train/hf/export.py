@@ -126,7 +126,7 @@ def _write_weights(
     if len(files) > 1:
         count = len(files)
         names = [f"model-{i + 1:05d}-of-{count:05d}.safetensors" for i in range(count)]
-    place: dict[str, str] = {}
+    weight_map: dict[str, str] = {}
     try:
         with safe_open(source, framework="pt") as weights:
             for name, part in zip(names, files, strict=True):
@@ -134,13 +134,13 @@ def _write_weights(
                 for weight in part:
                     ours = [weights.get_tensor(own) for own in weight.ours]
                     tensors[weight.theirs] = weight.layout.pack(ours).to(dtype).contiguous().clone()
-                    place[weight.theirs] = name
+                    weight_map[weight.theirs] = name
                 save_file(tensors, folder / name, metadata={"format": "pt"})
     except (OSError, SafetensorError) as error:
         raise TrainError(f"{source}: cannot be read ({error})") from error
     if len(files) > 1:
         total = sum(_bytes(weight, dtype.itemsize) for part in files for weight in part)
-        index = {"metadata": {"total_size": total}, "weight_map": place}
+        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
         (folder / "model.safetensors.index.json").write_bytes(encode_json(index))
         names.append("model.safetensors.index.json")
     return names

@@ -1,5 +1,5 @@
-"""What a family of transformers' models is to us: which configurations it can say, how it writes
-them, and where it keeps each weight.
+"""A family of transformers' models: the configurations that it can say, how it writes them, and
+where it keeps each weight.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def by_head(config: ModelConfig) -> Layout:
 
 def interleaved(config: ModelConfig) -> Layout:
     """GPT-J rotates dimension 2 i with 2 i + 1, ours i with i + rotated / 2: the rows of queries
-    and keys change places within each head.
+    and keys change positions within each head.
     """
     pairs, rotated = config.rotated // 2, config.rotated
     order = torch.arange(config.head_dim)

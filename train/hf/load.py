@@ -144,10 +144,10 @@ def _headers(folder: Path) -> dict[str, tuple[Path, str, tuple[int, ...]]]:
     if single.is_file():
         names = [single.name]
     elif index.is_file():
-        places = read_json(index).get("weight_map")
-        if not isinstance(places, dict) or not places:
+        weight_map = read_json(index).get("weight_map")
+        if not isinstance(weight_map, dict) or not weight_map:
             raise TrainError(f"{index}: no weight_map", exit_code=2)
-        names = sorted({str(place) for place in places.values()})
+        names = sorted({str(file) for file in weight_map.values()})
     else:
         raise TrainError(
             f"{folder}: no model.safetensors; pickled weights are not read, save them with "
@@ -176,7 +176,7 @@ def _match(
     tensors: Mapping[str, tuple[Path, str, tuple[int, ...]]],
 ) -> dict[str, tuple[Path, str]]:
     """Where each tensor of the family is; every one must be there, and nothing besides."""
-    unmatched = {name: place for name, place in tensors.items() if not _TABLES.search(name)}
+    unmatched = {name: source for name, source in tensors.items() if not _TABLES.search(name)}
     files: dict[str, tuple[Path, str]] = {}
     missing: list[str] = []
     for weight in family.weights(config):

@@ -22,8 +22,6 @@ from train.config import TrainConfig, stages_of
 from train.errors import TrainError
 from train.model.decoder import Decoder
 
-# Where a run computes, and in which precision.
-
 
 def pick_device(name: str) -> torch.device:
     """``auto`` is CUDA where there is one, else the CPU."""

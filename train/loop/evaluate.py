@@ -52,10 +52,10 @@ def choose(shards: Shards, held_out: npt.NDArray[np.int64], budget: int) -> npt.
     Documents longer than what is left are passed over, so a small budget leans to short ones.
     """
     taken, remaining = [], budget
-    for place in np.argsort(scatter(held_out.astype(np.uint64)), kind="stable"):
-        length = int(shards.length[held_out[place]])
+    for index in np.argsort(scatter(held_out.astype(np.uint64)), kind="stable"):
+        length = int(shards.length[held_out[index]])
         if length <= remaining:
-            taken.append(int(place))
+            taken.append(int(index))
             remaining -= length
         if not remaining:
             break
@@ -89,9 +89,9 @@ class Scored:
         size = np.bincount(codes, self.length, minlength=len(distinct))
         order = np.argsort(-size, kind="stable")
         self.names = [str(distinct[code]) for code in order]
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        self.codes = place[codes]
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        self.codes = rank[codes]
         if len(self.names) > MOST:
             self.names = [*self.names[: MOST - 1], OTHERS]
             self.codes = np.minimum(self.codes, MOST - 1)

@@ -23,7 +23,7 @@ from train.data.shards import load_tokenizer
 from train.errors import TrainError
 from train.files import encode_json, remove, write_atomic
 from train.generate.generate import continue_text
-from train.loop.attends import attends, said
+from train.loop.backends import backends_line, layer_backends
 from train.loop.distributed import Ranks, ranks
 from train.loop.evaluate import HeldOut
 from train.loop.run import Progress, Run
@@ -39,9 +39,6 @@ from train.runs.plan import Plan
 
 if TYPE_CHECKING:
     from train.loop.run import Run
-
-
-# What a finished run says of itself: a sample of its text, and ``train.json``.
 
 
 def summarise(run: Run) -> dict[str, Any]:
@@ -120,7 +117,7 @@ def _figures(run: Run, scores: HeldOut, sample: str | None) -> dict[str, Any]:
         "train_tokens": sum(source["unique_tokens"] for source in sources),
         "data": data,
         "device": run.ranks.device.type,
-        "attention": attends(plan.model, settings, run.ranks.device),
+        "attention": layer_backends(plan.model, settings, run.ranks.device),
         "checkpoint": f"checkpoints/step-{settings.steps:07d}",
         "best_checkpoint": f"checkpoints/{top.name}" if top else None,
         "sample": sample,
@@ -185,7 +182,10 @@ def _pretrain(
             write_atomic(out / "tokenizer.json", data.tokenizer.read_bytes())
         remember(out, data)
     if on_notice is not None:
-        for line in (*data.notices(), said(attends(plan.model, plan.train, group.device))):
+        for line in (
+            *data.notices(),
+            backends_line(layer_backends(plan.model, plan.train, group.device)),
+        ):
             on_notice(line)
     run = Run(plan, data, out, group)
     run.go(start, on_progress)

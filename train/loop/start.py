@@ -14,7 +14,7 @@ from train.data.shards import load_tokenizer
 from train.errors import TrainError
 from train.files import sha256
 from train.hf.load import load, look
-from train.loop.attends import attends
+from train.loop.backends import layer_backends
 from train.loop.distributed import pick_device
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
@@ -117,7 +117,7 @@ def make_plan(
     check_optimizer(train.optimizer)
     if train.tensorboard:
         need_tensorboard()
-    attends(model, train, pick_device(train.device))  # refuse before anything is written
+    layer_backends(model, train, pick_device(train.device))  # refuse before anything is written
     weights = "" if start is None else start.digest
     plan = Plan(model=model, train=train, shards=data.fingerprint, weights=weights, start=start)
     return plan, data

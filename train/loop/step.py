@@ -79,15 +79,15 @@ class Stepper:
         self.ahead.close()
 
     def batches(self, step: int) -> list[tuple[int, Example]]:
-        """This process's micro-batches, each with the place of its first row in the step; for a
+        """This process's micro-batches, each with the number of its first row in the step; for a
         GPU in memory from which it copies while it computes.
         """
         rows = self.sampler.row_numbers(step)
-        places = self.ranks.share(range(len(rows)))
-        size = len(places) // self.config.accumulate
+        numbers = self.ranks.share(range(len(rows)))
+        size = len(numbers) // self.config.accumulate
         return [
             (first, self.pinned(self.examples(rows[first : first + size], step, first)))
-            for first in places[::size]
+            for first in numbers[::size]
         ]
 
     def pinned(self, example: Example) -> Example:
@@ -105,7 +105,7 @@ class Stepper:
         )
 
     def examples(self, rows: list[int], step: int, first: int) -> Example:
-        """Rows of a step as the objective has them. What it draws follows from a row's place, so
+        """Rows of a step as the objective has them. What it draws follows from a row's number, so
         that neither micro-batches nor processes change it.
         """
         batch, config = self.sampler.rows.batch(rows), self.config

@@ -1,4 +1,4 @@
-"""What a model costs: parameters, floating-point operations, bytes of its key-value cache."""
+"""The costs of a model: parameters, floating-point operations, bytes of its key-value cache."""
 
 from __future__ import annotations
 

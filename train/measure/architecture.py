@@ -39,10 +39,10 @@ def row(config: ModelConfig, preset: str | None = None) -> dict[str, str]:
     """The model's row in a table of architectures; with the weight decay it was published with,
     where it is that preset.
     """
-    place = {"pre": "before", "post": "after", "sandwich": "before and after"}[config.norm_place]
+    where = {"pre": "before", "post": "after", "sandwich": "before and after"}[config.norm_place]
     share = config.heads // config.kv_heads
     kind = "MHA" if share == 1 else "MQA" if config.kv_heads == 1 else f"GQA {share}:1"
-    norm = f"{_NORMS[config.norm]}, {place}"
+    norm = f"{_NORMS[config.norm]}, {where}"
     norm += ", after the embedding" if config.embedding_norm else ""
     norm += ", of queries and keys" if config.qk_norm else ""
     decay = {}

@@ -16,8 +16,6 @@ from train.measure.estimate import training_memory
 from train.model.config import MLPS, ModelConfig
 from train.objectives.losses import chunk_of
 
-# What GPUs can do: for the share of a peak that training uses (MFU), and for what bounds it.
-
 
 @dataclass(frozen=True)
 class Gpu:
@@ -69,17 +67,14 @@ def peak_of(device: torch.device) -> float | None:
     return peak(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
 
 
-# What bounds each operation of a layer: the arithmetic units or the memory (Williams et al.
-# 2009).
-#
-# An operation of intensity (FLOPs a byte moved) below the GPU's ridge, FLOP/s over bytes/s, waits
-# for memory. Each operation reads its inputs and weights once and writes its outputs once;
-# attention is a fused kernel, which does not write its scores.
-
-
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """``flops`` and ``bytes`` of the forward pass over one layer (the head: over the model)."""
+    """``flops`` and ``bytes`` of the forward pass over one layer (the head: over the model).
+
+    An operation whose intensity (FLOPs a byte moved) is below the GPU's ridge, FLOP/s over bytes/s,
+    waits for memory (Williams et al. 2009). It reads its inputs and weights once and writes its
+    outputs once; attention is a fused kernel, which does not write its scores.
+    """
 
     name: str
     flops: float

@@ -1,4 +1,4 @@
-"""Which documents a step of a run trained on: from its plan and its shards, nothing was logged.
+"""The documents that a step of a run trained on, from its plan and its shards: nothing was logged.
 
 OUT/shards.json says where the shards lay: {"version": 1, "folders": {source: path}, "default":
 source or null}, the default being what is trained on where no source is named.
@@ -42,8 +42,8 @@ def which(out: Path, step: int, shards: Path | None = None) -> dict[str, Any]:
         raise TrainError(f"step {step}: the run has steps 1 to {plan.train.steps}", exit_code=2)
     feed = _feed(out, plan.train, shards)
     if feed.fingerprint != plan.shards:
-        places = ", ".join(feed.labels)
-        raise TrainError(f"{places}: not the shards that {out} was trained on", exit_code=2)
+        labels = ", ".join(feed.labels)
+        raise TrainError(f"{labels}: not the shards that {out} was trained on", exit_code=2)
     taken = feed.documents(step - 1)
     owners = [feed.owner(number) for number in taken]
     sources = feed.rows.sources_of(list(taken))
@@ -70,7 +70,7 @@ def _feed(out: Path, config: TrainConfig, shards: Path | None) -> Feed:
     path = out / "shards.json"
     try:
         recorded = json.loads(path.read_bytes())
-        folders = {str(label): str(place) for label, place in recorded["folders"].items()}
+        folders = {str(label): str(folder) for label, folder in recorded["folders"].items()}
         default = None if recorded["default"] is None else folders[recorded["default"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TrainError(f"{path}: cannot be read ({error}); train again") from error
@@ -91,5 +91,5 @@ def _feed(out: Path, config: TrainConfig, shards: Path | None) -> Feed:
     stages = tuple(dataclasses.replace(s, sources=moved(s.sources)) for s in config.stages)
     config = dataclasses.replace(config, sources=moved(config.sources), stages=stages)
     feed = Feed(None if default is None else Path(default), config)
-    feed.labels |= {place: label for label, place in folders.items()}  # as they were called then
+    feed.labels |= {folder: label for label, folder in folders.items()}  # as they were called then
     return feed

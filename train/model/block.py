@@ -1,4 +1,4 @@
-"""How attention and feed-forward meet the residual stream.
+"""The block: attention and feed-forward on the residual stream.
 
 pre       x = x + attention(norm(x));  x = x + mlp(norm(x))          (Radford et al. 2019)
 post      x = norm(x + attention(x));  x = norm(x + mlp(x))          (Vaswani et al. 2017)
@@ -16,8 +16,6 @@ from train.model.cache import LayerCache
 from train.model.config import ModelConfig
 from train.model.layers import MLP, RMSNorm, norm
 from train.model.positions import rotate
-
-# Self-attention: projections, the norm of queries and keys, rotation, and ``attend``.
 
 
 class SelfAttention(nn.Module):
@@ -65,7 +63,7 @@ class Block(nn.Module):
 
     def __init__(self, config: ModelConfig, backend: str) -> None:
         super().__init__()
-        self.place, self.parallel = config.norm_place, config.parallel
+        self.norm_place, self.parallel = config.norm_place, config.parallel
         self.dropout = config.dropout
         shared = config.parallel and config.parallel_norms == 1
         sandwich = config.norm_place == "sandwich"
@@ -90,7 +88,7 @@ class Block(nn.Module):
             mixed = self.attention(read, rotation, mask, cache, kept)
             return x + self._drop(mixed + self.mlp(other))
         assert self.mlp_norm is not None
-        if self.place == "post":
+        if self.norm_place == "post":
             mixed = self.attention(x, rotation, mask, cache, kept)
             x = self.attention_norm(x + self._drop(mixed))
             return self.mlp_norm(x + self._drop(self.mlp(x)))

@@ -22,7 +22,7 @@ class LayerCache:
     def append(self, k: Tensor, v: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor]:
         """All keys and values that the new ones may look at, the new ones last.
 
-        ``kept`` [batch, n]: the places among these that stay; None: all do.
+        ``kept`` [batch, n]: the positions among these that stay; None: all do.
         """
         if kept is None:
             return self._grow(k, v)
@@ -110,7 +110,7 @@ class Cache:
         """Memory held by keys and values."""
         return sum(layer.bytes for layer in self.layers)
 
-    def place(
+    def next_positions(
         self, batch: int, length: int, documents: Tensor | None, device: torch.device
     ) -> Tensor:
         """Positions of the new tokens [batch, length], counted on from those seen.

@@ -19,8 +19,6 @@ from train.model.cache import Cache, Kind
 from train.model.config import ModelConfig
 from train.model.layers import norm
 
-# First weights, drawn from a seed alone.
-
 # So small that the first loss is ln(vocab) within a few hundredths, for a tied head too.
 EMBEDDING = 0.4
 
@@ -137,16 +135,16 @@ class Decoder(nn.Module):
         if cache is not None:
             if prefix is not None and cache.started:
                 raise ValueError("a prefix goes with the first tokens of a text")
-            places = cache.place(batch, length, documents, tokens.device)
+            positions = cache.next_positions(batch, length, documents, tokens.device)
         elif documents is not None:
-            places = positions_of(documents)
+            positions = positions_of(documents)
         else:
-            places = torch.arange(length, device=tokens.device)[None]
-        masks = self._masks(tokens, places, documents, prefix, cache)
+            positions = torch.arange(length, device=tokens.device)[None]
+        masks = self._masks(tokens, positions, documents, prefix, cache)
         rotation = None
         if self.config.position == "rope":
-            rotation = pos.rotations(self.frequencies, self.rope_factor, places)
-        x = self._embed(tokens, places)
+            rotation = pos.rotations(self.frequencies, self.rope_factor, positions)
+        x = self._embed(tokens, positions)
         again = self.recompute and cache is None and torch.is_grad_enabled()
         if again:
             kind = x.device.type
@@ -167,13 +165,13 @@ class Decoder(nn.Module):
                 x = block(x, rotation, mask)
         return x if self.norm is None else self.norm(x)
 
-    def _embed(self, tokens: Tensor, places: Tensor) -> Tensor:
+    def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         config = self.config
         x = self.embedding(tokens)
         if config.position == "sinusoidal":
-            x = x * config.hidden**0.5 + self.sinusoids[places].to(x.dtype)
+            x = x * config.hidden**0.5 + self.sinusoids[positions].to(x.dtype)
         if self.position_embedding is not None:
-            x = x + self.position_embedding(places + config.learned_offset)
+            x = x + self.position_embedding(positions + config.learned_offset)
         if self.embedding_norm is not None:
             x = self.embedding_norm(x)
         return F.dropout(x, config.dropout, self.training) if config.dropout else x
@@ -181,7 +179,7 @@ class Decoder(nn.Module):
     def _masks(
         self,
         tokens: Tensor,
-        places: Tensor,
+        positions: Tensor,
         documents: Tensor | None,
         prefix: Tensor | None,
         cache: Cache | None,
@@ -195,9 +193,9 @@ class Decoder(nn.Module):
             bias = Relative(weight=self.relative, distance=config.t5_distance)
         masks = {}
         for window in dict.fromkeys(config.window_of(layer) for layer in range(config.layers)):
-            keys, where, docs = length, places, documents
+            keys, where, docs = length, positions, documents
             if cache is not None:
-                where, docs = self._cached(cache.kinds[window], cache, places, documents)
+                where, docs = self._cached(cache.kinds[window], cache, positions, documents)
                 keys = where.shape[1]
             masks[window] = Mask(
                 queries=length,
@@ -215,11 +213,11 @@ class Decoder(nn.Module):
 
     @staticmethod
     def _cached(
-        kind: Kind, cache: Cache, places: Tensor, documents: Tensor | None
+        kind: Kind, cache: Cache, positions: Tensor, documents: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         if documents is None:
-            documents = torch.zeros_like(places)
-        where, docs = kind.extend(places, documents)
+            documents = torch.zeros_like(positions)
+        where, docs = kind.extend(positions, documents)
         return where, docs if cache.padded else None
 
     def empty_cache(self) -> Cache:

@@ -1,4 +1,4 @@
-"""Where a token is: rotary frequencies and their scalings, sinusoids, ALiBi's slopes."""
+"""Encodings of positions: rotary frequencies and their scalings, sinusoids, ALiBi's slopes."""
 
 from __future__ import annotations
 

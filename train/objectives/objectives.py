@@ -1,4 +1,4 @@
-"""What a model is trained to say: which targets count, and which tokens all may see.
+"""Objectives: the targets that count, and the tokens that all may see.
 
 An objective turns the rows of a step into what the decoder reads. Its randomness derives from the
 seed and the step, so that there is nothing to save. Masked, span-corruption and denoising

@@ -234,9 +234,6 @@ def _read_tensors(path: Path) -> Tensors:
         raise TrainError(f"{path}: cannot be read ({error}); delete {path.parent}") from error
 
 
-# When and by whom checkpoints are written: at once, or by a thread beside training.
-
-
 class Saver:
     """Writes a run's checkpoints. ``beside``: a thread writes a copy; the next save waits for it,
     so that at most one copy is held. ``writes``: this process does; others gather only.

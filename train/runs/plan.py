@@ -1,4 +1,4 @@
-"""What a run is, and what is refused before anything is written."""
+"""The plan of a run, and how two plans differ."""
 
 from __future__ import annotations
 

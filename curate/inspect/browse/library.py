@@ -150,12 +150,12 @@ class Library:
             values += self._cluster(query.cluster)
         return " AND ".join(conditions), values
 
-    def _cluster(self, given: str) -> list[Any]:
-        method, _, number = given.rpartition(":")
+    def _cluster(self, cluster: str) -> list[Any]:
+        method, _, number = cluster.rpartition(":")
         if not self.store.has_decisions:
             raise UsageError("this run has no clusters: it had no dedup")
         if not method or not number.isascii() or not number.isdigit() or len(number) > 18:
-            raise UsageError(f"cluster {given!r}: write method:number, as in minhash:12")
+            raise UsageError(f"cluster {cluster!r}: write method:number, as in minhash:12")
         return [method, int(number)]
 
     def position(self, name: str) -> tuple[str, int] | None:

@@ -341,9 +341,9 @@ def _marked(diff: Diff, colours: bool) -> list[tuple[str, str]]:
     """(word, colour) of both texts as one, with what is equal shortened between differences."""
     words: list[tuple[str, str]] = [("\u2026", "")] if diff.begun else []
     last = len(diff.runs) - 1
-    for nth, (left, right, same) in enumerate(diff.runs):
+    for nth, (stays, went, same) in enumerate(diff.runs):
         if same:
-            bare = [plain(w.strip(), WORD) for w in left]
+            bare = [plain(w.strip(), WORD) for w in stays]
             before = bare[:AROUND] if nth else []
             if nth == 0 and diff.begun:
                 words.clear()
@@ -354,7 +354,7 @@ def _marked(diff: Diff, colours: bool) -> list[tuple[str, str]]:
                 bare = ["\u2026", *bare]
             words += [(w, "") for w in bare]
             continue
-        for side, opening, closing, colour in ((left, "[-", "-]", RED), (right, "{+", "+}", GREEN)):
+        for side, opening, closing, colour in ((stays, "[-", "-]", RED), (went, "{+", "+}", GREEN)):
             if side:
                 bare = [plain(w.strip(), WORD) for w in side]
                 bare[0] = opening + bare[0]
@@ -420,7 +420,7 @@ def _dump(member: Member) -> dict[str, Any]:
     else:
         values["same_words"] = member.difference.equal
         values["diff"] = [
-            {"stays": "".join(left), "went": "".join(right), "equal": same}
-            for left, right, same in member.difference.runs
+            {"stays": "".join(stays), "went": "".join(went), "equal": same}
+            for stays, went, same in member.difference.runs
         ]
     return values

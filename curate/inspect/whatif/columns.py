@@ -63,8 +63,8 @@ class Reading:
         return table.select(others)
 
 
-def start(out: Path) -> Reading | None:
-    """Begins to read a run's folder; None where that is no run, or has too many columns."""
+def start(out: Path, most_columns: int = MOST_COLUMNS) -> Reading | None:
+    """Begins to read a run's folder; None where that is no run, or has more columns."""
     kept = sorted((out / "corpus").glob("part-*.parquet"))
     gone = rejected_files(out)
     try:
@@ -74,6 +74,6 @@ def start(out: Path) -> Reading | None:
             for f in schema
             if "." in f.name and (pa.types.is_integer(f.type) or pa.types.is_floating(f.type))
         ]
-        return Reading(kept, gone, names) if kept and len(names) <= MOST_COLUMNS else None
+        return Reading(kept, gone, names) if kept and len(names) <= most_columns else None
     except (IndexError, OSError, pa.ArrowInvalid):
         return None  # whoever reads it next says what is wrong

@@ -21,17 +21,17 @@ from curate.inspect.whatif.question import Question, Rule, ask
 from curate.inspect.whatif.scores import Scores, read
 from curate.inspect.whatif.verdicts import Decider, Verdicts
 
-# Where values stand among a few thresholds: `np.searchsorted`, several times as fast.
-#
-# A binary search guesses wrong at every other step for values in no order. Here a value's cell,
-# of many equal ones, says about where it stands, and comparisons with the thresholds say exactly.
-
 CELLS = 4096
 CROWDED = 3  # thresholds in neighbouring cells: of more, a binary search is as fast
 
 
 class Places:
-    """Of sorted, different thresholds: float64[points]. side: as of `np.searchsorted`."""
+    """Where values stand among a few thresholds: `np.searchsorted`, several times as fast.
+
+    A binary search guesses wrong at every other step for values in no order. Here a value's cell,
+    of many equal ones, says about where it stands, and comparisons say exactly. points: sorted and
+    different, float64[points]; side: as of `np.searchsorted`.
+    """
 
     def __init__(self, points: np.ndarray, side: Literal["left", "right"]) -> None:
         self._points, self._side = points, side

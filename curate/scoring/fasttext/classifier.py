@@ -27,10 +27,8 @@ from curate.scoring.fasttext.hidden import Memory, add_rows, hidden_of, memory, 
 from curate.scoring.fasttext.reading import DECODED, HS, SIGMOID, Output, Rows, Weights, read_model
 from kernel_cache import njit
 
-# From hidden vectors to labels: the losses' outputs and the best k of them, as fastText has them.
-#
-# `Loss::predict`, `findKBest`, `HierarchicalSoftmaxLoss::dfs` and `std_log` at version 0.9.2, the
-# heap as libstdc++ keeps it, so that ties fall the same way.
+# Outputs and the best k of them are those of fastText 0.9.2 (`Loss::predict`, `findKBest`,
+# `HierarchicalSoftmaxLoss::dfs`, `std_log`), the heap that of libstdc++, so that ties are equal.
 
 # Loss's table of the logistic function.
 _STEPS, _MOST = 512, 8
@@ -210,13 +208,9 @@ def best(
     return size, margin
 
 
-# The mean of a line's rows where words have no n-grams of characters: fastText's own sum, faster.
-#
-# Then a line is its words and the n-grams of them, a row each. The rows are listed first and
-# added up several at a time: an element of the sum still gets them one by one, in fastText's
-# order, but stays in a register meanwhile, and the machine waits for several rows at once, which
-# lie far apart in a matrix of hundreds of megabytes.
-
+# Where words have no n-grams of characters, a line's rows are listed first and added up several at
+# a time. An element of the sum gets them in fastText's order, but stays in a register meanwhile,
+# and the machine waits for several rows at once, which lie far apart in a large matrix.
 LISTED = 1024  # rows listed before they are added up
 
 

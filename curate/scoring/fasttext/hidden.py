@@ -72,14 +72,14 @@ def memory(dim: int, most: int = _WORDS) -> Memory:
 
 class Scratch(NamedTuple):
     """Room for one line at a time. spots, fresh: int64[stretch, 3], start, end and hash of words;
-    places: int64[stretch]; counts: int64[stretch]; found: as in ngrams_from; hashes: int64[words of
-    the line] where the model has n-grams of words."""
+    places: int64[stretch]; counts: int64[stretch]; ngrams: as in ngrams_from; hashes: int64[words
+    of the line] where the model has n-grams of words."""
 
     spots: np.ndarray
     fresh: np.ndarray
     places: np.ndarray
     counts: np.ndarray
-    found: np.ndarray
+    ngrams: np.ndarray
     hashes: np.ndarray
 
 
@@ -276,7 +276,7 @@ def hidden_of(
         many, at, ended = _stretch(data, at, end, spots)
         others = 0
         if exactly:
-            _add_words(model, data, spots, many, room.found, counts, whole, np.bool_(False))
+            _add_words(model, data, spots, many, room.ngrams, counts, whole, np.bool_(False))
         else:
             before, new, others = _places(kept, data, spots, many, room)
             if new:
@@ -286,14 +286,14 @@ def hidden_of(
                     data,
                     room.fresh,
                     new,
-                    room.found,
+                    room.ngrams,
                     features[before : before + new],
                     sums[before : before + new],
                     np.bool_(True),
                 )
             if others:
                 rest = room.fresh[len(spots) - others :]  # the last comes first
-                _add_words(model, data, rest, others, room.found, counts, whole, np.bool_(False))
+                _add_words(model, data, rest, others, room.ngrams, counts, whole, np.bool_(False))
         for i in range(many):
             if exactly:
                 n = counts[i]
@@ -311,7 +311,7 @@ def hidden_of(
                     hashes[seen] = spots[i, 2]
                     seen += 1
     if seen > 1:
-        count += _add_ngrams(model, hashes, seen, room.found, hidden)
+        count += _add_ngrams(model, hashes, seen, room.ngrams, hidden)
     if count:
         share = np.float32(1.0 / count)
         for d in range(dim):

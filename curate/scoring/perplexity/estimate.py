@@ -156,11 +156,6 @@ def counts_of_counts(count):
     return counts
 
 
-# The discounts of modified Kneser-Ney smoothing from counts of counts.
-#
-# Chen and Goodman 1998, equation 26: with n_k the n-grams of adjusted count k and Y = n_1 / (n_1
-# + 2 n_2), D_k = k - (k + 1) Y n_{k+1} / n_k for k = 1, 2, 3; D_3 holds for all larger counts.
-
 Discounts = tuple[float, float, float]
 # What `lmplz --discount_fallback` takes where a corpus gives none.
 FALLBACK: Discounts = (0.5, 1.0, 1.5)
@@ -168,6 +163,9 @@ FALLBACK: Discounts = (0.5, 1.0, 1.5)
 
 def discounts(counts: Sequence[int], order: int, fallback: bool = False) -> Discounts:
     """(D1, D2, D3+) of one order from counts: the n-grams of adjusted count 1, 2, 3 and 4.
+
+    Chen and Goodman 1998, equation 26: with n_k the n-grams of adjusted count k and
+    Y = n_1 / (n_1 + 2 n_2), D_k = k - (k + 1) Y n_{k+1} / n_k for k = 1, 2, 3.
 
     Where they cannot be computed, or lie outside 0 <= D_k <= k: FALLBACK, or RunFailed.
     """

@@ -25,12 +25,8 @@ from curate.text.buffers import text_buffers
 from curate.text.unicode import line_end_bytes, space_bytes
 from kernel_cache import njit
 
-# Lines of white space words to ids: what scoring needs of text/tables.py, and no more.
-#
 # Lines and words are those of `str.splitlines()` and `str.split()`. A row without white space
-# other than space, tab and line feed, which one vector loop finds out, is cut without a branch a
-# byte.
-
+# other than space, tab and line feed is cut without a branch a byte.
 _ONE = np.uint64(1)
 _TAB, _LINE_FEED, _SPACE = np.uint8(9), np.uint8(10), np.uint8(32)
 

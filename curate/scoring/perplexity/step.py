@@ -21,9 +21,7 @@ from curate.errors import UsageError
 from curate.scoring.perplexity.buckets import BUCKETS
 from curate.steps.contracts import CorpusStep
 
-# Which model is for which language: one for all, or a path with {lang} in it.
-
-MARK = "{lang}"
+MARK = "{lang}"  # stands for the language in a model's path
 EVERY = "*"  # the key of a model for all languages
 
 

@@ -220,13 +220,8 @@ class QualityShare(Scored, CorpusStep):
         return docs.drop(score < threshold, "low_score", score, threshold)
 
 
-# The score that a share of the corpus reaches: from scores to decisions, by tasks on groups of
-# sketch files.
-#
-# seen -> threshold -> pieces. The threshold is exact (corpus/ranks.py). Nothing of this is a
-# decision between documents: `drop` is left to the step's `apply`, and no row has a cluster, so
-# that OUT/decisions.parquet has none of them.
-
+# The phases are seen -> threshold -> pieces. `drop` is left to the step's `apply`, and no row has a
+# cluster, so that OUT/decisions.parquet has none of them.
 SCHEMA = pa.schema([*COLUMNS, ("score", pa.float64()), ("threshold", pa.float64())])
 
 

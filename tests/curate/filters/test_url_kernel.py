@@ -79,7 +79,7 @@ def test_words_are_found_as_the_reference_finds_them(values: list[str]) -> None:
     for patterns, whole, reference in ((WORDS, True, whole_words), (PARTS, False, subwords)):
         a = automaton(patterns)
         rows, which = find_words(
-            f.data, f.start, f.end, kinds, a.step, a.kind, a.found, a.link, a.size, whole
+            f.data, f.start, f.end, kinds, a.step, a.kind, a.pattern, a.link, a.size, whole
         )
         for row, url in enumerate(values):
             matches = [patterns[p] for p in which[rows == row]]
@@ -97,7 +97,7 @@ def test_the_automaton_finds_every_pattern_in_overlapping_text(
     a = automaton(normal)
     kinds, _ = character_tables()
     _, which = find_words(
-        f.data, f.start, f.end, kinds, a.step, a.kind, a.found, a.link, a.size, False
+        f.data, f.start, f.end, kinds, a.step, a.kind, a.pattern, a.link, a.size, False
     )
     assert {normal[p] for p in which} == {p for p in normal if p in text}
 
@@ -107,7 +107,7 @@ def test_more_hits_than_room_at_first() -> None:
     a = automaton(["a", "b", "c"])
     kinds, _ = character_tables()
     rows, which = find_words(
-        f.data, f.start, f.end, kinds, a.step, a.kind, a.found, a.link, a.size, True
+        f.data, f.start, f.end, kinds, a.step, a.kind, a.pattern, a.link, a.size, True
     )
     assert rows.tolist() == sorted(list(range(100)) * 3) and which.tolist() == [0, 1, 2] * 100
 

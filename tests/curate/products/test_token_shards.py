@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -100,10 +101,10 @@ def test_killed_while_encoding_it_ends_with_the_same_bytes(corpus, place):
 @pytest.fixture
 def stopped(corpus, monkeypatch):
     """stopped(out): what an encode leaves that Ctrl-C ends behind the last document."""
-    import tokenize_kit.shards.progress
-    import tokenize_kit.shards.writer
+    from tokenize_kit.shards import writer
 
-    monkeypatch.setattr(tokenize_kit.shards.progress, "EVERY", 2000)
+    encode = functools.partial(writer.encode_shards, sizes=writer.Sizes(save_bytes=2000))
+    monkeypatch.setattr(writer, "encode_shards", encode)
     monkeypatch.chdir(corpus.folder)
 
     def interrupt(*_):
@@ -111,7 +112,7 @@ def stopped(corpus, monkeypatch):
 
     def stop(out):
         with monkeypatch.context() as patch:
-            patch.setattr(tokenize_kit.shards.writer, "_manifests", interrupt)
+            patch.setattr(writer, "_manifests", interrupt)
             assert invoke([*arguments(out, "--workers", "1")]) == 130
         assert not shards(corpus.folder / out)
         return [option for option in arguments(out) if option != "-q"]

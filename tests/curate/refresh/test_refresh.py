@@ -91,7 +91,7 @@ def test_parts_of_earlier_snapshots_are_the_same_files(grown):
 def test_nothing_new_makes_no_snapshot(grown):
     home, files = grown
     done = home.refresh(*files)
-    assert not done.new and done.known == 3
+    assert not done.new and done.unchanged == 3
     assert len(list((home.path / "corpus").iterdir())) == 3
 
 
@@ -102,13 +102,13 @@ def test_a_folder_a_pattern_and_a_list_take_in_only_what_is_new(bench):
     assert home.refresh(bench.folder / "in").inputs == 1
     bench.jsonl("in/deep/b.jsonl", b)
     done = home.refresh(bench.folder / "in" / "**" / "*.jsonl")
-    assert (done.inputs, done.known) == (1, 1)
+    assert (done.inputs, done.unchanged) == (1, 1)
     bench.jsonl("in/c.jsonl", c)
     (bench.folder / "day.paths").write_text("in/a.jsonl\nin/c.jsonl\n\n")
     from curate.formats.fetched import expanded
 
     done = home.refresh(*expanded([str(bench.folder / "day.paths")]))
-    assert (done.inputs, done.known) == (1, 1)
+    assert (done.inputs, done.unchanged) == (1, 1)
     assert len(home.ids()) == len({r["text"] for rows in (a, b, c) for r in rows})
 
 

@@ -223,9 +223,8 @@ def test_empty_texts_and_texts_of_nul_are_counted(candidates):
         assert tally.result()["lost"] == 0
 
 
-def test_later_labels_of_too_many_are_counted_together(candidates, monkeypatch):
-    monkeypatch.setattr("tokenize_kit.judge.tally.MOST_GROUPS", 2)
-    tally = Tally(candidates["bpe"], ["source"])
+def test_later_labels_of_too_many_are_counted_together(candidates):
+    tally = Tally(candidates["bpe"], ["source"], most_groups=2)
     tally.add(*packed(["a", "b", "c", "d", "a"]), {"source": ["a", "b", "c", "d", "a"]})
     results = {row["label"]: row["texts"] for row in tally.result()["source"]}
     assert results == {"a": 2, "b": 1, "(others)": 2}

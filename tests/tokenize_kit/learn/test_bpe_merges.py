@@ -11,10 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from tokenize_kit.learn import bpe_merges
-from tokenize_kit.learn.bpe import lay_out_words, learn_merges, split_pattern, train_bpe
+from tokenize_kit.learn.bpe import (
+    build_tokenizer,
+    count_words,
+    lay_out_words,
+    learn_merges,
+    split_pattern,
+    train_bpe,
+)
+from tokenize_kit.learn.options import DEFAULT_PATTERN
 from tokenize_kit.learn.words import WordCounts
 from tokenize_kit.pattern.automaton import compile_pattern
+from tokenize_kit.pattern.named import pattern_with
 
 SPECIAL = ("<|endoftext|>",)
 
@@ -44,6 +52,15 @@ def ours(texts, vocab, digits="single"):
     return train_bpe(iter(texts), vocab=vocab, digits=digits, special_tokens=SPECIAL)
 
 
+def forgetful(texts, vocab, **threshold):
+    """Ours with another threshold below which pairs are forgotten."""
+    parts = pattern_with(DEFAULT_PATTERN, "single").parts
+    words = count_words(((text, 1) for text in texts), parts).words()
+    banned = [token.encode() for token in SPECIAL]
+    learned = learn_merges(lay_out_words(*words), vocab - len(SPECIAL), banned, **threshold)
+    return build_tokenizer(*learned, SPECIAL, (), parts)
+
+
 @settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.text(st.sampled_from("ab c"), max_size=30), max_size=12),
@@ -60,17 +77,12 @@ def test_few_letters_and_many_ties_give_the_same_tokenizer(texts, vocab):
     st.sampled_from([1e-3, 1e-2, 1e-1]),
 )
 def test_pairs_forgotten_below_a_threshold_are_found_again(texts, vocab, share):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bpe_merges, "SHARE", share)
-        patch.setattr(bpe_merges, "STEP", 2)
-        assert ours(texts, vocab).to_str() == reference(texts, vocab).to_str()
+    trained = forgetful(texts, vocab, share=share, step=2)
+    assert trained.to_str() == reference(texts, vocab).to_str()
 
 
-def test_forgetting_changes_no_merge(real_texts, monkeypatch):
-    results = []
-    for share in (0.01, 1, 1000):
-        monkeypatch.setattr(bpe_merges, "SHARE", share)
-        results.append(ours(real_texts, 4000).to_str())
+def test_forgetting_changes_no_merge(real_texts):
+    results = [forgetful(real_texts, 4000, share=share).to_str() for share in (0.01, 1, 1000)]
     assert results[0] == results[1] == results[2]
 
 

@@ -1,4 +1,4 @@
-"""What stands around a pattern: forbidden strings, newlines, runs of spaces, scripts."""
+"""Around a pattern: forbidden strings, newlines, runs of spaces, scripts."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards import progress
 from tokenize_kit.shards import writer as shards
 from tokenize_kit.shards.texts import texts_of
-from tokenize_kit.shards.writer import Layout, encode_shards
+from tokenize_kit.shards.writer import Layout, Sizes, encode_shards
 
-EVERY = 1500  # bytes of text between two saves
+SIZES = Sizes(save_bytes=1500)
 ROWS = 300
 LAYOUTS = {
     "one-side": {"shard_tokens": 900},
@@ -46,11 +46,10 @@ KILLED = """
 import importlib, json, os, signal, sys
 from pathlib import Path
 import pyarrow.parquet as pq
-from tokenize_kit.shards import progress
-from tokenize_kit.shards.writer import Layout, encode_shards
+from tokenize_kit.shards.writer import Layout, Sizes, encode_shards
 
 source, tokenizer, out, layout, where, number = sys.argv[1:]
-progress.EVERY, left = int(os.environ["EVERY"]), int(number)
+left = int(number)
 os.fsync = lambda file: None  # the system lives on, and a busy disk takes seconds
 
 def kill_at(function):
@@ -72,7 +71,8 @@ if where != "batch":
     module, name = where.split(".")
     module = importlib.import_module(f"tokenize_kit.shards.{module}")
     setattr(module, name, kill_at(getattr(module, name)))
-encode_shards(batches(), Path(tokenizer), Path(out), Layout(**json.loads(layout)))
+layout = Layout(**json.loads(layout))
+encode_shards(batches(), Path(tokenizer), Path(out), layout, sizes=Sizes(save_bytes=1500))
 """
 
 
@@ -110,7 +110,6 @@ def whole(tokenizer_json, source, tmp_path_factory):
 @pytest.fixture
 def encoded(tokenizer_json, source, monkeypatch):
     """encode(out, layout): (documents that were encoded, the messages)."""
-    monkeypatch.setattr(progress, "EVERY", EVERY)
     monkeypatch.setattr(os, "fsync", lambda file: None)
 
     def encode(out, layout, chunks=None, workers=2):
@@ -124,7 +123,7 @@ def encoded(tokenizer_json, source, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(shards, "open_vocabulary", lambda *_: replace(vocabulary, encode=counted))
             documents = batches(source) if chunks is None else chunks
-            encode_shards(documents, tokenizer_json, out, layout, workers, lines.append)
+            encode_shards(documents, tokenizer_json, out, layout, workers, lines.append, SIZES)
         return sum(counts), lines
 
     return encode
@@ -149,8 +148,7 @@ def digests(folder):
 def killed(source, tokenizer_json, out, layout, where, number):
     command = [sys.executable, "-c", KILLED, source, tokenizer_json, out, json.dumps(layout)]
     command = [*map(str, command), where, str(number)]
-    environment = {**os.environ, "EVERY": str(EVERY)}
-    done = subprocess.run(command, check=False, capture_output=True, env=environment)
+    done = subprocess.run(command, check=False, capture_output=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
@@ -265,9 +263,8 @@ def test_what_is_damaged_is_not_gone_on_with(encoded, whole, source, tmp_path, d
 
 
 def test_saves_of_a_long_run_are_some_hundreds(monkeypatch, tmp_path):
-    monkeypatch.setattr(progress, "EVERY", 1)
     monkeypatch.setattr(progress, "write_atomic", lambda *_: None)
-    run, saves = progress.Progress(tmp_path / "aside", {}), []
+    run, saves = progress.Progress(tmp_path / "aside", {}, save_bytes=1), []
 
     def checkpoint():
         saves.append(1)

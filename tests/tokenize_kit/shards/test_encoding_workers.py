@@ -14,8 +14,7 @@ import pytest
 
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.learn.training import train_tokenizer
-from tokenize_kit.shards import writer as shards
-from tokenize_kit.shards.writer import Layout, encode_shards, in_order
+from tokenize_kit.shards.writer import Layout, Sizes, encode_shards, in_order
 
 
 @pytest.fixture(scope="module")
@@ -38,18 +37,15 @@ def rows(count):
 
 
 @pytest.mark.parametrize("shuffle", [None, 3], ids=["in-order", "shuffled"])
-def test_bytes_do_not_depend_on_the_number_of_workers(
-    batch_of, tokenizer_json, tmp_path, monkeypatch, shuffle
-):
-    monkeypatch.setattr("tokenize_kit.shards.texts.PIECE_BYTES", 700)
-    monkeypatch.setattr(shards, "PIECE_BYTES", 700)
+def test_bytes_do_not_depend_on_the_number_of_workers(batch_of, tokenizer_json, tmp_path, shuffle):
+    sizes = Sizes(piece_bytes=700)
     documents = rows(300)
     batches = [batch_of(*documents[k : k + 40]) for k in range(0, 300, 40)]
     layout = Layout(shard_tokens=900, val_fraction=0.2, shuffle=shuffle)
     results = []
     for workers in (1, 2, 3):
         out = tmp_path / str(workers)
-        encode_shards(iter(batches), tokenizer_json, out, layout, workers)
+        encode_shards(iter(batches), tokenizer_json, out, layout, workers, sizes=sizes)
         results.append(digests(out))
     assert results[0] == results[1] == results[2]
     assert "tokens-00001.bin" in results[0] and "val/manifest.json" in results[0]

@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.training import train_tokenizer
-from tokenize_kit.shards import shuffle
 from tokenize_kit.shards.shard_files import DOCUMENTS, Encoded, megatron_index, token_dtype
 from tokenize_kit.shards.shuffle import Shuffle
-from tokenize_kit.shards.writer import Layout, encode_shards
+from tokenize_kit.shards.writer import Layout, Sizes, encode_shards
 from train.data.shards import read_shards
 
 END, BEGIN = "<|endoftext|>", "<s>"
@@ -37,9 +36,9 @@ def tokenizer_json(tmp_path_factory):
 
 @pytest.fixture
 def encode(batch_of, tokenizer_json, tmp_path):
-    def run(name="out", rows=ROWS, **layout):
+    def run(name="out", rows=ROWS, sizes=None, **layout):
         return tmp_path / name, encode_shards(
-            [batch_of(*rows)], tokenizer_json, tmp_path / name, Layout(**layout)
+            [batch_of(*rows)], tokenizer_json, tmp_path / name, Layout(**layout), sizes=sizes
         )
 
     return run
@@ -141,11 +140,10 @@ def test_a_shuffle_keeps_every_document_whole_and_depends_on_seed_and_ids_alone(
     assert documents == expected(tokenizer_json, names)
 
 
-def test_a_shuffle_in_many_runs_is_that_in_one(encode, monkeypatch):
+def test_a_shuffle_in_many_runs_is_that_in_one(encode):
     whole, _ = encode("whole", shuffle=3, val_fraction=0.3, shard_tokens=100)
-    monkeypatch.setattr(shuffle, "_RUN_TOKENS", 40)
-    monkeypatch.setattr("tokenize_kit.shards.texts.PIECE_BYTES", 200)
-    parts, _ = encode("parts", shuffle=3, val_fraction=0.3, shard_tokens=100)
+    sizes = Sizes(run_tokens=40, piece_bytes=200)
+    parts, _ = encode("parts", sizes=sizes, shuffle=3, val_fraction=0.3, shard_tokens=100)
     assert digests(whole) == digests(parts)
 
 

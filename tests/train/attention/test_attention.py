@@ -12,7 +12,7 @@ from train.attention.backends import lengths_of
 from train.attention.choice import choose
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.loop.attends import attends, said
+from train.loop.backends import backends_line, layer_backends
 from train.model.positions import alibi_slopes
 from train.model.presets import preset
 
@@ -58,8 +58,8 @@ MASKS = {
 @pytest.mark.parametrize(("queries", "kv_heads"), [(8, 4), (8, 2), (3, 2), (1, 1)])
 def test_every_back_end_agrees_with_eager(backend, documents, kind, queries, kv_heads):
     q, k, v = case(queries=queries, kv_heads=kv_heads)
-    places = None if documents is None else positions_of(documents)
-    spec = mask(queries=queries, documents=documents, positions=places, **kind)
+    positions = None if documents is None else positions_of(documents)
+    spec = mask(queries=queries, documents=documents, positions=positions, **kind)
     expected = attend(q, k, v, spec, "eager")
     torch.testing.assert_close(attend(q, k, v, spec, backend), expected, rtol=1e-5, atol=1e-5)
 
@@ -110,10 +110,12 @@ def test_documents_go_one_at_a_time_only_where_that_is_the_same_and_less():
 @pytest.mark.parametrize("kind", MASKS.values(), ids=MASKS)
 def test_the_mask_is_the_rule_key_by_key(kind):
     spec = mask(queries=5, documents=DOCUMENTS, positions=positions_of(DOCUMENTS), **kind)
-    places = positions_of(DOCUMENTS)
+    positions = positions_of(DOCUMENTS)
     for row, query, key in itertools.product(range(2), range(3, 8), range(8)):
-        near = spec.window is None or places[row, query] - places[row, key] < spec.window
-        seen = (key <= query or not spec.causal) and (near or bool(places[row, key] < spec.sinks))
+        near = spec.window is None or positions[row, query] - positions[row, key] < spec.window
+        seen = (key <= query or not spec.causal) and (
+            near or bool(positions[row, key] < spec.sinks)
+        )
         seen = seen or (spec.prefix is not None and bool(spec.prefix[row, key]))
         seen = seen and bool(DOCUMENTS[row, query] == DOCUMENTS[row, key])
         assert bool(spec.dense[row, 0, query - 3, key]) == seen
@@ -234,20 +236,22 @@ def test_a_run_says_which_back_end_each_layer_has_and_why(monkeypatch):
         preset("tiny"), window=8, window_pattern="WWF", layers=3, position="alibi"
     )
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
-    rows = attends(shape, TrainConfig(), gpu)
+    rows = layer_backends(shape, TrainConfig(), gpu)
     assert [(layer["layers"], layer["backend"]) for layer in rows] == [
         (2, "triton"),
         (1, "triton"),
     ]
-    assert said(rows).startswith(
+    assert backends_line(rows).startswith(
         "attention: triton in 2 layers (alibi, causal, documents, window; bfloat16 on cuda): its"
     )
-    learned = attends(dataclasses.replace(shape, position="t5"), TrainConfig(), gpu)
+    learned = layer_backends(dataclasses.replace(shape, position="t5"), TrainConfig(), gpu)
     assert {layer["backend"] for layer in learned} == {"flex"}
-    assert "T5's learned bias" in said(learned)
-    asked = attends(shape, TrainConfig(attention="eager"), cpu)
+    assert "T5's learned bias" in backends_line(learned)
+    asked = layer_backends(shape, TrainConfig(attention="eager"), cpu)
     assert asked[0]["why"] == "as asked" and asked[0]["backend"] == "eager"
     with pytest.raises(TrainError, match="triton does not support the mask relative"):
-        attends(dataclasses.replace(shape, position="t5"), TrainConfig(attention="triton"), gpu)
+        layer_backends(
+            dataclasses.replace(shape, position="t5"), TrainConfig(attention="triton"), gpu
+        )
     with pytest.raises(TrainError, match="triton does not support a CPU"):
-        attends(shape, TrainConfig(attention="triton"), cpu)
+        layer_backends(shape, TrainConfig(attention="triton"), cpu)

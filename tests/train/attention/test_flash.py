@@ -42,13 +42,13 @@ KINDS = {
 
 
 def mask(queries=KEYS, keys=KEYS, documents=None, **more):
-    places = None if documents is None else positions_of(documents)
+    positions = None if documents is None else positions_of(documents)
     return Mask(
         queries=queries,
         keys=keys,
         device=torch.device("cpu"),
         documents=documents,
-        positions=places,
+        positions=positions,
         **more,
     )
 

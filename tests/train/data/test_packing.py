@@ -30,10 +30,10 @@ def test_each_packing_holds_each_token_once_and_counts_right(name, length, conte
         filled = sum(taken for _, _, taken in spans)
         assert 0 < filled <= context and all(taken > 0 for _, _, taken in spans)
         padded += context - filled
-        for place, first, taken in spans:
-            seen[place][first : first + taken] += 1
-            assert first + taken <= length[place]
-            rows_of[place].add(row)
+        for index, first, taken in spans:
+            seen[index][first : first + taken] += 1
+            assert first + taken <= length[index]
+            rows_of[index].add(row)
     assert all((part == 1).all() for part in seen)
     actual = figures(name, packing, length, context)
     assert (actual.tokens, actual.padded, actual.rows) == (length.sum(), padded, packing.count)
@@ -45,8 +45,8 @@ def test_each_packing_holds_each_token_once_and_counts_right(name, length, conte
 def test_best_fit_splits_no_document_that_fits_a_row(length, context):
     packing = pack("best-fit", length, context, 0)
     places = [p for row in range(packing.count) for p, _, _ in packing.spans(row)]
-    for place, size in enumerate(length):
-        assert places.count(place) == -(-size // context)
+    for index, size in enumerate(length):
+        assert places.count(index) == -(-size // context)
 
 
 def plain_best_fit(sizes, context):
@@ -112,7 +112,7 @@ def test_an_order_is_a_permutation_and_follows_its_key(count):
 
 
 def test_an_order_has_no_trend():
-    """Over many keys each place holds each number about as often as any other."""
+    """Over many keys each index holds each number about as often as any other."""
     places = np.arange(20)
     hits = np.zeros((20, 20))
     for key in range(4000):
@@ -129,17 +129,17 @@ def test_a_token_is_predicted_from_the_one_before_it_in_its_document(shard_folde
     batch = rows.batch(list(range(rows.count)))
     assert batch.tokens == rows.tokens
     for line in range(rows.count):
-        place = 0
+        index = 0
         for document, first, taken in rows.spans(line):
             tokens = shards.document(document).tolist()
             inputs = [shards.end, *tokens[:-1]][first : first + taken]
-            span = slice(place, place + taken)
+            span = slice(index, index + taken)
             assert batch.inputs[line, span].tolist() == inputs
             assert batch.targets[line, span].tolist() == tokens[first : first + taken]
             assert (batch.documents[line, span] == document).all()
-            place += taken
-        assert (batch.targets[line, place:] == IGNORED).all()
-        assert (batch.documents[line, place:] == -1).all()
+            index += taken
+        assert (batch.targets[line, index:] == IGNORED).all()
+        assert (batch.documents[line, index:] == -1).all()
 
 
 def test_best_fit_of_short_documents_pads_little_and_splits_none():

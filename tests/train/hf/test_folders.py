@@ -169,8 +169,8 @@ def write(name, data):
 
 def point_outside(folder):
     (folder / "model.safetensors").rename(folder / "model-1.safetensors")
-    places = {"weight_map": {"a": "../hf/model-1.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(places))
+    index = {"weight_map": {"a": "../hf/model-1.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
 def add(name, shape):

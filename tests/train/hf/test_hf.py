@@ -1,4 +1,4 @@
-"""What we export computes in transformers what it does here, and comes back bit for bit."""
+"""An exported model computes in transformers what it does here, and comes back bit for bit."""
 
 from __future__ import annotations
 
@@ -143,9 +143,9 @@ def test_the_export_computes_the_same_and_comes_back(family, config, tmp_path, s
     # Token after token, through their cache.
     out = theirs(tokens[:, :20], use_cache=True)
     pieces = [out.logits]
-    for place in range(20, 30):
+    for position in range(20, 30):
         out = theirs(
-            tokens[:, place : place + 1], past_key_values=out.past_key_values, use_cache=True
+            tokens[:, position : position + 1], past_key_values=out.past_key_values, use_cache=True
         )
         pieces.append(out.logits)
     close(torch.cat(pieces, dim=1), ours[:, :30])
@@ -153,8 +153,8 @@ def test_the_export_computes_the_same_and_comes_back(family, config, tmp_path, s
     # Padded in front.
     mask = torch.ones_like(tokens)
     mask[1, :11] = 0
-    places = (mask.cumsum(1) - 1).clamp(min=0)
-    more = {} if family in ("bloom", "opt") else {"position_ids": places}
+    position_ids = (mask.cumsum(1) - 1).clamp(min=0)
+    more = {} if family in ("bloom", "opt") else {"position_ids": position_ids}
     out = theirs(tokens, attention_mask=mask, **more).logits
     close(out[1, 11:], model(tokens[1:, 11:])[0])
 

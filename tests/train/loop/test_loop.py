@@ -1,4 +1,4 @@
-"""What a step does: micro-batches, clipping, precision, recomputation, averages, logs."""
+"""A step: micro-batches, clipping, precision, recomputation, averages, logs."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def test_tensorboard_gets_the_figures_or_its_absence_is_told_first(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"precision": "fp8"}, "precision is 'fp8': choose auto, fp32, bf16"),
+        ({"precision": "fp8"}, "precision is 'fp8': choose one of auto, fp32, bf16"),
         ({"parallel": "tp"}, "parallel is 'tp'"),
         ({"spike": "ignore"}, "spike is 'ignore'"),
         ({"accumulate": 3}, "rows is 4: 3 micro-batches"),

@@ -96,10 +96,10 @@ def test_texts_of_different_lengths_share_a_batch(change):
 def test_a_window_hides_what_is_far_and_sinks_stay():
     model, tokens = build({"window": 5, "sinks": 2, "layers": 1}), tokens_of(rows=1)
     plain = model(tokens)
-    for place, seen in ((0, True), (1, True), (2, False), (18, False), (19, True), (23, True)):
+    for position, seen in ((0, True), (1, True), (2, False), (18, False), (19, True), (23, True)):
         changed = tokens.clone()
-        changed[0, place] = (changed[0, place] + 1) % 61
-        assert torch.equal(model(changed)[0, 23], plain[0, 23]) != seen, place
+        changed[0, position] = (changed[0, position] + 1) % 61
+        assert torch.equal(model(changed)[0, 23], plain[0, 23]) != seen, position
 
 
 def test_a_prefix_is_seen_by_its_document_alone():

@@ -7,9 +7,6 @@ import triton.language as tl
 
 from train.attention.flash import ranges
 
-# What both gradient kernels need of each query: the sum over the head of out x its gradient, less
-# the gradient of the logsumexp (Dao 2023, algorithm 2, line 4).
-
 
 @triton.jit
 def delta_kernel(
@@ -18,7 +15,11 @@ def delta_kernel(
     lse_batch, lse_head, lse_row, queries,
     LSE: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr,
 ):  # fmt: skip
-    """Grid: blocks of queries, heads, batch. ``delta``: float32 [batch, heads, queries]."""
+    """The number of each query that both gradient kernels need: the sum over the head of out x its
+    gradient, less the gradient of the logsumexp (Dao 2023, algorithm 2, line 4).
+
+    Grid: blocks of queries, heads, batch. ``delta``: float32 [batch, heads, queries].
+    """
     head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
     rows = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
     dims = tl.arange(0, PADDED_DIM)
@@ -33,10 +34,6 @@ def delta_kernel(
         lse_at = grad_lse + batch * lse_batch + head * lse_head
         products -= tl.load(lse_at + rows * lse_row, mask=real, other=0.0)
     tl.store(delta + (batch * tl.num_programs(1) + head) * queries + rows, products, mask=real)
-
-
-# The gradient of the queries: each block of queries goes once more over the keys it sees, and so
-# adds up alone and in order, without atomics.
 
 
 @triton.jit
@@ -84,7 +81,11 @@ def queries_kernel(
     PREFIX: tl.constexpr, SLOPES: tl.constexpr, HEAD_DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Grid: blocks of queries, heads, batch. ``scale`` is to base 2, ``back`` the scale itself."""
+    """The gradient of the queries: each block of queries goes once more over the keys it sees, and
+    so adds up alone and in order, without atomics.
+
+    Grid: blocks of queries, heads, batch. ``scale`` is to base 2, ``back`` the scale itself.
+    """
     block = tl.num_programs(0) - 1 - tl.program_id(0)
     head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
     rows = block * QUERIES + tl.arange(0, QUERIES)
@@ -129,7 +130,7 @@ def queries_kernel(
             HEAD_DIM=HEAD_DIM, PADDED_DIM=PADDED_DIM, KEYS=KEYS,
         )  # fmt: skip
     for number in tl.range(0, fars + heads + tails):
-        begin = ranges.place(number, far, fars, near, heads, past, BLOCK=KEYS)
+        begin = ranges.block_start(number, far, fars, near, heads, past, BLOCK=KEYS)
         acc = _over_keys(
             acc, q_tile, grad_tile, lse_tile, delta_tile, k_at, v_at, k_row, v_row, begin,
             rows_at, keys, scale, slope, start, end, first, last, sunk, prefix_at,
@@ -138,11 +139,6 @@ def queries_kernel(
         )  # fmt: skip
     to = grad_q + batch * to_batch + at * to_head + rows[:, None] * to_row + dims[None, :]
     tl.store(to, (acc * back).to(grad_q.dtype.element_ty), mask=inside)
-
-
-# The gradients of keys and values: each block of keys goes over the queries that see it, of every
-# query head that shares it. So GQA's sum is made in float32, in order, without atomics and
-# without a gradient for each query head in memory.
 
 
 @triton.jit
@@ -200,7 +196,12 @@ def keys_kernel(
     PREFIX: tl.constexpr, SLOPES: tl.constexpr, HEAD_DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Grid: blocks of keys, heads of keys, batch. Both gradients have the strides ``to``."""
+    """The gradients of keys and values: each block of keys goes over the queries that see it, of
+    every query head that shares it. So GQA's sum is made in float32, in order, without atomics and
+    without a gradient for each query head in memory.
+
+    Grid: blocks of keys, heads of keys, batch. Both gradients have the strides ``to``.
+    """
     kv_head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
     cols = tl.program_id(0) * KEYS + tl.arange(0, KEYS)
     dims = tl.arange(0, PADDED_DIM)
@@ -232,7 +233,7 @@ def keys_kernel(
         rows_of = (batch * tl.num_programs(1) * group + head) * queries
         slope = tl.load(slopes + head) if SLOPES else 0.0
         for number in tl.range(0, heads + tails):
-            begin = ranges.place(number, 0, fars, near, heads, past, BLOCK=QUERIES)
+            begin = ranges.block_start(number, 0, fars, near, heads, past, BLOCK=QUERIES)
             of_k, of_v = _over_queries(
                 of_k, of_v, k_tile, v_tile, q_at, grad_at, lse + rows_of, delta + rows_of,
                 q_row, grad_row, begin, offset, queries, scale, slope, cols, first, last,

@@ -108,7 +108,7 @@ def kernel(
             HEAD_DIM=HEAD_DIM, PADDED_DIM=PADDED_DIM, KEYS=KEYS,
         )  # fmt: skip
     for number in tl.range(0, fars + heads + tails):
-        begin = ranges.place(number, far, fars, near, heads, past, BLOCK=KEYS)
+        begin = ranges.block_start(number, far, fars, near, heads, past, BLOCK=KEYS)
         acc, top, total = _over(
             acc, top, total, q_tile, k_at, v_at, k_row, v_row, begin, rows_at, keys, scale, slope,
             start, end, first, last, sunk, prefix_at,

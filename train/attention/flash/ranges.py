@@ -1,4 +1,4 @@
-"""Which keys a query sees and which queries see a key, as intervals, and the blocks they need.
+"""Intervals of the keys that a query sees and of the queries that see a key, and their blocks.
 
 ``FAR`` stands for keys outside of a query's interval: sinks and prefix. All indices are those of
 keys; query ``row`` is key ``row + offset``.
@@ -13,15 +13,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# The few numbers a position that say what a mask lets it see. Fixed sizes, no wait for a device.
-#
-# The kernels take each document to lie in one piece, with positions counted on by one in it, as
-# everywhere in training.
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Spans:
-    """Of each position, int32 [batch, keys]: where its document starts and ends (``starts``,
+    """The few numbers a position that say what a mask lets it see. The kernels take each document
+    to lie in one piece, with positions counted on by one in it, as everywhere in training.
+
+    Of each position, int32 [batch, keys]: where its document starts and ends (``starts``,
     ``ends``), where the last prefix key of its document ends (``reach``, with ``prefix``), and
     where position 0 of its document is or would be (``origins``, [batch or 1, keys], for sinks).
     ``prefix``: bool [batch, keys]. None: the row is one document, no prefix, counted from 0.
@@ -79,18 +77,18 @@ def spans(
     keys: int,
     documents: Tensor | None,
     prefix: Tensor | None,
-    places: Tensor | None,
+    positions: Tensor | None,
 ) -> Spans:
-    """The spans of a mask's parts; ``places`` int [batch or 1, keys], where sinks need them."""
+    """The spans of a mask's parts; ``positions`` int [batch or 1, keys], where sinks need them."""
     starts = ends = origins = reach = None
     if documents is not None:
         starts, ends = bounds(documents)
     if prefix is not None:
         reach = reach_of(prefix, starts, ends)
         prefix = prefix.contiguous()
-    if places is not None:
-        index = torch.arange(keys, device=places.device)
-        origins = (index - places).int().contiguous()
+    if positions is not None:
+        index = torch.arange(keys, device=positions.device)
+        origins = (index - positions).int().contiguous()
     return Spans(starts=starts, ends=ends, origins=origins, prefix=prefix, reach=reach)
 
 
@@ -192,8 +190,8 @@ def blocks(first, last, low, high, real, FAR: tl.constexpr, BLOCK: tl.constexpr)
 
 
 @triton.jit
-def place(block, far, fars, near, heads, past, BLOCK: tl.constexpr):
-    """Where the masked block of that number begins: far ones, heads, tails."""
+def block_start(block, far, fars, near, heads, past, BLOCK: tl.constexpr):
+    """The first position of the masked block of that number: far ones, heads, tails."""
     after = block - fars
     begin = tl.where(after < heads, near + after * BLOCK, past + (after - heads) * BLOCK)
     return tl.where(block < fars, far + block * BLOCK, begin)

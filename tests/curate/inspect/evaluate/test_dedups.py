@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.dedup.minhash.banding import predicted
+from curate.documents.edits import Edit
 from curate.errors import UsageError
 from curate.inspect.evaluate.dedups import Evaluation, evaluate, text
 from curate.inspect.evaluate.dedups_scoring import Gone, score
@@ -151,8 +152,8 @@ PAIR = Plant("exact", Region("a", 0, 100), Region("p", 0, 100), 1.0)
 PASSAGE = Plant("paragraph", Region("b", 10, 60), Region("c", 0, 50))
 
 
-def cut(start: int, end: int) -> list[dict[str, Any]]:
-    return [{"step": "s", "rule": "r", "start": start, "end": end, "replacement": None}]
+def cut(start: int, end: int) -> list[Edit]:
+    return [Edit("s", "r", start, end, None)]
 
 
 def test_either_copy_may_go_and_the_other_is_a_loss() -> None:

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from curate.inspect.report import page
-from curate.inspect.report import page as figures
 
 
 @pytest.fixture(scope="module", autouse=True)
 def no_reports() -> Iterator[None]:
     """run.json has no figures then, and report.html nothing."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "gather", lambda out, by_date: figures.Figures())
+        patch.setattr(page, "gather", lambda out, by_date: page.Figures())
         patch.setattr(page, "render", lambda record, answer: "")
         yield

@@ -235,9 +235,7 @@ def test_a_page_shows_names_as_text(bench: Any) -> None:
     assert "&lt;script&gt;" in page and "<script>" not in page and page.count("</style>") == 1
 
 
-def test_columns_that_were_read_ahead_give_the_same_answer(
-    bench: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_that_were_read_ahead_give_the_same_answer(bench: Any) -> None:
     out, sets = bench.folder / "staged", ("gopher_quality.min_words=60",)
     answered = answer(out, sets)
     early = columns.start(out)
@@ -247,6 +245,5 @@ def test_columns_that_were_read_ahead_give_the_same_answer(
     few = columns.Reading(early.paths[:1], early.paths[1:], ["gopher_quality.words"])
     assert answer(out, sets, few) == answered
     few.close()
-    monkeypatch.setattr(columns, "MOST_COLUMNS", 3)
-    assert columns.start(out) is None
+    assert columns.start(out, most_columns=3) is None
     assert columns.start(bench.folder / "nowhere") is None

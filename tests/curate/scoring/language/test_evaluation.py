@@ -14,7 +14,7 @@ from curate.demo.language import examples
 from curate.errors import UsageError
 from curate.inspect.evaluate.classifiers import NO_LABEL, evaluate_language, render_language
 from curate.pages import charts
-from curate.scoring.language.scores import BINS, Scores, calibration, table
+from curate.scoring.language.scores import BINS, Scores, calibration, text_of
 
 
 def filled() -> Scores:
@@ -89,7 +89,7 @@ def test_texts_in_unknown_languages_are_apart_in_calibration() -> None:
     result = filled().result()["calibration"]
     assert sum(row["texts"] for row in result["all"]["bins"]) == 7
     assert sum(row["texts"] for row in result["known"]["bins"]) == 6
-    assert "differ from the share that is right by" in table(filled().result())
+    assert "differ from the share that is right by" in text_of(filled().result())
 
 
 def test_the_page_shows_what_was_found_and_runs_nothing() -> None:

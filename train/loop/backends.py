@@ -1,4 +1,4 @@
-"""Which back end each kind of layer of a run attends with, and why: known before it begins."""
+"""The back end of attention for each kind of layer of a run, and why: known before it begins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from train.loop.distributed import computes_in
 from train.model.config import ModelConfig
 
 
-def attends(model: ModelConfig, train: TrainConfig, device: torch.device) -> list[dict[str, Any]]:
+def layer_backends(
+    model: ModelConfig, train: TrainConfig, device: torch.device
+) -> list[dict[str, Any]]:
     """For each window: how many layers have it, what their mask is, the back end and the reason.
     Raises ``TrainError`` where the back end asked for cannot do one of them.
     """
@@ -67,8 +69,8 @@ def _mask(model: ModelConfig, train: TrainConfig, window: int | None) -> Mask:
     )
 
 
-def said(rows: list[dict[str, Any]]) -> str:
-    """In one line."""
+def backends_line(rows: list[dict[str, Any]]) -> str:
+    """The back ends in one line."""
     parts = [
         f"{row['backend']} in {row['layers']} layers ({', '.join(row['mask'])}; "
         f"{row['dtype']} on {row['device']}): {row['why']}"
