@@ -1,4 +1,4 @@
-"""Files to fetch: URLs, and lists of them, as files of a folder.
+"""Lists: files to fetch, as files of a folder, and lists of words or hosts that a setting names.
 
 A list is a local file or one behind a URL, plain or .gz: a URL or a path below `base` a line, as in
 Common Crawl's *.paths.gz, or beside its sha256 or md5 in either order, as sha256sum writes it.
@@ -7,6 +7,7 @@ Common Crawl's *.paths.gz, or beside its sha256 or md5 in either order, as sha25
 from __future__ import annotations
 
 import gzip
+import hashlib
 import re
 import tempfile
 import zlib
@@ -113,6 +114,26 @@ def listed_files(
             check_elsewhere(entry[0], source, f"{source}:{number}")
             entries.append(entry)
     return entries
+
+
+def read_list(location: str, sha256: str | None, label: str, key: str) -> bytes:
+    """The unpacked content of a list that a setting names: a path, or a URL with the sha256 of what
+    it holds. UsageError where it cannot be read, is not what sha256 says, or is a URL without one;
+    `label` and `key` name the setting in messages."""
+    if "://" in location and not sha256:
+        raise UsageError(f"{label}: {location} is a URL; give {key} beside it")
+    import fsspec
+
+    try:
+        with fsspec.open(location, "rb") as f:
+            data: bytes = f.read()
+    except (OSError, ValueError, ImportError) as error:
+        raise UsageError(f"{label}: cannot read {location}: {error}") from None
+    if sha256 and hashlib.sha256(data).hexdigest() != sha256.lower():
+        raise UsageError(f"{label}: {location} has another sha256 than the one given")
+    if data[:2] == b"\x1f\x8b":
+        data = _unpacked(data, f"{label}: {location}")
+    return data.removeprefix(b"\xef\xbb\xbf")
 
 
 def check_elsewhere(url: str, source: str, where: str) -> None:

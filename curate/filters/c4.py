@@ -21,7 +21,6 @@ from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
 from curate.errors import UsageError
-from curate.filters.lists import read_list
 from curate.steps.contracts import Step
 from curate.text.tables import segments
 
@@ -63,6 +62,8 @@ def badwords_regex(words: Iterable[str], lang: str) -> re.Pattern[str]:
 def read_words(location: str, sha256: str | None) -> dict[str, list[str]]:
     """Words by language from a path or URL: JSON lines with `lang` and `term` (or `word`), or plain
     lines (language "en"); .gz is unpacked. A URL needs its sha256, which is checked."""
+    from curate.fetch.file_lists import read_list
+
     data = read_list(location, sha256, "badwords", "badwords_sha256")
     words: dict[str, list[str]] = {}
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):

@@ -6,17 +6,18 @@ reason of a dropped document names what was found in its own URL.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from curate.errors import UsageError
-from curate.filters.lists import entries, read_list
 from curate.filters.url_kernel import Automaton, Folded, automaton, fold_all, normal_word
 from curate.text.hashing import hash_bytes
 from kernel_cache import njit
 
+_COMMENT = re.compile(r"(^|\s)#.*")
 BLOCK = 16 << 20  # bytes of a list that are taken up at once
 _TRACKING = tuple(np.frombuffer(b, np.uint8) for b in (b"utm_", b"ref", b"feed"))
 _UTM, _REF, _FEED = _TRACKING
@@ -247,12 +248,18 @@ def named_keys(names: Sequence[str], label: str, key: str) -> np.ndarray:
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
 
 
+def _content(location: str, sha256: dict[str, str], label: str) -> bytes:
+    from curate.fetch.file_lists import read_list
+
+    return read_list(location, sha256.get(location), label, f"its sha256 in {label}.sha256")
+
+
 def _merged(
     locations: Sequence[str], sha256: dict[str, str], label: str, hosts: bool
 ) -> np.ndarray:
     parts = [np.empty(0, np.uint64)]
     for location in locations:
-        data = read_list(location, sha256.get(location), label, f"its sha256 in {label}.sha256")
+        data = _content(location, sha256, label)
         parts += _keys(data, location, label, hosts)
     return np.unique(np.concatenate(parts))
 
@@ -269,9 +276,8 @@ def words(
     for locations in (banned, soft):
         entries_of_lists: set[str] = set()
         for location in locations:
-            key = f"its sha256 in {label}.sha256"
-            data = read_list(location, sha256.get(location), label, key)
-            kept = {normal_word(e, between) for e in entries(data)} - {""}
+            data = _content(location, sha256, label)
+            kept = {normal_word(e, between) for e in _entries(data)} - {""}
             if not kept:
                 raise UsageError(f"{label}: no word in {location}")
             entries_of_lists |= kept
@@ -279,3 +285,12 @@ def words(
     patterns = tuple(sorted(sets[0] | sets[1]))
     marks = [np.array([p in s for p in patterns], np.bool_) for s in sets]
     return Words(patterns, marks[0], marks[1], automaton(patterns))
+
+
+def _entries(data: bytes) -> list[str]:
+    """The entries of a list of words, in the order of the lines. What stands behind `#`, at the
+    beginning or behind white space, is a comment."""
+    lines = (
+        _COMMENT.sub("", line).strip() for line in data.decode("utf-8", "replace").splitlines()
+    )
+    return [line for line in lines if line]

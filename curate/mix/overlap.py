@@ -77,8 +77,8 @@ class Near:
 
         bands, rows = self.step.banding
         signature, count = self.step.signatures(as_large_string(batch["text"]))
-        some = np.flatnonzero(count > 0)
-        self._put(number.to_numpy()[some], band_keys(signature[some], bands, rows))
+        sketched = np.flatnonzero(count > 0)
+        self._put(number.to_numpy()[sketched], band_keys(signature[sketched], bands, rows))
 
     def _put(self, number: np.ndarray, keys: np.ndarray) -> None:
         table = [pa.array(np.repeat(number, keys.shape[1])), pa.array(keys.reshape(-1))]
@@ -114,9 +114,9 @@ class Near:
                 first = np.frombuffer(offsets, np.int32)[raw.offset] if len(raw) else 0
                 keys = np.frombuffer(data or b"", np.uint8)[first : first + 8 * bands * len(raw)]
                 self._put(batch["row"].to_numpy(), keys.view(np.uint64).reshape(-1, bands))
-        there = pq.read_metadata(ids).num_rows
-        if there > joined:
-            self.absent[name] = there - joined
+        present = pq.read_metadata(ids).num_rows
+        if present > joined:
+            self.absent[name] = present - joined
 
 
 def _step(comparable: dict[str, Any]) -> DedupMinhash:

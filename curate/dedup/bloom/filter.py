@@ -289,8 +289,8 @@ class BloomFilter:
     def modelled_rate(self, inserted: Iterable[float] | None = None) -> float:
         """The rate that is expected with so many keys in each slice (by default as it is)."""
         wrong = 1.0
-        held = self.slices[:, kernel.INSERTED] if inserted is None else inserted
-        for keys, row in zip(held, self.slices, strict=True):
+        counts = self.slices[:, kernel.INSERTED] if inserted is None else inserted
+        for keys, row in zip(counts, self.slices, strict=True):
             load = float(keys) / int(row[kernel.BLOCKS])
             wrong *= 1 - expected_rate(load, int(row[kernel.PROBES]))
         return 1 - wrong
@@ -335,10 +335,10 @@ def grown_from(paths: list[Path]) -> list[Path]:
     """The filters among `paths` that are not already inside another of them."""
     headers = [read_header(p) for p in paths]
     inside = {parent for header in headers for parent in header.parents}
-    seen: set[str] = set()
+    checksums: set[str] = set()
     outermost = []
     for path, header in zip(paths, headers, strict=True):
-        if header.checksum not in inside and header.checksum not in seen:
+        if header.checksum not in inside and header.checksum not in checksums:
             outermost.append(path)
-        seen.add(header.checksum)
+        checksums.add(header.checksum)
     return outermost

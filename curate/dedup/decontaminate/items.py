@@ -87,17 +87,17 @@ def _rows(path: str, fields: tuple[str, ...], label: str) -> Iterator[tuple[str 
         rows = ({"text": line} for line in text.split("\n") if line.strip())
     else:
         rows = _json(file, label)
-    seen: set[str] = set()
+    columns: set[str] = set()
     missed = True
     for row in rows:
         if fields:
-            seen.update(row)
+            columns.update(row)
             missed = missed and not any(f in row for f in fields)
         own = row.get("id")
         usable = isinstance(own, (str, int)) and not isinstance(own, bool) and own != ""
         yield str(own) if usable else None, _text(row, fields)
     if fields and missed:
-        have = ", ".join(sorted(seen)) or "no row"
+        have = ", ".join(sorted(columns)) or "no row"
         raise UsageError(
             f"{label}: {path} has none of the fields {', '.join(fields)} (has: {have})"
         )

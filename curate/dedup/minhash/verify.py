@@ -27,7 +27,7 @@ from curate.corpus.shuffle.byte_rows import (
     read_slice,
     unmap,
 )
-from curate.corpus.shuffle.candidates import Picked
+from curate.corpus.shuffle.candidates import CandidateTask
 from curate.corpus.shuffle.partitions import fixed_rows
 from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sizes import Sizes
@@ -62,17 +62,17 @@ Make = Callable[[pa.Array], tuple[np.ndarray, np.ndarray]]
 
 
 def _files(task: Task) -> dict[str, list[str]]:
-    candidates, ordered = Picked.load(task), Path(task["ordered"])
+    candidates, ordered = CandidateTask.load(task), Path(task["ordered"])
     reads = [*candidates.reads(), str(ordered / POSITIONS), str(ordered / BEGINS)]
     return {"reads": reads, "writes": [str(path) for path in _written(candidates)]}
 
 
-def _written(candidates: Picked) -> SliceFiles:
+def _written(candidates: CandidateTask) -> SliceFiles:
     return SliceFiles.within(candidates.folder, KIND, candidates.group.part)
 
 
 def _write(task: Task, column: str, rows: int, make: Make) -> dict[str, Any]:
-    candidates, ordered = Picked.load(task), Path(task["ordered"])
+    candidates, ordered = CandidateTask.load(task), Path(task["ordered"])
     begins = np.fromfile(ordered / BEGINS, np.int64)
     with ExitStack() as stack:
         positions = stack.enter_context((ordered / POSITIONS).open("rb"))

@@ -89,7 +89,7 @@ def _known(text: pa.LargeStringArray) -> tuple[list[str], np.ndarray]:
     """(texts with anything in them, bool[rows] which these are)."""
     texts = text.to_pylist()
     mask = np.array([bool(t and t.strip()) for t in texts], np.bool_)
-    return [t for t, some in zip(texts, mask.tolist(), strict=True) if some], mask
+    return [t for t, present in zip(texts, mask.tolist(), strict=True) if present], mask
 
 
 def _column(vectors: np.ndarray, mask: np.ndarray, size: int) -> pa.FixedSizeListArray:

@@ -177,8 +177,8 @@ class Regions:
     def load(cls, path: Path, mapped: bool = False) -> Regions:
         """The object that `save` wrote; mapped: what is not looked at takes no memory."""
         # "c", since arrays that may be written to are of the type that kernels are compiled for.
-        held = np.load(path, mmap_mode="c" if mapped else None, allow_pickle=False)
-        return cls(*np.asarray(held))
+        columns = np.load(path, mmap_mode="c" if mapped else None, allow_pickle=False)
+        return cls(*np.asarray(columns))
 
 
 @njit(cache=True, nogil=True)

@@ -15,7 +15,7 @@ from curate.engines.local import call_apart
 from curate.errors import RunFailed, UsageError
 from curate.scoring.fasttext.model_file import read_header
 from curate.scoring.language.examples import Training, pieces
-from curate.scoring.language.scores import Scores, table
+from curate.scoring.language.scores import Scores, text_of
 from curate.scoring.language.train import train
 
 SMALL = Training(bucket=2000, maxn=3, epochs=3, held_out=0.2)
@@ -134,8 +134,8 @@ def test_scores_by_length_by_label_and_by_confusion() -> None:
         (50, 0, None),
     ]
     assert result["confusions"][0] == {"expected": "deu", "found": None, "texts": 1}
-    assert "no label" in table(result)
-    assert "languages without a label: pl" in table(result)
+    assert "no label" in text_of(result)
+    assert "languages without a label: pl" in text_of(result)
 
 
 def test_scripts_count_where_everything_has_one() -> None:
@@ -150,4 +150,4 @@ def test_scripts_count_where_everything_has_one() -> None:
 def test_no_text_gives_no_figures() -> None:
     result = Scores(["en"]).result()
     assert (result["texts"], result["accuracy"], result["known"]["macro_f1"]) == (0, None, None)
-    assert table(result)
+    assert text_of(result)
