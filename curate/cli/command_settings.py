@@ -30,6 +30,8 @@ class CommandSettings(BaseModel):
             if first["type"] == "missing":
                 raise UsageError(f"{cls.command} needs {flag}") from None
             message = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+            if first["type"] == "literal_error":
+                message = f"choose {first['ctx']['expected']}".replace("'", "")
             raise UsageError(f"{flag} {first['input']}: {message}") from None
 
 
