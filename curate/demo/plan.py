@@ -9,7 +9,7 @@ from itertools import cycle
 from curate.demo import plants
 from curate.demo.layouts import Frame, all_fillers, render, slug
 from curate.demo.texts import Article, Host, load_articles, load_hosts, load_words
-from curate.text.near_copies import jaccard, number
+from curate.text.near_copies import drawn_number, jaccard
 
 SIMILARITIES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _NEAR_PER_LEVEL = 4
@@ -133,7 +133,7 @@ class _Site:
         frame = Frame(
             host,
             charset if declared == "meta" else "",
-            f"2025-02-{1 + number(article.id) % 28:02d}",
+            f"2025-02-{1 + drawn_number(article.id) % 28:02d}",
             tuple(self._titles[-6:]),
             comments,
         )
@@ -163,14 +163,14 @@ class _Site:
         return charset, declared
 
     def _some_comments(self, key: str) -> tuple[str, ...]:
-        count = number(key, "comments") % 5
-        pool = sorted(self._comments, key=lambda c: number(key, c))
+        count = drawn_number(key, "comments") % 5
+        pool = sorted(self._comments, key=lambda c: drawn_number(key, c))
         return tuple(pool[:count])
 
 
 def address(article: Article, host: Host, layout: str) -> str:
     """A URL in the manner of the layout."""
-    name, n = slug(article.id), number(article.id) % 9000 + 1000
+    name, n = slug(article.id), drawn_number(article.id) % 9000 + 1000
     path = {
         "news": f"{slug(article.section)}/{name}-{n}",
         "blog": f"2025/02/{name}/",
@@ -206,7 +206,7 @@ def plan_pages() -> list[Page]:
 
 
 def _english(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
-    drawn = iter(sorted(articles, key=lambda a: number(a.id, "draw")))
+    drawn = iter(sorted(articles, key=lambda a: drawn_number(a.id, "draw")))
     mixed = [next(drawn) for _ in _PASSAGES]
     donors = [next(drawn) for _ in _PASSAGES]
     copied = [next(drawn) for _ in _CLUSTERS]
@@ -258,7 +258,7 @@ def _english(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
             key=f"{article.id}/old",
             source=article.id,
             cluster=clusters[article.id],
-            age=_OLD + number(article.id) % 30,
+            age=_OLD + drawn_number(article.id) % 30,
         )
 
 

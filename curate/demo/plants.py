@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from curate.demo.texts import Article
-from curate.text.near_copies import WORD, jaccard, nearest, number
+from curate.text.near_copies import WORD, drawn_number, jaccard, nearest
 
 _SENTENCE_END = re.compile(r"(?<=[.?!]) (?=[A-Z])")
 
@@ -40,11 +40,11 @@ def _edits(
 ) -> Iterator[tuple[str, ...]]:
     current = article.paragraphs
     if target <= 0.8:
-        addendum = addenda[number(article.id, "addendum") % len(addenda)]
+        addendum = addenda[drawn_number(article.id, "addendum") % len(addenda)]
         current = (*current[:-1], f"{current[-1]} {addendum}")
         yield current
     if target <= 0.6:
-        which = number(article.id, "cut") % (len(current) - 1)
+        which = drawn_number(article.id, "cut") % (len(current) - 1)
         sentences = _SENTENCE_END.split(current[which])
         if len(sentences) > 2:
             kept = " ".join([sentences[0], *sentences[2:]])
@@ -75,7 +75,7 @@ def _exchange(token: str, synonyms: Mapping[str, str]) -> str:
 
 
 def _spread(places: list[tuple[int, int]], key: str) -> list[tuple[int, int]]:
-    return sorted(places, key=lambda place: number(key, *place))
+    return sorted(places, key=lambda place: drawn_number(key, *place))
 
 
 def share_passage(host: Article, donor: Article, count: int) -> tuple[Article, Shared]:
@@ -94,9 +94,9 @@ def letter_soup(seed: str, lines: int, end_marks: bool) -> tuple[str, ...]:
     out = []
     for n in range(lines):
         words = []
-        for w in range(9 + number(seed, n) % 9):
-            length = 2 + number(seed, n, w, "length") % 9
-            words.append("".join(letters[number(seed, n, w, c) % 26] for c in range(length)))
+        for w in range(9 + drawn_number(seed, n) % 9):
+            length = 2 + drawn_number(seed, n, w, "length") % 9
+            words.append("".join(letters[drawn_number(seed, n, w, c) % 26] for c in range(length)))
         out.append(_finish(words, end_marks))
     return tuple(out)
 
@@ -108,7 +108,10 @@ def word_salad(
     pool = sorted({w for a in articles for w in WORD.findall(a.text.lower()) if w.isalpha()})
     return tuple(
         _finish(
-            [pool[number(seed, n, w) % len(pool)] for w in range(10 + number(seed, n) % 12)],
+            [
+                pool[drawn_number(seed, n, w) % len(pool)]
+                for w in range(10 + drawn_number(seed, n) % 12)
+            ],
             end_marks,
         )
         for n in range(lines)

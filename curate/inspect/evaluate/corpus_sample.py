@@ -16,7 +16,7 @@ from curate.disk.parquet_writer import TableWriter, conform, writing
 from curate.errors import UsageError
 from curate.formats.inputs import plan_inputs
 from curate.formats.reading import ReadSettings
-from curate.text.near_copies import number
+from curate.text.near_copies import drawn_number
 
 SCHEMA = pa.schema(
     [
@@ -40,7 +40,7 @@ def draw(inputs: list[str], read: ReadSettings, most: int, seed: int, path: Path
     plan = plan_inputs(inputs, read.partition_bytes)
     direct = DirectInput(plan, read)
     names = (i for batch in direct.batches(["id"]) for i in batch["id"].to_pylist())
-    ranked = ((number(seed, "draw", name, at), at) for at, name in enumerate(names))
+    ranked = ((drawn_number(seed, "draw", name, at), at) for at, name in enumerate(names))
     chosen = {at for _, at in heapq.nsmallest(most, ranked)}
     if not chosen:
         raise UsageError("no document of the input has text")

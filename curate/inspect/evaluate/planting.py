@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from curate.errors import UsageError
 from curate.inspect.evaluate.corpus_sample import SCHEMA, batches, sample_writer
-from curate.text.near_copies import WORD, NearCopy, near_copy, number
+from curate.text.near_copies import WORD, NearCopy, drawn_number, near_copy
 
 SIMILARITIES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
 TOLERANCE = 0.01
@@ -110,7 +110,9 @@ def _candidates(
         fair = pc.and_(pc.greater_equal(size, LEAST), pc.less_equal(size, MOST))
         ids += batch["id"].filter(fair).to_pylist()
     fit = untouched(ids)
-    order = sorted((i for i in ids if i in fit), key=lambda i: number(seed, "order", i))[:most]
+    order = sorted((i for i in ids if i in fit), key=lambda i: drawn_number(seed, "order", i))[
+        :most
+    ]
     rank = {name: n for n, name in enumerate(order)}
     rows: list[dict[str, Any]] = []
     for batch in batches(base):
@@ -123,7 +125,7 @@ def _vocabulary(rows: Sequence[dict[str, Any]], seed: int) -> list[str]:
     """Words of the corpus, in an order drawn by seed."""
     words_seen = {w.lower() for row in rows[:200] for w in WORD.findall(row["text"][:5000])}
     words = [w for w in words_seen if w.isalpha() and 3 <= len(w) <= 20]
-    return sorted(words, key=lambda w: number(seed, "word", w))
+    return sorted(words, key=lambda w: drawn_number(seed, "word", w))
 
 
 def _plant(
@@ -199,15 +201,15 @@ def _paragraph(text: str, key: object) -> tuple[int, int] | None:
             if text.count(inner) == 1:
                 spans.append((start, start + len(inner)))
         at += len(line) + 1
-    return spans[number(key, "paragraph") % len(spans)] if spans else None
+    return spans[drawn_number(key, "paragraph") % len(spans)] if spans else None
 
 
 def _run(text: str, key: object) -> tuple[int, int] | None:
     """A run of characters from anywhere."""
-    size = RUN[0] + number(key, "size") % (RUN[1] - RUN[0] + 1)
+    size = RUN[0] + drawn_number(key, "size") % (RUN[1] - RUN[0] + 1)
     if len(text) < 2 * size:
         return None
-    start = number(key, "start") % (len(text) - size + 1)
+    start = drawn_number(key, "start") % (len(text) - size + 1)
     return start, start + size
 
 
@@ -223,10 +225,10 @@ def _add_passage(
     passage, text = row["text"][slice(*span)], host["text"]
     if kind == "paragraph":
         breaks = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
-        at = breaks[number(key, "place") % len(breaks)]
+        at = breaks[drawn_number(key, "place") % len(breaks)]
         inserted = f"{passage}\n"
     else:
-        at = number(key, "place") % (len(text) + 1)
+        at = drawn_number(key, "place") % (len(text) + 1)
         inserted = passage
     planted.changed[host["id"]] = text[:at] + inserted + text[at:]
     start = len(text[:at].encode())
