@@ -6,9 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle
 
-from curate.demo import plants
 from curate.demo.layouts import Frame, all_fillers, render, slug
-from curate.demo.texts import Article, Host, load_articles, load_hosts, load_words
+from curate.demo.texts import (
+    Article,
+    Host,
+    letter_soup,
+    load_articles,
+    load_hosts,
+    load_words,
+    near_duplicate,
+    share_passage,
+    word_salad,
+)
 from curate.text.near_copies import drawn_number, jaccard
 
 SIMILARITIES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -231,7 +240,7 @@ def _english(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
         yield page
 
     for article, donor, count in zip(mixed, donors, _PASSAGES, strict=True):
-        both, shared = plants.share_passage(article, donor, count)
+        both, shared = share_passage(article, donor, count)
         yield site.lay_out(
             both,
             site.host_for(article.section),
@@ -282,7 +291,7 @@ def _exact(site: _Site, copied: Sequence[Article], clusters: Mapping[str, str]) 
 def _near(site: _Site, near: Sequence[Article], clusters: Mapping[str, str]) -> Iterator[Page]:
     synonyms, addenda = load_words("synonyms"), load_words("addenda")
     for article, target in zip(near, cycle(SIMILARITIES)):
-        copy = plants.near_duplicate(article, target, synonyms, addenda)
+        copy = near_duplicate(article, target, synonyms, addenda)
         yield site.lay_out(
             copy,
             site.host_for("mirror"),
@@ -328,11 +337,7 @@ def _planted(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
 def _gibberish(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
     for n in range(10):
         key, marks = f"gibberish-{n}", n % 2 == 1
-        lines = (
-            plants.letter_soup(key, 7, marks)
-            if n < 5
-            else plants.word_salad(key, articles, 7, marks)
-        )
+        lines = letter_soup(key, 7, marks) if n < 5 else word_salad(key, articles, 7, marks)
         article = Article(key, "gibberish", "en", lines[0][:30], lines)
         yield site.lay_out(article, site.hosts["www.bestlinks4u.example"], "gibberish", _JUNK)
 
