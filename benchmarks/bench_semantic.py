@@ -71,7 +71,7 @@ def one_pass(table: Any, folder: Path) -> dict[str, float]:
         files = (SketchFile(0, path, 0),)
         view(db, files)
         sketches = Sketches(db, folder / "decisions.parquet", folder, files)
-        semantic_resolve.arrange(db, survivors.preference(step.survivor))
+        semantic_resolve.number_documents(db, survivors.preference(step.survivor))
         semantic_resolve.matrix_of(step, sketches)
         embedded = time.process_time()
         semantic_resolve.find(step, sketches)

@@ -54,7 +54,7 @@ def write_piece(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 def join_pieces(path: Path, schema: pa.Schema, pieces: list[Path]) -> None:
     """The decisions' file, of the pieces in their order; held are a few batches."""
     waiting: list[pa.RecordBatch] = []
-    held = 0
+    waiting_rows = 0
     with pq.ParquetWriter(path, schema) as writer:
         for piece in pieces:
             with pa.OSFile(str(piece)) as file:
@@ -62,11 +62,11 @@ def join_pieces(path: Path, schema: pa.Schema, pieces: list[Path]) -> None:
                 for number in range(reader.num_record_batches):
                     batch = reader.get_batch(number)
                     waiting.append(batch)
-                    held += len(batch)
-                    while held >= ROWS:
+                    waiting_rows += len(batch)
+                    while waiting_rows >= ROWS:
                         table = pa.Table.from_batches(waiting)
                         writer.write_table(table.slice(0, ROWS).combine_chunks())
                         waiting = table.slice(ROWS).to_batches()
-                        held -= ROWS
-        if held:
+                        waiting_rows -= ROWS
+        if waiting_rows:
             writer.write_table(pa.Table.from_batches(waiting).combine_chunks())

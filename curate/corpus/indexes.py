@@ -1,7 +1,7 @@
 """OUT/index: the sketches of a finished run's dedups, for later runs to compare with.
 
 An index is a folder `index/LABEL` of hard links: the sketches of all documents that reached the
-step, kept or dropped, settled ids, and what the step left in its own folder (a Bloom filter, a
+step, kept or dropped, final ids, and what the step left in its own folder (a Bloom filter, a
 suffix array). `index.json` says which settings made it.
 
 Files that a step leaves for OUT itself (`CorpusStep.leaves`) are put there too; `index/files.json`
@@ -178,7 +178,7 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
         "comparable": comparable,
         "key": dedup.key,
         "parts": len(paths),
-        "settled": dedup.corpus.settled,
+        "settled": dedup.corpus.ids_changed,
     }
     write_text(aside / RECORD, json.dumps(record, indent=1) + "\n")
     remove(target, inside=target.parent.parent)

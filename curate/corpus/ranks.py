@@ -25,7 +25,7 @@ from curate.disk.files import replacing
 BITS = 20  # of a float that say which range it is in
 ALL = ""  # the language where none is told apart
 
-SEEN = pa.schema(
+TOTALS = pa.schema(
     [
         ("lang", pa.string()),
         ("documents", pa.int64()),
@@ -92,10 +92,10 @@ def count_scores(task: Task) -> dict[str, Any]:
     keys, counts = np.unique((code << BITS) | float_ranges(score), return_counts=True)
     names = pa.array(langs, pa.string())
     none = scored == 0
-    seen = [names, documents, scored, pa.array(low, mask=none), pa.array(high, mask=none)]
+    totals = [names, documents, scored, pa.array(low, mask=none), pa.array(high, mask=none)]
     ranges = [names.take(pa.array(keys >> BITS)), keys & ((1 << BITS) - 1), counts]
     paths = count_files(Path(task["folder"]), task["part"])
-    for path, schema, columns in zip(paths, (SEEN, RANGES), (seen, ranges), strict=True):
+    for path, schema, columns in zip(paths, (TOTALS, RANGES), (totals, ranges), strict=True):
         _store(path, schema, columns)
     return {}
 
@@ -143,7 +143,7 @@ def write_counts(run: Run, folder: Path, groups: list[Group], by_lang: bool) -> 
     run_tasks(run, f"{__name__}:count_scores", tasks)
 
 
-def seen_in(db: Any, folder: Path, count: int) -> dict[str, tuple[int, int, float, float]]:
+def score_totals(db: Any, folder: Path, count: int) -> dict[str, tuple[int, int, float, float]]:
     """By language (documents, scores, the least, the greatest), of so many groups."""
     if not count:
         return {}
@@ -178,20 +178,21 @@ def find_ranks(
             zip(ranks, zip(values[at].astype(np.int64).tolist(), before, strict=True), strict=True)
         )
     ranges_by_lang = {
-        lang: sorted({number for number, _ in of.values()}) for lang, of in range_of_rank.items()
+        lang: sorted({number for number, _ in ranges_of_lang.values()})
+        for lang, ranges_of_lang in range_of_rank.items()
     }
-    more = {"by_lang": by_lang, "wanted": ranges_by_lang, "folder": str(folder)}
-    run_tasks(run, f"{__name__}:pick_scores", [{**group.dump(), **more} for group in groups])
+    settings = {"by_lang": by_lang, "wanted": ranges_by_lang, "folder": str(folder)}
+    run_tasks(run, f"{__name__}:pick_scores", [{**group.dump(), **settings} for group in groups])
     scores = _by_lang(db, score_files(folder, len(groups)), "score")
-    answer: Ranked = {}
-    for lang, of in range_of_rank.items():
+    ranked: Ranked = {}
+    for lang, ranges_of_lang in range_of_rank.items():
         values, counts = scores[lang]
         range_number = float_ranges(np.ascontiguousarray(values))
-        for rank, (wanted_range, before) in of.items():
+        for rank, (wanted_range, before) in ranges_of_lang.items():
             mask = range_number == wanted_range
             k = int(np.searchsorted(np.cumsum(counts[mask]) + before, rank, "right"))
-            answer.setdefault(lang, {})[rank] = float(values[mask][k])
-    return answer
+            ranked.setdefault(lang, {})[rank] = float(values[mask][k])
+    return ranked
 
 
 def _by_lang(db: Any, paths: list[Path], column: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:

@@ -41,7 +41,7 @@ def run_here(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str,
 @dataclass(frozen=True)
 class SketchFile:
     """One partition's sketches. corpus: the earlier corpus they belong to, "" for this run's own;
-    stored: the partition's number in the file; ids: settled ids by it."""
+    stored: the partition's number in the file; ids: final ids by it."""
 
     part: int
     path: Path
@@ -64,17 +64,17 @@ class SketchFile:
 @dataclass(frozen=True)
 class SketchedCorpus:
     """The sketches of a stage. folder: the stage's; parts: its partitions; kind: the name of its
-    sketch files; settled: whether ids.parquet in the folder changes ids."""
+    sketch files; ids_changed: whether ids.parquet in the folder changes ids."""
 
     folder: Path
     parts: int
     kind: str
-    settled: bool
+    ids_changed: bool
 
     @property
     def ids(self) -> Path | None:
-        """The settled ids."""
-        return self.folder / "ids.parquet" if self.settled else None
+        """The final ids."""
+        return self.folder / "ids.parquet" if self.ids_changed else None
 
     def paths(self) -> list[Path]:
         """One file a partition."""
@@ -90,7 +90,7 @@ class Sketches:
     """All sketches of a corpus, for `resolve`.
 
     connection: DuckDB with the view `sketches`, whose columns are those that `sketch` returned,
-    and `part`, `n` (the document's key in the run) and `id` (settled). decisions: the file to
+    and `part`, `n` (the document's key in the run) and `id` (final). decisions: the file to
     write. folder: the step's own, kept after the run as part of its index; what a killed `resolve`
     left there is still there when it starts again. run: who does its tasks; they may be on other
     machines, which see the same files. sizes: of its tasks.
@@ -139,18 +139,18 @@ def view(connection: Any, files: tuple[SketchFile, ...]) -> None:
         groups.setdefault(key, []).append(file.path)
     selects = []
     for (corpus, ids, shift), paths in groups.items():
-        settled = "s.id"
+        id_expression = "s.id"
         joined = ""
         if ids is not None:
-            settled = "coalesce(i.id, s.id)"
+            id_expression = "coalesce(i.id, s.id)"
             joined = (
                 f" LEFT JOIN (SELECT part, _n AS n, id FROM read_parquet({literal(ids)})) i"
                 " ON s.part = i.part AND s.n = i.n"
             )
         if corpus:
-            settled = f"{literal(MARK + corpus + MARK)} || {settled}"
+            id_expression = f"{literal(MARK + corpus + MARK)} || {id_expression}"
         selects.append(
-            f"SELECT s.* REPLACE ({settled} AS id, (s.part + {shift})::INTEGER AS part)"
+            f"SELECT s.* REPLACE ({id_expression} AS id, (s.part + {shift})::INTEGER AS part)"
             f" FROM read_parquet({paths_literal(paths)}) s{joined}"
         )
     connection.execute(f"CREATE OR REPLACE VIEW sketches AS {' UNION ALL BY NAME '.join(selects)}")

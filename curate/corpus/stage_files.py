@@ -98,7 +98,7 @@ def changed_ids(path: str | None, part: int) -> dict[int, str]:
 
 
 def with_ids(table: pa.Table, changed: dict[int, str]) -> pa.Table:
-    """The table with settled ids."""
+    """The table with final ids."""
     if not changed or table.num_rows == 0:
         return table
     ids = [

@@ -35,7 +35,7 @@ from curate.disk.files import TEMPORARY, replacing
 from curate.documents.documents import Documents
 
 if TYPE_CHECKING:
-    from curate.corpus.shuffle.candidates import Picked
+    from curate.corpus.shuffle.candidates import CandidateTask
 
 
 _SPACE = re.compile(r"\s+")
@@ -170,13 +170,13 @@ def resolve(step: DedupExact, sketches: Sketches) -> dict[str, Any]:
 def phases(step: DedupExact, sketches: Sketches, groups: list[shuffle_tasks.Group]) -> list[Phase]:
     """The phases before decisions, of a corpus of several groups."""
     from curate.corpus.shuffle.buckets import find_buckets
-    from curate.corpus.shuffle.candidates import picked
-    from curate.corpus.shuffle.partitions import part_keys
+    from curate.corpus.shuffle.candidates import candidate_tasks
+    from curate.corpus.shuffle.partitions import partition_keys
 
     columns = ["key", *survivors.preferred_by(step.survivor)]
 
     def keys(folder: Path, done: Done) -> dict[str, Any]:
-        return part_keys(sketches, folder, groups, step.label, "key", 1)
+        return partition_keys(sketches, folder, groups, step.label, "key", 1)
 
     def buckets(folder: Path, done: Done) -> dict[str, Any]:
         return find_buckets(sketches, folder, done.folder("keys"), done.facts)
@@ -184,7 +184,7 @@ def phases(step: DedupExact, sketches: Sketches, groups: list[shuffle_tasks.Grou
     def rows(folder: Path, done: Done) -> dict[str, Any]:
         slices = max(1, -(-done.facts["candidates"] // sketches.sizes.slice_candidates))
         settings = {"columns": columns, "slices": slices, "sizes": sketches.sizes.dump()}
-        tasks = picked(groups, done.folder("buckets"), folder, **settings)
+        tasks = candidate_tasks(groups, done.folder("buckets"), folder, **settings)
         shuffle_tasks.run_tasks(sketches.run, f"{__name__}:write_rows", tasks)
         return {"slices": slices}
 
@@ -215,22 +215,22 @@ def member_files(folder: Path, count: int) -> list[Path]:
 
 def write_rows_files(task: Task) -> dict[str, list[str]]:
     """The files that `write_rows` reads and writes."""
-    candidates = _picked(task)
+    candidates = _candidate_task(task)
     written = row_files(candidates.folder, candidates.group.part + 1)[-1]
     return {"reads": candidates.reads(), "writes": [str(written)]}
 
 
-def _picked(task: Task) -> Picked:
-    from curate.corpus.shuffle.candidates import Picked
+def _candidate_task(task: Task) -> CandidateTask:
+    from curate.corpus.shuffle.candidates import CandidateTask
 
-    return Picked.load(task)
+    return CandidateTask.load(task)
 
 
 def write_rows(task: Task) -> dict[str, Any]:
     """A task: the rows of a group's candidates, cut into slices by their keys. Held are all."""
     from curate.corpus.shuffle.partitions import fixed_rows
 
-    candidates, slices = _picked(task), task["slices"]
+    candidates, slices = _candidate_task(task), task["slices"]
     table = pa.Table.from_batches(
         candidates.batches(task["columns"], Sizes.load(task).batch_candidates),
         candidates.schema(task["columns"]),
@@ -245,8 +245,10 @@ def write_rows(task: Task) -> dict[str, Any]:
     ends = np.searchsorted(slice_number[order], np.arange(slices), "right")
     table = table.take(pa.array(order)).combine_chunks()
     bounds = [0, *ends.tolist()]
-    some = (table.slice(begin, end - begin) for begin, end in pairwise(bounds))
-    write_slices(row_files(candidates.folder, candidates.group.part + 1)[-1], table.schema, some)
+    slice_tables = (table.slice(begin, end - begin) for begin, end in pairwise(bounds))
+    write_slices(
+        row_files(candidates.folder, candidates.group.part + 1)[-1], table.schema, slice_tables
+    )
     return {}
 
 

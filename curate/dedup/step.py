@@ -126,13 +126,14 @@ def dropped(
     mask = np.zeros(len(docs), np.bool_)
     similarity = np.zeros(len(docs))
     partner: list[str | None] = [None] * len(docs)
-    gone = decisions.filter(decisions["drop"])
-    at = np.searchsorted(docs.table[NUMBER].to_numpy(), gone["n"].to_numpy())
+    decided = decisions.filter(decisions["drop"])
+    at = np.searchsorted(docs.table[NUMBER].to_numpy(), decided["n"].to_numpy())
     mask[at] = True
-    similarity[at] = gone["similarity"].to_numpy()
-    others = gone["partner_id"].to_pylist()
-    with_corpora = "partner_corpus" in gone.column_names  # only decisions against earlier corpora
-    corpora = gone["partner_corpus"].to_pylist() if with_corpora else [None] * len(others)
-    for row, other, corpus in zip(at.tolist(), others, corpora, strict=True):
-        partner[row] = f"{other} in {corpus}" if corpus else other
+    similarity[at] = decided["similarity"].to_numpy()
+    partner_ids = decided["partner_id"].to_pylist()
+    # Only decisions against earlier corpora have it.
+    with_corpora = "partner_corpus" in decided.column_names
+    corpora = decided["partner_corpus"].to_pylist() if with_corpora else [None] * len(partner_ids)
+    for row, partner_id, corpus in zip(at.tolist(), partner_ids, corpora, strict=True):
+        partner[row] = f"{partner_id} in {corpus}" if corpus else partner_id
     return mask, similarity, partner

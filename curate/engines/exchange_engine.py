@@ -98,10 +98,10 @@ class ExchangeEngine:
 
         described = (self._describe(function, files, task) for task in tasks)
         waiting: deque[tuple[Task, dict[str, Any], Future[None]]] = deque()
-        for task, answer in self._inner.map(WORK, described, died if on_death else None):
+        for task, reply in self._inner.map(WORK, described, died if on_death else None):
             self.cpu = self._inner.cpu
-            fetched = self._results.submit(self._fetch, task, answer["wrote"])
-            waiting.append((task["payload"], answer["result"], fetched))
+            fetched = self._results.submit(self._fetch, task, reply["wrote"])
+            waiting.append((task["payload"], reply["result"], fetched))
             while waiting and (waiting[0][2].done() or len(waiting) > self._behind):
                 yield self._with_files(*waiting.popleft())
         while waiting:
@@ -177,7 +177,7 @@ class ExchangeEngine:
         files = [*self._exchange.out.rglob("*"), *map(Path, self._elsewhere)]
         stamps = {stamp_of(path) for path in files if path.is_file()}
         kept = {s: v for s, v in self._versions.items() if s in stamps}
-        gone = (set(self._versions.values()) - set(kept.values())) & self._stored
-        list(self._pool.map(lambda version: self._exchange.remove([version]), gone))
+        unused = (set(self._versions.values()) - set(kept.values())) & self._stored
+        list(self._pool.map(lambda version: self._exchange.remove([version]), unused))
         self._versions = kept
-        self._stored -= gone
+        self._stored -= unused

@@ -50,9 +50,9 @@ def work(task: Task) -> dict[str, Any]:
     except CurateError as error:
         error.args = (cache.to_driver(str(error)),)
         raise
-    answer = {"result": cache.to_driver(result), "wrote": cache.take(task)}
+    reply = {"result": cache.to_driver(result), "wrote": cache.take(task)}
     cache.trim(task)
-    return answer
+    return reply
 
 
 class Cache:
@@ -110,9 +110,9 @@ class Cache:
         """Puts what the task wrote into the exchange; {path: version}. RunFailed where that is not
         what it says that it writes."""
         name = task["function"]
-        there = {self.to_driver(str(p)) for p in Path(self.root).rglob("*") if p.is_file()}
+        written_paths = {self.to_driver(str(p)) for p in Path(self.root).rglob("*") if p.is_file()}
         named = {*task["reads"], *task["writes"], *task["may"]}
-        for path in sorted(there - {_absolute(t) for t in named}):
+        for path in sorted(written_paths - {_absolute(t) for t in named}):
             raise RunFailed(f"{name} wrote {path}, which {name}_files does not name")
         wrote = {}
         for path in (*task["writes"], *task["may"]):

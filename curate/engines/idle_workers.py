@@ -28,7 +28,7 @@ def keep(count: int) -> None:
     _kept = count
 
 
-def here() -> object:
+def inherited_state() -> object:
     """What a worker takes over from this process when it is started."""
     # pytest says in one of its variables where it is.
     variables = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
@@ -55,12 +55,12 @@ def start() -> None:
     """Starts a worker that somebody will take."""
     if not _waiting:
         with suppress(OSError):  # then the engine tries again, and says what is wrong
-            _waiting.append((spawn({}, "curate.run.worker.partition:warm_up"), here()))
+            _waiting.append((spawn({}, "curate.run.worker.partition:warm_up"), inherited_state()))
 
 
 def take() -> tuple[subprocess.Popen[bytes], object] | None:
     """A waiting worker that lives and was started as one would be now, and what `give` needs."""
-    now = here() if _waiting else None
+    now = inherited_state() if _waiting else None
     for index, (process, began) in enumerate(_waiting):
         if process.poll() is None and began == now:
             return _waiting.pop(index)

@@ -64,7 +64,7 @@ class LocalEngine:
             process, began = waiting
         else:
             if not self._environment:
-                began = idle_workers.here()
+                began = idle_workers.inherited_state()
             process = idle_workers.spawn(self._environment)
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)

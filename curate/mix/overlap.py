@@ -77,8 +77,8 @@ class Near:
 
         bands, rows = self.step.banding
         signature, count = self.step.signatures(as_large_string(batch["text"]))
-        some = np.flatnonzero(count > 0)
-        self._put(number.to_numpy()[some], band_keys(signature[some], bands, rows))
+        sketched = np.flatnonzero(count > 0)
+        self._put(number.to_numpy()[sketched], band_keys(signature[sketched], bands, rows))
 
     def _put(self, number: np.ndarray, keys: np.ndarray) -> None:
         table = [pa.array(np.repeat(number, keys.shape[1])), pa.array(keys.reshape(-1))]
@@ -114,9 +114,9 @@ class Near:
                 first = np.frombuffer(offsets, np.int32)[raw.offset] if len(raw) else 0
                 keys = np.frombuffer(data or b"", np.uint8)[first : first + 8 * bands * len(raw)]
                 self._put(batch["row"].to_numpy(), keys.view(np.uint64).reshape(-1, bands))
-        there = pq.read_metadata(ids).num_rows
-        if there > joined:
-            self.absent[name] = there - joined
+        present = pq.read_metadata(ids).num_rows
+        if present > joined:
+            self.absent[name] = present - joined
 
 
 def _step(comparable: dict[str, Any]) -> DedupMinhash:
@@ -143,9 +143,9 @@ def clusters(db: Any, bands: Path) -> None:
     db.unregister("found")
 
 
-def connected(a: np.ndarray, b: np.ndarray, many: int) -> np.ndarray:
-    """int64[many]: for each of so many nodes the least one that edges (a[i], b[i]) join it to."""
-    label = np.arange(many)
+def connected(a: np.ndarray, b: np.ndarray, count: int) -> np.ndarray:
+    """int64[count]: for each of so many nodes the least one that edges (a[i], b[i]) join it to."""
+    label = np.arange(count)
     while True:
         least = np.minimum(label[a], label[b])
         after = label.copy()
@@ -165,9 +165,9 @@ def overlap(rows: Path, groups: list[str], bands: Path | None = None) -> dict[st
     documents[a][b], size[a][b]: of a, what stands in b too; on the diagonal, what stands in a
     more than once, but for one copy of each. unique_documents, unique: of the mix, every text once.
     """
-    many = len(groups)
-    documents = [[0] * many for _ in groups]
-    size = [[0] * many for _ in groups]
+    count = len(groups)
+    documents = [[0] * count for _ in groups]
+    size = [[0] * count for _ in groups]
     with database(rows.with_name(".spill-overlap")) as db:
         read = f"read_parquet({literal(rows)}, file_row_number = true)"
         if bands is None:

@@ -68,15 +68,15 @@ def _spread(copy: Copy, measured: Measured, chosen: Chosen, layout: Layout, spil
     """Gives every copy of a document its position and puts it on disk, part by part."""
     taking, epochs = Taking(chosen), chosen.epochs
     measured_rows = Rows(measured.rows("stratum", "key"))
-    for held in copy.runs(layout.part_bytes):
-        number, key = measured_rows.take(len(held.position))
+    for run in copy.runs(layout.part_bytes):
+        number, key = measured_rows.take(len(run.position))
         rows, epoch, position = _copies(number, key, chosen, taking, epochs)
         part = (position * layout.parts).astype(np.int64)
         order = np.argsort(part, kind="stable")
         bounds = np.searchsorted(part[order], np.arange(layout.parts + 1))
         for to in np.flatnonzero(np.diff(bounds)).tolist():
             of_part = order[bounds[to] : bounds[to + 1]]
-            table = held.take(rows[of_part])
+            table = run.take(rows[of_part])
             table = table.append_column(EPOCH, pa.array(epoch[of_part], pa.int32()))
             spill.add(to, table.append_column(POSITION, pa.array(position[of_part])))
 
@@ -109,16 +109,16 @@ def _copies(
 def _write_part(spill: Spill, part: int, folder: Path) -> dict[str, Any]:
     """A part of the mix in order; equal positions stay in the order of reading."""
     target = folder / f"part-{part:05d}.parquet"
-    held, size, ids = spill.rows(part), 0, []
+    rows_of_part, size, ids = spill.rows(part), 0, []
     with writing(target, Hashed) as writer:
         writer.write(spill.empty().drop_columns([POSITION]))
-        if held is not None:
-            order = np.argsort(held.rest[POSITION].to_numpy(), kind="stable")
-            length = held.rest["text"].to_numpy()[order]
+        if rows_of_part is not None:
+            order = np.argsort(rows_of_part.rest[POSITION].to_numpy(), kind="stable")
+            length = rows_of_part.rest["text"].to_numpy()[order]
             cuts = np.flatnonzero(np.diff(np.cumsum(length) // SLICE)) + 1
             for rows in np.split(order, cuts):
-                writer.write(held.take(rows).drop_columns([POSITION]))
-            size, ids = int(length.sum()), [held.rest["id"]]
+                writer.write(rows_of_part.take(rows).drop_columns([POSITION]))
+            size, ids = int(length.sum()), [rows_of_part.rest["id"]]
     return {
         "name": target.name,
         "text_bytes": size,

@@ -18,7 +18,7 @@ import numpy as np
 from curate.corpus.shuffle.candidates import BITS, ones_before
 from curate.corpus.shuffle.partitions import (
     PairFiles,
-    maybe_shared,
+    keep_repeated,
     partition_ranges,
     read_partitions,
     sort_pairs,
@@ -72,7 +72,7 @@ def find_buckets(
 ) -> dict[str, Any]:
     """The phase: buckets in order of their keys, in pieces, and a bit for every candidate.
 
-    facts: what `part_keys` returned, whose files are in `keys`. Held is a bit a document.
+    facts: what `partition_keys` returned, whose files are in `keys`. A bit a document is in memory.
     """
     count = 1 << facts["partition_bits"]
     settings = {"keys": str(keys), "folder": str(folder), "sizes": sketches.sizes.dump()}
@@ -126,7 +126,7 @@ def write_buckets(task: Task) -> dict[str, Any]:
             (key, value), make_array = waiting.pop(0)
             # Four times as many counters as keys, so that few of those that stand once stay.
             counters = 1 << min(26, max(10, (4 * len(key)).bit_length()))
-            count = maybe_shared(key, value, np.zeros(counters, np.uint8))
+            count = keep_repeated(key, value, np.zeros(counters, np.uint8))
             key, value = sort_pairs(key[:count], value[:count], high, make_array)
             arrays = make_array(np.uint32), make_array(np.uint32)
             counts = buckets_of(key, value, *arrays)

@@ -118,14 +118,14 @@ class SliceWriter:
             )
             for w in self._waiting
         ]
-        held = pa.concat_arrays(arrays) if len(arrays) > 1 else arrays[0]
+        data_rows = pa.concat_arrays(arrays) if len(arrays) > 1 else arrays[0]
         self._waiting, self._held = [], 0
         del arrays
         if self.slices > 1:
             # Of 16 bits numpy's stable sort is one by counting.
             order = np.argsort(slices.astype(np.uint16), kind="stable")
-            rows, held = rows[order], held.take(pa.array(order))
-        data, offsets = text_buffers(held)
+            rows, data_rows = rows[order], data_rows.take(pa.array(order))
+        data, offsets = text_buffers(data_rows)
         ends = np.cumsum(np.bincount(slices, minlength=self.slices))
         starts = np.zeros((self.slices + 1, 2), np.int64)
         starts[1:, 0], starts[1:, 1] = ends, offsets[ends] - offsets[0]

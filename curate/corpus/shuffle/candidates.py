@@ -22,7 +22,7 @@ BITS = "candidates.bits"
 
 
 @njit(nogil=True)
-def ones(word):
+def popcount(word):
     """How many bits of a uint64 are set."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     word = (word & np.uint64(0x3333333333333333)) + (
@@ -37,7 +37,7 @@ def number_of(d, bits, before):
     """How many bits are set before bit number d. before: what `ones_before` counts."""
     below = (np.uint64(1) << np.uint64(d & np.uint32(63))) - np.uint64(1)
     w = d >> np.uint32(6)
-    return np.int64(before[w]) + ones(bits[w] & below)
+    return np.int64(before[w]) + popcount(bits[w] & below)
 
 
 @njit(cache=True, nogil=True)
@@ -47,7 +47,7 @@ def ones_before(bits):
     total = np.int64(0)
     for w in range(len(bits)):
         out[w] = total
-        total += ones(bits[w])
+        total += popcount(bits[w])
     out[len(bits)] = total
     return out
 
@@ -64,7 +64,7 @@ def set_bits(bits, first, stop):
     return out[:count].copy()
 
 
-def bits_of(path: Path, first: int, rows: int) -> tuple[np.ndarray, int]:
+def read_bits(path: Path, first: int, rows: int) -> tuple[np.ndarray, int]:
     """(uint64 bits from the file, of which number `first` of all is number): those of so many
     documents and a few beside them; one range is read."""
     word = first // 64
@@ -85,7 +85,7 @@ def candidate_batches(
 
 
 @dataclass(frozen=True)
-class Picked:
+class CandidateTask:
     """A task on a group's candidates. bits: the file of all; before: how many come before them."""
 
     group: Group
@@ -94,8 +94,8 @@ class Picked:
     folder: Path
 
     @classmethod
-    def load(cls, task: Task) -> Picked:
-        """What a task of `picked` says."""
+    def load(cls, task: Task) -> CandidateTask:
+        """What a task of `candidate_tasks` says."""
         return cls(Group.load(task), Path(task["bits"]), task["before"], Path(task["folder"]))
 
     def reads(self) -> list[str]:
@@ -111,11 +111,11 @@ class Picked:
 
     def batches(self, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         """The sketches of its candidates, as `sketch_batches` gives them of `rows` sketches."""
-        bits, first = bits_of(self.bits, self.group.first, self.group.rows)
+        bits, first = read_bits(self.bits, self.group.first, self.group.rows)
         yield from candidate_batches(self.group.files, columns, bits, first, rows)
 
 
-def picked(groups: list[Group], bits: Path, folder: Path, **settings: Any) -> list[Task]:
+def candidate_tasks(groups: list[Group], bits: Path, folder: Path, **settings: Any) -> list[Task]:
     """A task a group, on its candidates, which writes into `folder`. bits: the folder of the phase
     that wrote their bits; settings: further keys of the task."""
     path = bits / BITS

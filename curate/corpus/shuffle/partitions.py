@@ -34,7 +34,7 @@ DIGIT = 11  # bits that one pass of the sort looks at
 
 
 @njit(cache=True, nogil=True)
-def by_partition(keys, values, bits, keys_out, values_out):
+def order_by_partition(keys, values, bits, keys_out, values_out):
     """int64[2^bits + 1]: where each partition begins in the outputs, which hold the pairs ordered
     by the high `bits` of their keys; in a partition their order stays. Values may be absent."""
     # A shift by 64 is none: all keys of a single partition are shifted by 63 twice.
@@ -76,7 +76,7 @@ def sort_pass(keys, values, shift, keys_out, values_out):
 
 
 @njit(cache=True, nogil=True)
-def maybe_shared(keys, values, counters):
+def keep_repeated(keys, values, counters):
     """How many pairs have a key that another may have too; they come first in the arrays then, in
     order. Most keys of a corpus stand once, and need no sorting. counters: uint8[2^k], zeros."""
     mask = np.uint64(len(counters) - 1)
@@ -146,7 +146,7 @@ class PartitionWriter:
             return
         keys, values = self._keys[: self._used], self._values[: self._used]
         self._starts.append(
-            by_partition(keys, values, self.bits, self._ordered[0], self._ordered[1])
+            order_by_partition(keys, values, self.bits, self._ordered[0], self._ordered[1])
         )
         for file, array in zip(self._files, self._ordered, strict=True):
             file.write(array[: self._used].data)
@@ -266,7 +266,7 @@ def documents_in(groups: list[Group], label: str, most: int = MOST) -> int:
     return count
 
 
-def part_keys(
+def partition_keys(
     sketches: Sketches, folder: Path, groups: list[Group], label: str, column: str, width: int
 ) -> dict[str, Any]:
     """The phase: every group's pairs into `folder`. column: of the sketches, fixed_size_binary,

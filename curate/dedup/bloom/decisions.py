@@ -50,7 +50,7 @@ class Rules:
     spanning: bool = False
     whole: bool = False
 
-    def over(self, seen: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    def exceeds(self, seen: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """bool[n]: whether seen of keys (int64[n] each) is too much."""
         share = np.divide(seen, keys, out=np.zeros(len(seen)), where=keys > 0)
         enough = share >= self.threshold if self.reached else share > self.threshold
@@ -58,7 +58,7 @@ class Rules:
 
 
 @njit(nogil=True)
-def _over(seen, keys, threshold, reached):
+def _exceeds(seen, keys, threshold, reached):
     if keys == 0:
         return False
     share = seen / keys
@@ -66,7 +66,7 @@ def _over(seen, keys, threshold, reached):
 
 
 @njit(cache=True, nogil=True)
-def in_order(words, slices, key_rows, keys, unit_rows, count, threshold, reached, hits, seen):
+def check_in_order(words, slices, key_rows, keys, unit_rows, count, threshold, reached, hits, seen):
     """Looks up one unit after the other and inserts the keys of those that stay.
 
     seen: int64[units], how many keys of each were there. Returns what `touch` does.
@@ -82,7 +82,7 @@ def in_order(words, slices, key_rows, keys, unit_rows, count, threshold, reached
                 read |= touch(words, slices, keys, ahead, reach)
                 ahead = reach
             seen[u] = look_up(words, slices, keys, at, stop, hits)
-            if not _over(seen[u], count[u], threshold, reached):
+            if not _exceeds(seen[u], count[u], threshold, reached):
                 insert_new(words, slices, keys, at, stop, hits)
             at = stop
     return read
@@ -131,11 +131,11 @@ def documents_first(
             if begin[k] == finish[k]:
                 own[begin[k]] += 1
                 seen[begin[k]] += hits[at + k]
-        if _over(total[r], stop - at, threshold, reached):
+        if _exceeds(total[r], stop - at, threshold, reached):
             continue
         for k in range(stop - at):
             for u in range(begin[k], finish[k] + 1):
-                if _over(seen[u], own[u], threshold, reached):
+                if _exceeds(seen[u], own[u], threshold, reached):
                     hits[at + k] = 1  # goes with the unit: not inserted
         insert_new(words, slices, keys, at, stop, hits)
     return read
@@ -217,16 +217,18 @@ def _batch(
             total,
         )
     else:
-        in_order(bloom.words, bloom.slices, key_rows, keys, unit_rows, first, *limit, hits, seen)
+        check_in_order(
+            bloom.words, bloom.slices, key_rows, keys, unit_rows, first, *limit, hits, seen
+        )
         own = first
         total = np.concatenate([[0], np.cumsum(seen)])
         total = total[unit_rows[1:]] - total[unit_rows[:-1]]
     all_keys = np.diff(key_rows)
-    gone = rules.over(seen, own)
+    above = rules.exceeds(seen, own)
     whole = rules.documents or rules.whole
-    dropped = rules.over(total, all_keys) if whole else np.zeros(len(batch), np.bool_)
+    dropped = rules.exceeds(total, all_keys) if whole else np.zeros(len(batch), np.bool_)
     rows = np.repeat(np.arange(len(batch)), np.diff(unit_rows))
-    cut = np.flatnonzero(gone & ~dropped[rows])
+    cut = np.flatnonzero(above & ~dropped[rows])
     share = np.divide(total, all_keys, out=np.zeros(len(batch)), where=all_keys > 0)
     recorded = np.flatnonzero((total > 0) | dropped)
     tally.documents += int(dropped.sum())
@@ -263,17 +265,17 @@ def _share(value: float) -> str:
 
 def _curve(bloom: BloomFilter, rate: float, unit: str) -> dict[str, Any]:
     """The modelled rate while the last slice fills; those before it are as they are."""
-    held = bloom.slices[:, kernel.INSERTED].astype(np.float64)
-    most = max(bloom.slices[-1, kernel.CAPACITY], held[-1])
+    counts = bloom.slices[:, kernel.INSERTED].astype(np.float64)
+    most = max(bloom.slices[-1, kernel.CAPACITY], counts[-1])
     x = np.linspace(0, float(most), POINTS)
-    y = [bloom.modelled_rate([*held[:-1], last]) for last in x]
+    y = [bloom.modelled_rate([*counts[:-1], last]) for last in x]
     return {
         "title": "False positives while the filter fills",
         "x_label": f"{unit} in the filter",
         "y_label": f"share of new {unit} taken for seen",
-        "x": [float(v + held[:-1].sum()) for v in x],
+        "x": [float(v + counts[:-1].sum()) for v in x],
         "y": y,
-        "mark": [float(held.sum()), rate, "this run (measured)"],
+        "mark": [float(counts.sum()), rate, "this run (measured)"],
     }
 
 
@@ -355,9 +357,9 @@ def without_seen(
     docs = docs.annotate("overlap", pa.array(overlap, mask=np.isnan(overlap)))
     drop = decisions["drop"].to_numpy(zero_copy_only=False)
     passage = decisions["span_start"].is_valid().to_numpy(zero_copy_only=False)
-    gone = np.zeros(len(docs), np.bool_)
-    gone[at[drop & ~passage]] = True
-    docs = docs.drop(gone, "seen_before", overlap, limit)
+    above = np.zeros(len(docs), np.bool_)
+    above[at[drop & ~passage]] = True
+    docs = docs.drop(above, "seen_before", overlap, limit)
     spans = pa.array(passage)
     rows = at[passage]
     start = decisions["span_start"].filter(spans).to_numpy()

@@ -149,14 +149,14 @@ def read_header(path: Path) -> Header:
     try:
         header = Header.model_validate_json(text)
     except ValidationError as error:
-        where = ".".join(str(p) for p in error.errors()[0]["loc"])
+        field = ".".join(str(p) for p in error.errors()[0]["loc"])
         raise UsageError(
-            f"{path} is a Bloom filter of another version of llmcurate ({where}); make it again"
+            f"{path} is a Bloom filter of another version of llmcurate ({field}); make it again"
         ) from None
-    want = HEADER + BLOCK_BYTES * sum(s.blocks for s in header.slices)
-    if size != want:
+    whole_size = HEADER + BLOCK_BYTES * sum(s.blocks for s in header.slices)
+    if size != whole_size:
         raise UsageError(
-            f"{path}: this Bloom filter has {size:,} bytes instead of {want:,}; make it again"
+            f"{path}: this Bloom filter has {size:,} bytes instead of {whole_size:,}; make it again"
         )
     return header
 
@@ -214,14 +214,14 @@ class BloomFilter:
         return int(self.slices[:, kernel.INSERTED].sum())
 
     @property
-    def left(self) -> int:
+    def free_keys(self) -> int:
         """Keys that still fit."""
         spare = self.slices[:, kernel.CAPACITY] - self.slices[:, kernel.INSERTED]
         return int(np.maximum(spare, 0).sum())
 
     def reserve(self, keys: int) -> bool:
         """Adds a slice if fewer than that many keys fit; returns whether it did."""
-        missing = max(1, keys) - self.left
+        missing = max(1, keys) - self.free_keys
         if missing <= 0:
             return False
         rate = self.rate * TIGHTER ** len(self.slices)
@@ -289,8 +289,8 @@ class BloomFilter:
     def modelled_rate(self, inserted: Iterable[float] | None = None) -> float:
         """The rate that is expected with so many keys in each slice (by default as it is)."""
         wrong = 1.0
-        held = self.slices[:, kernel.INSERTED] if inserted is None else inserted
-        for keys, row in zip(held, self.slices, strict=True):
+        counts = self.slices[:, kernel.INSERTED] if inserted is None else inserted
+        for keys, row in zip(counts, self.slices, strict=True):
             load = float(keys) / int(row[kernel.BLOCKS])
             wrong *= 1 - expected_rate(load, int(row[kernel.PROBES]))
         return 1 - wrong
@@ -335,10 +335,10 @@ def grown_from(paths: list[Path]) -> list[Path]:
     """The filters among `paths` that are not already inside another of them."""
     headers = [read_header(p) for p in paths]
     inside = {parent for header in headers for parent in header.parents}
-    seen: set[str] = set()
+    checksums: set[str] = set()
     outermost = []
     for path, header in zip(paths, headers, strict=True):
-        if header.checksum not in inside and header.checksum not in seen:
+        if header.checksum not in inside and header.checksum not in checksums:
             outermost.append(path)
-        seen.add(header.checksum)
+        checksums.add(header.checksum)
     return outermost

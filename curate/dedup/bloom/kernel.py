@@ -65,12 +65,12 @@ def touch(words, slices, keys, first, stop):
     that makes it six times as fast. Whoever calls this must return what it returns, or the
     compiler leaves it out.
     """
-    seen = np.uint64(0)
+    bits_read = np.uint64(0)
     for s in range(len(slices)):
         at, blocks = np.uint64(slices[s, FIRST]), np.uint64(slices[s, BLOCKS])
         for k in range(first, stop):
-            seen |= words[_block(keys[k], at, blocks)]
-    return seen
+            bits_read |= words[_block(keys[k], at, blocks)]
+    return bits_read
 
 
 @njit(nogil=True)
@@ -132,18 +132,18 @@ def count_hits(words, slices, keys):
 def add_keys(words, slices, keys, hits):
     """Test-and-insert, one key after the other; hits: uint8[n], whether each was there before."""
     s = open_slice(slices)
-    seen = np.uint64(0)
+    bits_read = np.uint64(0)
     ahead = 0
     for k in range(len(keys)):
         if k == ahead:
             ahead = min(len(keys), k + AHEAD)
-            seen |= touch(words, slices, keys, k, ahead)
+            bits_read |= touch(words, slices, keys, k, ahead)
         hits[k] = contains(words, slices, keys[k])
         if hits[k] == 0:
             slices[s, INSERTED] += insert(words, slices, s, keys[k])
             if slices[s, INSERTED] >= slices[s, CAPACITY]:
                 s = open_slice(slices)
-    return seen
+    return bits_read
 
 
 @njit(cache=True, nogil=True)

@@ -165,11 +165,13 @@ def _grams(
     """Without units that hold no key, which are never removed; spans within their rows."""
     _, offsets = docs.buffers()
     base = np.repeat(offsets[:-1], np.diff(rows))
-    some = (first > 0) | (last > 0)
-    kept = np.concatenate([[0], np.cumsum(some)])[rows]
-    first_kept = first[some]
-    last_kept = first_kept if last is first else last[some]
-    return Grams(kept, (start - base)[some], (end - base)[some], keys, first_kept, last_kept)
+    has_keys = (first > 0) | (last > 0)
+    kept = np.concatenate([[0], np.cumsum(has_keys)])[rows]
+    first_kept = first[has_keys]
+    last_kept = first_kept if last is first else last[has_keys]
+    return Grams(
+        kept, (start - base)[has_keys], (end - base)[has_keys], keys, first_kept, last_kept
+    )
 
 
 def _windows(docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -25,11 +25,11 @@ def cut_passages(
     docs: Documents, decisions: pa.Table, min_piece: int, max_pieces: int
 ) -> Documents:
     """The batch without the passages of the decisions, which do not overlap."""
-    gone = decisions.filter(decisions["drop"])
-    if gone.num_rows == 0:
+    dropped = decisions.filter(decisions["drop"])
+    if dropped.num_rows == 0:
         return docs
-    row = np.searchsorted(docs.table[NUMBER].to_numpy(), gone["n"].to_numpy())
-    first, last = gone["span_start"].to_numpy(), gone["span_end"].to_numpy()
+    row = np.searchsorted(docs.table[NUMBER].to_numpy(), dropped["n"].to_numpy())
+    first, last = dropped["span_start"].to_numpy(), dropped["span_end"].to_numpy()
     data, offsets = docs.buffers()
     pieces = np.zeros(len(docs), np.int64)
     long_pieces = np.zeros(len(docs), np.int64)

@@ -42,11 +42,11 @@ def _mixed(codes):
 
 
 @njit(nogil=True)
-def _fill(data, i, stop, table, values, start, end, held):
-    """Puts the characters of data[i:stop] that count behind the first `held` ones until the arrays
-    are full; returns (where to go on, held)."""
+def _fill(data, i, stop, table, values, start, end, filled):
+    """Puts the characters of data[i:stop] that count behind the first `filled` ones until the
+    arrays are full; returns (where to go on, filled)."""
     capacity = len(values)
-    while i < stop and held < capacity:
+    while i < stop and filled < capacity:
         b = data[i]
         code, n = np.int64(b), 1
         if b >= 0x80:
@@ -55,10 +55,10 @@ def _fill(data, i, stop, table, values, start, end, held):
                 code = np.int64(0)
         value = table[code]
         if value != 0:
-            values[held], start[held], end[held] = value, i, min(i + n, stop)
-            held += 1
+            values[filled], start[filled], end[filled] = value, i, min(i + n, stop)
+            filled += 1
         i += n
-    return i, held
+    return i, filled
 
 
 @njit(cache=True, nogil=True)
@@ -69,11 +69,11 @@ def characters(data, offsets, table):
     rows = np.zeros(len(offsets), np.int64)
     values = np.empty(size, np.uint64)
     start, end = np.empty(size, np.int64), np.empty(size, np.int64)
-    held = np.int64(0)
+    filled = np.int64(0)
     for r in range(len(offsets) - 1):
-        _, held = _fill(data, offsets[r], offsets[r + 1], table, values, start, end, held)
-        rows[r + 1] = held
-    return rows, values[:held], start[:held], end[:held]
+        _, filled = _fill(data, offsets[r], offsets[r + 1], table, values, start, end, filled)
+        rows[r + 1] = filled
+    return rows, values[:filled], start[:filled], end[:filled]
 
 
 @njit(nogil=True)
@@ -127,12 +127,12 @@ def length_bits(number, longer, count):
 def first_in_item(rows, gram, grams):
     """bool[windows]: windows that are the first of their kind in their item. rows: int64[items +
     1], the first window of each item; grams: how many kinds there are."""
-    seen = np.full(grams, -1, np.int32)
+    last_item = np.full(grams, -1, np.int32)
     first = np.zeros(len(gram), np.bool_)
     for item in range(len(rows) - 1):
         for k in range(rows[item], rows[item + 1]):
-            first[k] = seen[gram[k]] != item
-            seen[gram[k]] = item
+            first[k] = last_item[gram[k]] != item
+            last_item[gram[k]] = item
     return first
 
 
@@ -225,18 +225,18 @@ def find_characters(data, offsets, table, most, index, hits):
     start, end = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     for r in range(len(offsets) - 1):
         i, stop = offsets[r], offsets[r + 1]
-        held = np.int64(0)
+        filled = np.int64(0)
         while True:
-            i, held = _fill(data, i, stop, table, values, start, end, held)
+            i, filled = _fill(data, i, stop, table, values, start, end, filled)
             # Windows that begin among the last ones may be longer than what is here.
-            last = held if i >= stop else held - most + 1
-            n = _probe(values, start, end, held, last, r, offsets[r], index, hits, n)
+            last = filled if i >= stop else filled - most + 1
+            n = _probe(values, start, end, filled, last, r, offsets[r], index, hits, n)
             if i >= stop:
                 break
-            kept = held - last
+            kept = filled - last
             for k in range(kept):
                 values[k], start[k], end[k] = values[last + k], start[last + k], end[last + k]
-            held = kept
+            filled = kept
     return n
 
 

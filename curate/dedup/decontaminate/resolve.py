@@ -162,10 +162,10 @@ def set_sentences(windows: Windows) -> list[str]:
     for name, rows in _by_set(windows).items():
         units, count = windows.units[rows], np.diff(windows.rows)[rows]
         length = windows.lengths[name]
-        how = f"windows of {length} {unit}"
+        windows_text = f"windows of {length} {unit}"
         if windows.cutting.samples is not None:
-            how = f"{windows.cutting.samples} random windows of {length} {unit} an item"
-        line = f"{name}: {len(rows)} items, {how}"
+            windows_text = f"{windows.cutting.samples} random windows of {length} {unit} an item"
+        line = f"{name}: {len(rows)} items, {windows_text}"
         short = int(((count == 0) & (units < min(length, windows.cutting.shortest))).sum())
         if short:
             line += f"; {short} shorter than {min(length, windows.cutting.shortest)} not checked"
@@ -249,9 +249,14 @@ def _matched(db: Any, windows: Windows) -> dict[int, str]:
     texts: dict[int, str] = {}
     for item in np.unique(items).tolist():
         windows_of_item = slice(int(windows.rows[item]), int(windows.rows[item + 1]))
-        held = grams[np.searchsorted(items, item) : np.searchsorted(items, item, side="right")]
-        there = np.isin(windows.gram[windows_of_item], held)
-        starts, ends = windows.start[windows_of_item][there], windows.end[windows_of_item][there]
+        grams_of_item = grams[
+            np.searchsorted(items, item) : np.searchsorted(items, item, side="right")
+        ]
+        present = np.isin(windows.gram[windows_of_item], grams_of_item)
+        starts, ends = (
+            windows.start[windows_of_item][present],
+            windows.end[windows_of_item][present],
+        )
         first = np.concatenate([[True], starts[1:] > np.maximum.accumulate(ends)[:-1]])
         runs = [(int(s[0]), int(e.max())) for s, e in _runs(starts, ends, first)]
         a, z = max(runs, key=lambda run: (run[1] - run[0], -run[0]))

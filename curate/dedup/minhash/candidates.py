@@ -28,7 +28,13 @@ from curate.corpus.shuffle.byte_rows import (
     new_array,
     unmap,
 )
-from curate.corpus.shuffle.candidates import BITS, Picked, number_of, ones_before, picked
+from curate.corpus.shuffle.candidates import (
+    BITS,
+    CandidateTask,
+    candidate_tasks,
+    number_of,
+    ones_before,
+)
 from curate.corpus.shuffle.tasks import Group, run_tasks
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
@@ -43,17 +49,17 @@ ORDER, NAMES, ENDS = "order.u32", "ids.utf8", "ids.i64"
 
 
 @njit(cache=True, nogil=True)
-def gather(data, ends, which):
-    """(bytes: uint8, offsets: int64[len(which) + 1]) of the texts number `which`; text k is
+def gather_texts(data, ends, numbers):
+    """(bytes: uint8, offsets: int64[len(numbers) + 1]) of the texts of these numbers; text k is
     data[ends[k]:ends[k + 1]]; a number outside of them is an empty one."""
-    offsets = np.zeros(len(which) + 1, np.int64)
-    for i in range(len(which)):
-        k = np.int64(which[i])
+    offsets = np.zeros(len(numbers) + 1, np.int64)
+    for i in range(len(numbers)):
+        k = np.int64(numbers[i])
         size = ends[k + 1] - ends[k] if k < len(ends) - 1 else 0
         offsets[i + 1] = offsets[i] + size
     out = np.empty(offsets[-1], np.uint8)
-    for i in range(len(which)):
-        k = np.int64(which[i])
+    for i in range(len(numbers)):
+        k = np.int64(numbers[i])
         for j in range(offsets[i + 1] - offsets[i]):
             out[offsets[i] + j] = data[ends[k] + j]
     return out, offsets
@@ -66,21 +72,21 @@ def row_files(folder: Path, count: int) -> list[Path]:
 
 def write_rows_files(task: Task) -> dict[str, list[str]]:
     """The files that `write_rows` reads and writes."""
-    source = Picked.load(task)
+    source = CandidateTask.load(task)
     return {
         "reads": source.reads(),
         "writes": [str(source.folder / _rows_name(source))],
     }
 
 
-def _rows_name(source: Picked) -> str:
+def _rows_name(source: CandidateTask) -> str:
     return f"rows-{source.group.part:05d}.parquet"
 
 
 def write_rows(task: Task) -> dict[str, Any]:
     """A task: rows (what they are preferred by, part, n, id, c) of a group's candidates, in order
     of c, a batch at a time."""
-    source = Picked.load(task)
+    source = CandidateTask.load(task)
     columns = list(task["columns"])
     schema = source.schema(columns).append(pa.field("c", pa.uint32()))
     c = source.before
@@ -102,7 +108,7 @@ def write_candidates(
     """Phase `candidates`: their rows; k of each c; ids in order of k. policy: of the survivor."""
     columns = survivors.preferred_by(policy)
     sizes = sketches.sizes
-    tasks = picked(groups, bits, folder, columns=columns, sizes=sizes.dump())
+    tasks = candidate_tasks(groups, bits, folder, columns=columns, sizes=sizes.dump())
     run_tasks(sketches.run, "curate.dedup.minhash.candidates:write_rows", tasks)
     order = new_array(count, np.uint32, folder, sizes.mapped_bytes)
     with (folder / NAMES).open("wb") as names, (folder / ENDS).open("wb") as ends:
@@ -125,18 +131,18 @@ def write_candidates(
 def all_rows(folder: Path, pieces: int, size: int) -> Iterator[pa.RecordBatch]:
     """(part, n, id) of all candidates in order of c, `size` at a time whatever the pieces."""
     waiting: list[pa.RecordBatch] = []
-    held = 0
+    waiting_rows = 0
     for path in row_files(folder, pieces):
         with pq.ParquetFile(path, pre_buffer=False) as source:
             for batch in source.iter_batches(size, columns=["part", "n", "id"], use_threads=False):
                 waiting.append(batch)
-                held += len(batch)
-                while held >= size:
+                waiting_rows += len(batch)
+                while waiting_rows >= size:
                     table = pa.Table.from_batches(waiting).combine_chunks()
                     yield table.slice(0, size).to_batches()[0]
                     waiting = table.slice(size).to_batches()
-                    held -= size
-    if held:
+                    waiting_rows -= size
+    if waiting_rows:
         yield pa.Table.from_batches(waiting).combine_chunks().to_batches()[0]
 
 
@@ -147,9 +153,11 @@ class Ids:
         self._ends = map_array(folder / ENDS, np.int64)
         self._data = map_array(folder / NAMES, np.uint8)
 
-    def of(self, which: np.ndarray) -> pa.LargeStringArray:
+    def of(self, numbers: np.ndarray) -> pa.LargeStringArray:
         """Their ids; an empty text for a number that no candidate has."""
-        return text_array(*gather(self._data.view(np.ndarray), self._ends.view(np.ndarray), which))
+        return text_array(
+            *gather_texts(self._data.view(np.ndarray), self._ends.view(np.ndarray), numbers)
+        )
 
     def forget(self) -> None:
         """Gives the memory of what was read back to the system."""
@@ -204,7 +212,7 @@ POSITIONS, BEGINS = "places.u32", "begins.i64"
 
 
 @njit(cache=True, nogil=True)
-def join(members, sizes, bits, before, parent):
+def join_buckets(members, sizes, bits, before, parent):
     """Joins the trees of the members of each bucket. members: document numbers; parent: uint32 by
     c, changed in place."""
     begin = np.int64(0)
@@ -272,7 +280,7 @@ def write_parts(
         parent, part, position = (new_array(count, np.uint32, folder, mapped) for _ in range(3))
         count_up(parent)
         for members, counts in chunks(files, sizes.bucket_members):
-            join(members, counts, bits, before, parent)
+            join_buckets(members, counts, bits, before, parent)
         flatten(parent)
         begins = part_components(parent, most, part)
         order_by_part(order, part, begins, parent, position)

@@ -20,8 +20,8 @@ from curate.corpus.decisions import COLUMNS
 from curate.corpus.phases import Done, Phase, forget, run_phases
 from curate.corpus.shuffle.buckets import find_buckets
 from curate.corpus.shuffle.byte_rows import load_array, map_array, new_array, unmap
-from curate.corpus.shuffle.candidates import picked, set_bits
-from curate.corpus.shuffle.partitions import part_keys
+from curate.corpus.shuffle.candidates import candidate_tasks, set_bits
+from curate.corpus.shuffle.partitions import partition_keys
 from curate.corpus.shuffle.tasks import groups, run_tasks
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches
@@ -125,10 +125,10 @@ def write_decisions(
     ):
         for batch in all_rows(candidates, pieces, batch_size):
             k = np.fromfile(order, np.uint32, len(batch))
-            members_here = np.flatnonzero(
+            rows_of_members = np.flatnonzero(
                 member[k >> 6] >> (k & 63).astype(np.uint64) & np.uint64(1)
             )
-            rows, k = batch.take(pa.array(members_here)), k[members_here]
+            rows, k = batch.take(pa.array(rows_of_members)), k[rows_of_members]
             kept = root[k]
             drop = kept != k
             other = np.where(drop, partner[k], NONE)
@@ -168,7 +168,7 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
     sketch_groups = groups(sketches.files, sizes.task_documents)
 
     def keys(folder: Path, done: Done) -> dict[str, Any]:
-        return part_keys(sketches, folder, sketch_groups, step.label, "bands", bands)
+        return partition_keys(sketches, folder, sketch_groups, step.label, "bands", bands)
 
     def buckets(folder: Path, done: Done) -> dict[str, Any]:
         return find_buckets(sketches, folder, done.folder("keys"), done.facts)
@@ -186,7 +186,7 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
         name = "sign_group" if step.kept_bits else "shingle_group"
         settings = {"ordered": str(done.folder("ordered")), "sizes": sizes.dump()}
         settings |= step.shingling()
-        tasks = picked(sketch_groups, done.folder("buckets"), folder, **settings)
+        tasks = candidate_tasks(sketch_groups, done.folder("buckets"), folder, **settings)
         run_tasks(sketches.run, f"curate.dedup.minhash.verify:{name}", tasks)
         return {}
 

@@ -90,18 +90,18 @@ def pack(signature, bits):
     rows, values = signature.shape
     out = np.zeros((rows, (values * bits + 7) // 8), np.uint8)
     for r in range(rows):
-        held, count, at = np.uint64(0), 0, 0
+        buffer, count, at = np.uint64(0), 0, 0
         for p in range(values):
             kept = fmix32(np.uint32(signature[r, p] + np.uint32(p) * _PLACE))
-            held |= np.uint64(kept >> np.uint32(32 - bits)) << np.uint64(count)
+            buffer |= np.uint64(kept >> np.uint32(32 - bits)) << np.uint64(count)
             count += bits
             while count >= 8:
-                out[r, at] = held & np.uint64(255)
-                held >>= np.uint64(8)
+                out[r, at] = buffer & np.uint64(255)
+                buffer >>= np.uint64(8)
                 at += 1
                 count -= 8
         if count:
-            out[r, at] = held & np.uint64(255)
+            out[r, at] = buffer & np.uint64(255)
     return out
 
 
@@ -109,15 +109,15 @@ def pack(signature, bits):
 def equal_values(x, y, values, bits):
     """In how many of `values` two packed signatures agree."""
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
-    held, count, at, equal = np.uint64(0), 0, 0, 0
+    buffer, count, at, equal = np.uint64(0), 0, 0, 0
     for _ in range(values):
         while count < bits:
-            held |= np.uint64(x[at] ^ y[at]) << np.uint64(count)
+            buffer |= np.uint64(x[at] ^ y[at]) << np.uint64(count)
             at += 1
             count += 8
-        if held & mask == 0:
+        if buffer & mask == 0:
             equal += 1
-        held >>= np.uint64(bits)
+        buffer >>= np.uint64(bits)
         count -= bits
     return equal
 

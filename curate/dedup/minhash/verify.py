@@ -27,7 +27,7 @@ from curate.corpus.shuffle.byte_rows import (
     read_slice,
     unmap,
 )
-from curate.corpus.shuffle.candidates import Picked
+from curate.corpus.shuffle.candidates import CandidateTask
 from curate.corpus.shuffle.partitions import fixed_rows
 from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sizes import Sizes
@@ -62,17 +62,17 @@ Make = Callable[[pa.Array], tuple[np.ndarray, np.ndarray]]
 
 
 def _files(task: Task) -> dict[str, list[str]]:
-    candidates, ordered = Picked.load(task), Path(task["ordered"])
+    candidates, ordered = CandidateTask.load(task), Path(task["ordered"])
     reads = [*candidates.reads(), str(ordered / POSITIONS), str(ordered / BEGINS)]
     return {"reads": reads, "writes": [str(path) for path in _written(candidates)]}
 
 
-def _written(candidates: Picked) -> SliceFiles:
+def _written(candidates: CandidateTask) -> SliceFiles:
     return SliceFiles.within(candidates.folder, KIND, candidates.group.part)
 
 
 def _write(task: Task, column: str, rows: int, make: Make) -> dict[str, Any]:
-    candidates, ordered = Picked.load(task), Path(task["ordered"])
+    candidates, ordered = CandidateTask.load(task), Path(task["ordered"])
     begins = np.fromfile(ordered / BEGINS, np.int64)
     with ExitStack() as stack:
         positions = stack.enter_context((ordered / POSITIONS).open("rb"))
@@ -96,10 +96,10 @@ def shingle_group_files(task: Task) -> dict[str, list[str]]:
 
 def shingle_group(task: Task) -> dict[str, Any]:
     """A task: the sets of shingles, uint64, of a group's candidates."""
-    how = {name: task[name] for name in ("normalize", "unit", "size")}
+    shingling = {name: task[name] for name in ("normalize", "unit", "size")}
 
     def make(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        offsets, values = shingle_sets(as_large_string(column), **how)
+        offsets, values = shingle_sets(as_large_string(column), **shingling)
         return 8 * offsets, values.view(np.uint8)
 
     return _write(task, "text", Sizes.load(task).shingled_documents, make)

@@ -29,32 +29,32 @@ class Rest:
     sentences: np.ndarray
 
 
-def gone_pieces(docs: Documents, pieces: Extents, decisions: pa.Table) -> np.ndarray:
+def removed_pieces(docs: Documents, pieces: Extents, decisions: pa.Table) -> np.ndarray:
     """uint8[pieces]: GLOBAL or LOCAL for those in a passage that is cut, else 0. A piece in two
     such passages is GLOBAL if one of them is."""
-    gone = np.zeros(len(pieces.start), np.uint8)
+    removed = np.zeros(len(pieces.start), np.uint8)
     cut = decisions.filter(decisions["drop"])
     if cut.num_rows == 0:
-        return gone
+        return removed
     _, offsets = docs.buffers()
     row = np.searchsorted(docs.table[NUMBER].to_numpy(), cut["n"].to_numpy())
     base = offsets[row]
     first, last = base + cut["span_start"].to_numpy(), base + cut["span_end"].to_numpy()
     local = cut["local"].to_numpy(zero_copy_only=False)
-    _fill(gone, pieces.rows, pieces.start, pieces.end, row, first, last, local)
-    return gone
+    _fill(removed, pieces.rows, pieces.start, pieces.end, row, first, last, local)
+    return removed
 
 
 @njit(cache=True, nogil=True)
-def _fill(gone, rows, start, end, row, first, last, local):
+def _fill(removed, rows, start, end, row, first, last, local):
     """Marks the pieces from byte first[p] to last[p] in row[p]; passages are ordered."""
     for p in range(len(row)):
         # Within the row: an empty line at a document's end stands where the next one begins.
         low, high = rows[row[p]], rows[row[p] + 1]
         k = low + np.searchsorted(start[low:high], first[p])
         while k < high and end[k] <= last[p]:
-            if not local[p] or gone[k] == 0:
-                gone[k] = LOCAL if local[p] else GLOBAL
+            if not local[p] or removed[k] == 0:
+                removed[k] = LOCAL if local[p] else GLOBAL
             k += 1
 
 
@@ -69,12 +69,12 @@ def _is_blank(data, a, z):
 
 
 @njit(nogil=True)
-def _mark_lines(first, stop, start, end, gone, mark, base):
+def _mark_lines(first, stop, start, end, removed, mark, base):
     """The other lines stay, joined by newlines: a line goes with the newline before it,
     and where no line before it stays, with the one behind it."""
     kept = False
     for k in range(first, stop):
-        if gone[k] == 0:
+        if removed[k] == 0:
             kept = True
             continue
         a, z = start[k], end[k]
@@ -82,7 +82,7 @@ def _mark_lines(first, stop, start, end, gone, mark, base):
             a -= 1
         elif k + 1 < stop:
             z += 1
-        mark[a - base : z - base] = gone[k]
+        mark[a - base : z - base] = removed[k]
 
 
 @njit(nogil=True)
@@ -94,20 +94,20 @@ def _has_newline(data, a, z):
 
 
 @njit(nogil=True)
-def _mark_sentences(data, first, stop, start, end, gone, mark, base):
+def _mark_sentences(data, first, stop, start, end, removed, mark, base):
     """A run of sentences goes with the white space behind it, or with that before it where this
     keeps a line end: `A. [B.]\\nC.` keeps its newline."""
     k = first
     while k < stop:
-        if gone[k] == 0:
+        if removed[k] == 0:
             k += 1
             continue
         j = k
-        while j + 1 < stop and gone[j + 1]:
+        while j + 1 < stop and removed[j + 1]:
             j += 1
         for i in range(k, j + 1):
             z = start[i + 1] if i < j else end[i]
-            mark[start[i] - base : z - base] = gone[i]
+            mark[start[i] - base : z - base] = removed[i]
         if j + 1 < stop:
             a, z = end[j], start[j + 1]
             if (
@@ -116,12 +116,12 @@ def _mark_sentences(data, first, stop, start, end, gone, mark, base):
                 and not _has_newline(data, end[k - 1], start[k])
             ):
                 a, z = end[k - 1], start[k]
-            mark[a - base : z - base] = gone[k] if z == start[k] else gone[j]
+            mark[a - base : z - base] = removed[k] if z == start[k] else removed[j]
         k = j + 1
 
 
 @njit(cache=True, nogil=True)
-def _mark(data, offsets, rows, start, end, gone, mark, lines, blank, count):
+def _mark(data, offsets, rows, start, end, removed, mark, lines, blank, count):
     n_rows = len(offsets) - 1
     base = offsets[0]
     cut = np.zeros(n_rows, np.int64)
@@ -131,11 +131,11 @@ def _mark(data, offsets, rows, start, end, gone, mark, lines, blank, count):
     for r in range(n_rows):
         first, stop = rows[r], rows[r + 1]
         for k in range(first, stop):
-            cut[r] += gone[k] > 0
+            cut[r] += removed[k] > 0
         if cut[r] == 0:
             continue
         for k in range(first, stop):
-            if gone[k]:
+            if removed[k]:
                 continue
             if not count:
                 pieces[r] += blank or not _is_blank(data, start[k], end[k])
@@ -145,9 +145,9 @@ def _mark(data, offsets, rows, start, end, gone, mark, lines, blank, count):
             words[r] += count_of_words
             sentences[r] += ended if lines else count_of_words > 0
         if lines:
-            _mark_lines(first, stop, start, end, gone, mark, base)
+            _mark_lines(first, stop, start, end, removed, mark, base)
         else:
-            _mark_sentences(data, first, stop, start, end, gone, mark, base)
+            _mark_sentences(data, first, stop, start, end, removed, mark, base)
             mark_ends(data, offsets[r], offsets[r + 1], mark, base, SPACE)
     return cut, pieces, words, sentences
 
@@ -156,7 +156,7 @@ def mark_pieces(
     data: np.ndarray,
     offsets: np.ndarray,
     pieces: Extents,
-    gone: np.ndarray,
+    removed: np.ndarray,
     mark: np.ndarray,
     *,
     lines: bool,
@@ -168,4 +168,4 @@ def mark_pieces(
     that loses some goes too. blank: a blank piece that stays is one that is left. count: whether
     words and sentences are counted."""
     bounds = (pieces.rows, pieces.start, pieces.end)
-    return Rest(*_mark(data, offsets, *bounds, gone, mark, lines, blank, count))
+    return Rest(*_mark(data, offsets, *bounds, removed, mark, lines, blank, count))

@@ -78,12 +78,12 @@ def _capacity(start, end):
 
 
 @njit(cache=True, nogil=True)
-def _piece_keys(data, start, end, how, blank, keys, state):
+def _piece_keys(data, start, end, folding, blank, keys, state):
     """Fills keys and states; blank: pieces of which nothing is left have a key too."""
     out = np.empty(_capacity(start, end), np.uint8)
     for k in range(len(start)):
         a, z = strip_space(data, start[k], end[k])
-        n = fold(data, a, z, how, out)
+        n = fold(data, a, z, folding, out)
         if n == LOOK:
             state[k] = ODD
         elif n or blank:
@@ -92,7 +92,7 @@ def _piece_keys(data, start, end, how, blank, keys, state):
 
 
 @njit(cache=True, nogil=True)
-def _folded(data, start, end, how, blank, state):
+def _folded(data, start, end, folding, blank, state):
     """(out: uint8[], ends: int64[pieces + 1]): the folded pieces one after the other, and their
     states; those that Python must fold are empty here."""
     capacity = np.int64(8)
@@ -103,7 +103,7 @@ def _folded(data, start, end, how, blank, state):
     at = 0
     for k in range(len(start)):
         a, z = strip_space(data, start[k], end[k])
-        n = fold(data, a, z, how, out[at:])
+        n = fold(data, a, z, folding, out[at:])
         if n == LOOK:
             state[k] = ODD
         else:
@@ -139,11 +139,11 @@ def piece_keys(
     piece of which that leaves nothing has none, unless blank."""
     keys = np.zeros((len(start), 2), np.uint64)
     state = np.zeros(len(start), np.uint8)
-    how = unit.folding()
+    folding = unit.folding()
     if name == DEFAULT_HASH:
-        _piece_keys(data, start, end, how, blank, keys, state)
+        _piece_keys(data, start, end, folding, blank, keys, state)
     else:
-        folded, ends = _folded(data, start, end, how, blank, state)
+        folded, ends = _folded(data, start, end, folding, blank, state)
         keys = as_keys(digests(folded, ends, name))
     odd = np.flatnonzero(state == ODD).tolist()
     if odd:
@@ -162,35 +162,38 @@ def _spans(rows, offsets, start, end, keys, written, span):
     n_rows = len(rows) - 1
     out = np.empty(n_rows + 1, np.int64)
     passage_keys = np.empty((len(keys), 2), np.uint64)
-    where = np.empty((len(keys), 2), np.uint32)
-    held = np.empty(span, np.int64)  # the last `span` written pieces
+    spans = np.empty((len(keys), 2), np.uint32)
+    last_pieces = np.empty(span, np.int64)  # the last `span` written pieces
     joined = np.empty(2 * span, np.uint64)
     view = joined.view(np.uint8)
     n = 0
     for r in range(n_rows):
         out[r] = n
-        seen = 0
+        written_pieces = 0
         base = offsets[r]
         for k in range(rows[r], rows[r + 1]):
             if not written[k]:
                 continue
             if span == 1:
                 passage_keys[n, 0], passage_keys[n, 1] = keys[k, 0], keys[k, 1]
-                where[n, 0], where[n, 1] = start[k] - base, end[k] - base
+                spans[n, 0], spans[n, 1] = start[k] - base, end[k] - base
                 n += 1
                 continue
-            held[seen % span] = k
-            seen += 1
-            if seen < span:
+            last_pieces[written_pieces % span] = k
+            written_pieces += 1
+            if written_pieces < span:
                 continue
             for i in range(span):
-                piece = held[(seen + i) % span]
+                piece = last_pieces[(written_pieces + i) % span]
                 joined[2 * i], joined[2 * i + 1] = keys[piece, 0], keys[piece, 1]
             passage_keys[n, 0], passage_keys[n, 1] = hash128(view, np.int64(0), 16 * span)  # type: ignore[arg-type]
-            where[n, 0], where[n, 1] = start[held[seen % span]] - base, end[k] - base
+            spans[n, 0], spans[n, 1] = (
+                start[last_pieces[written_pieces % span]] - base,
+                end[k] - base,
+            )
             n += 1
     out[n_rows] = n
-    return out, passage_keys[:n], where[:n]
+    return out, passage_keys[:n], spans[:n]
 
 
 def passages(
@@ -242,7 +245,7 @@ def unpacked(column: pa.LargeBinaryArray, dtype: type[np.generic]) -> tuple[np.n
     return values, (at - first) // width
 
 
-def passages_about(metadata: pq.FileMetaData) -> int:
+def estimated_passages(metadata: pq.FileMetaData) -> int:
     """About how many passages a file of sketches holds, by its footer alone."""
     at = metadata.schema.names.index("keys")
     groups = range(metadata.num_row_groups)

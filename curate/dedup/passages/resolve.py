@@ -22,9 +22,9 @@ from curate.corpus.decisions import COLUMNS, ROWS, join_pieces, piece_files, wri
 from curate.corpus.phases import Done, Phase, forget, run_phases
 from curate.corpus.shuffle.tasks import Group, groups, read_slice, run_tasks, write_slices
 from curate.corpus.sketches import Sketches, Task, sketch_batches
-from curate.dedup.passages.keys import passages_about
+from curate.dedup.passages.keys import estimated_passages
 from curate.dedup.passages.rows import Runs, member_files, ranks, row_files
-from curate.dedup.passages.shared import find_shared, part_passages
+from curate.dedup.passages.shared import find_shared, partition_passages
 
 if TYPE_CHECKING:
     from curate.dedup.passages.step import DedupPassages
@@ -139,8 +139,8 @@ def bytes_under(document: np.ndarray, a: np.ndarray, z: np.ndarray, last: int) -
     Spans are ordered by document, then a; those of a document may overlap. last: 0 at first."""
     doc, begin, end = (array.astype(np.int64) for array in (document, a, z))
     ends = np.maximum.accumulate(np.concatenate([[last], (doc << 32) | end]))
-    seen = np.where(ends[:-1] >> 32 == doc, ends[:-1] & 0xFFFFFFFF, 0)
-    return int(np.maximum(end - np.maximum(begin, seen), 0).sum()), int(ends[-1])
+    covered = np.where(ends[:-1] >> 32 == doc, ends[:-1] & 0xFFFFFFFF, 0)
+    return int(np.maximum(end - np.maximum(begin, covered), 0).sum()), int(ends[-1])
 
 
 def _decisions(
@@ -164,24 +164,24 @@ def _decisions(
     last = 0
     for begin in range(0, len(members_shared), ROWS):
         at = members_shared[begin : begin + ROWS]
-        k, where = key[at], document[at]
-        keeper = is_own[k] & (where == document[firsts[k]])
-        gone = lost[k] | ~(is_own[k] & (at == firsts[k]))
-        counted = gone & (part[where] >= 0)  # not those of earlier corpora
-        size, last = bytes_under(where[counted], a[at][counted], z[at][counted], last)
+        k, document_of = key[at], document[at]
+        keeper = is_own[k] & (document_of == document[firsts[k]])
+        removed = lost[k] | ~(is_own[k] & (at == firsts[k]))
+        counted = removed & (part[document_of] >= 0)  # not those of earlier corpora
+        size, last = bytes_under(document_of[counted], a[at][counted], z[at][counted], last)
         cut.append(size)
         # The partner of a copy is the document preferred most; of that one, where it loses its
         # copies too, the one preferred least.
         partner = np.where(keeper & lost[k], len(owner) + k.astype(np.int64), k)
         columns = [
-            pa.array(part[where], pa.int32()),
-            pa.array(n[where], pa.int64()),
-            pa.array(gone),
-            ids.take(pa.array(where)),
+            pa.array(part[document_of], pa.int32()),
+            pa.array(n[document_of], pa.int64()),
+            pa.array(removed),
+            ids.take(pa.array(document_of)),
             pa.array(cluster[k]),
             names.take(pa.array(partner, mask=lost[k])),
-            names.take(pa.array(partner, mask=~gone)),
-            pa.array(np.ones(len(at)), mask=~gone),
+            names.take(pa.array(partner, mask=~removed)),
+            pa.array(np.ones(len(at)), mask=~removed),
             pa.repeat(pa.scalar(task["method"]), len(at)),
             pa.array(a[at].astype(np.int64)),
             pa.array(z[at].astype(np.int64)),
@@ -196,8 +196,8 @@ def phases(step: DedupPassages, sketches: Sketches, sketch_groups: list[Group]) 
     chosen = {"survivor": step.survivor, "keep": step.keep}
 
     def keys(folder: Path, done: Done) -> dict[str, Any]:
-        about = sum(passages_about(pq.read_metadata(file.path)) for file in sketches.files)
-        return part_passages(sketches, folder, sketch_groups, about)
+        about = sum(estimated_passages(pq.read_metadata(file.path)) for file in sketches.files)
+        return partition_passages(sketches, folder, sketch_groups, about)
 
     def shared(folder: Path, done: Done) -> dict[str, Any]:
         return find_shared(sketches, folder, done.folder("keys"), done.facts)
@@ -226,8 +226,8 @@ def phases(step: DedupPassages, sketches: Sketches, sketch_groups: list[Group]) 
         tasks = [{"part": part, **settings} for part in range(done.facts["slices"])]
         answers = run_tasks(run, "curate.dedup.passages.resolve:write_owners", tasks)
         names = ("clusters", "members", "dropped", "lost")
-        totals = {name: sum(answer[name] for answer in answers) for name in names}
-        return {**totals, "by_slice": [answer["clusters"] for answer in answers]}
+        totals = {name: sum(totals_of_slice[name] for totals_of_slice in answers) for name in names}
+        return {**totals, "by_slice": [totals_of_slice["clusters"] for totals_of_slice in answers]}
 
     def pieces(folder: Path, done: Done) -> dict[str, Any]:
         by_slice = done.facts["by_slice"]
@@ -250,7 +250,7 @@ def phases(step: DedupPassages, sketches: Sketches, sketch_groups: list[Group]) 
 def resolve(step: DedupPassages, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions on every passage that stands more than once; returns counts, and `cut`,
     how many bytes go."""
-    sketch_groups = groups(sketches.files, sketches.sizes.task_passages, passages_about)
+    sketch_groups = groups(sketches.files, sketches.sizes.task_passages, estimated_passages)
     done = run_phases(sketches.folder, phases(step, sketches, sketch_groups))
     join_pieces(
         sketches.decisions, DECISIONS, piece_files(done.folder("pieces"), len(sketch_groups))

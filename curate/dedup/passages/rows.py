@@ -67,12 +67,12 @@ class Runs:
         rows = len(low)
         self.run_of = np.empty(rows, np.uint32)
         by_run = np.empty(rows, np.uint32), np.empty(rows, np.uint32), np.empty(rows, np.int64)
-        order = in_order(low, high)
+        order = sorted_rows(low, high)
         count = preferred(order, low, high, preference, copies, self.run_of, *by_run)
         self.first, self.last, self.total = (array[:count] for array in by_run)
 
 
-def in_order(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def sorted_rows(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """uint32[rows]: the rows by (low, high); equal ones as they are."""
     numbers = np.arange(len(low), dtype=np.uint32)
     keys, order = sort_pairs(low.copy(), numbers, 0, lambda dtype: np.empty(len(low), dtype))
@@ -196,20 +196,31 @@ def _write(
     slices = task["slices"]
     low, high = members.low[sent], members.high[sent]
     ends = np.searchsorted(slice_of(low, slices), np.arange(slices), "right").tolist()
-    held: list[np.ndarray] = []
+    documents_by_slice: list[np.ndarray] = []
 
     def rows() -> Iterator[pa.Table]:
         begin = 0
         for end in ends:
-            some, where = np.unique(document[begin:end], return_inverse=True)
-            held.append(some)
-            columns = (low[begin:end], high[begin:end], where.astype(np.uint32), copies[begin:end])
+            documents_of_slice, row_of_document = np.unique(
+                document[begin:end], return_inverse=True
+            )
+            documents_by_slice.append(documents_of_slice)
+            columns = (
+                low[begin:end],
+                high[begin:end],
+                row_of_document.astype(np.uint32),
+                copies[begin:end],
+            )
             yield pa.table([pa.array(array) for array in columns], schema=ROWS)
             begin = end
 
     paths = row_files(Path(task["folder"]), task["part"] + 1)[-1]
     write_slices(paths[0], ROWS, rows())
-    write_slices(paths[1], documents.schema, (documents.take(pa.array(some)) for some in held))
+    write_slices(
+        paths[1],
+        documents.schema,
+        (documents.take(pa.array(documents_of_slice)) for documents_of_slice in documents_by_slice),
+    )
 
 
 def _members(group: Group, chosen: np.ndarray, columns: list[str]) -> tuple[Members, pa.Table]:
@@ -224,11 +235,11 @@ def _members(group: Group, chosen: np.ndarray, columns: list[str]) -> tuple[Memb
         keys, rows = unpacked(batch["keys"], np.uint64)
         at = np.flatnonzero(chosen[passages : passages + len(keys)])
         passages += len(keys)
-        of = np.searchsorted(rows, at, side="right") - 1
+        document_of = np.searchsorted(rows, at, side="right") - 1
         table = pa.Table.from_batches([batch]).select([*columns, "id"])
-        documents.append(table.take(pa.array(distinct(of))).cast(schema))
+        documents.append(table.take(pa.array(distinct(document_of))).cast(schema))
         span = unpacked(batch["spans"], np.uint32)[0][at]
-        document = (of + sketches).astype(np.uint32)
+        document = (document_of + sketches).astype(np.uint32)
         columns_of_batches.append((document, span[:, 0], span[:, 1], keys[at, 1], keys[at, 0]))
         sketches += len(batch)
     if not columns_of_batches:

@@ -21,7 +21,7 @@ from curate.corpus.shuffle.buckets import BUNDLE, buckets_of
 from curate.corpus.shuffle.partitions import (
     PairFiles,
     PartitionWriter,
-    maybe_shared,
+    keep_repeated,
     pair_counts,
     partition_bits,
     partition_ranges,
@@ -42,7 +42,7 @@ _ROWS = 10_000  # sketches that are read at once
 
 
 @njit(cache=True, nogil=True)
-def leave_repeats(keys, first, last_keys, last_numbers, repeated, keys_out, numbers_out):
+def drop_repeats(keys, first, last_keys, last_numbers, repeated, keys_out, numbers_out):
     """The number of a group's keys that go on, into keys_out and numbers_out: those that are not
     among the remembered ones. keys: uint64, of the passages from number `first` on; last_keys,
     last_numbers: uint64 and uint32[2^k], the last key and its number by low bits, NONE for none;
@@ -78,7 +78,7 @@ def shared_files(folder: Path, count: int) -> list[tuple[Path, Path]]:
     ]
 
 
-def part_passages(
+def partition_passages(
     sketches: Sketches, folder: Path, groups: list[Group], about: int
 ) -> dict[str, Any]:
     """The phase `keys`: every group's keys by partition. about: how many passages there are, from
@@ -125,7 +125,7 @@ def write_keys(task: Task) -> dict[str, Any]:
                 for batch in source.iter_batches(_ROWS, columns=["keys"], use_threads=False):
                     keys = np.ascontiguousarray(unpacked(batch.column(0), np.uint64)[0][:, 1])
                     passing = np.empty_like(keys), np.empty(len(keys), np.uint32)
-                    size = leave_repeats(keys, first, last_keys, last_numbers, repeated, *passing)
+                    size = drop_repeats(keys, first, last_keys, last_numbers, repeated, *passing)
                     writer.add(passing[0][:size], passing[1][:size])
                     first += len(keys)
         writer.close()
@@ -181,7 +181,7 @@ def write_shared(task: Task) -> dict[str, Any]:
             position[:] = np.arange(len(key), dtype=np.uint32)
             # Four times as many counters as keys, so that few of those that stand once stay.
             counters = 1 << min(26, max(10, (4 * len(key)).bit_length()))
-            candidates = maybe_shared(key, position, np.zeros(counters, np.uint8))
+            candidates = keep_repeated(key, position, np.zeros(counters, np.uint8))
             pairs = key[:candidates], position[:candidates]
             key, position = sort_pairs(*pairs, high, make_array)
             members = make_array(np.uint32)

@@ -152,11 +152,11 @@ class DedupPassages(DedupStep):
         unit = UNITS[self.unit]
         pieces = unit.pieces(docs)
         data, offsets = docs.buffers()
-        gone = passage_cuts.gone_pieces(docs, pieces, decisions)
+        removed = passage_cuts.removed_pieces(docs, pieces, decisions)
         mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
         counted = bool(self._sentences or self._words)
         rest = passage_cuts.mark_pieces(
-            data, offsets, pieces, gone, mark, lines=unit.lines, blank=self._blank, count=counted
+            data, offsets, pieces, removed, mark, lines=unit.lines, blank=self._blank, count=counted
         )
         edited = rest.cut > 0
         docs = docs.annotate("cut", rest.cut.astype(np.int32))

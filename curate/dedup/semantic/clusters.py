@@ -18,7 +18,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from curate.dedup.semantic.matrix import ROWS, blocks, squares, whole_numbers
+from curate.dedup.semantic.matrix import ROWS, blocks, squared_lengths, whole_numbers
 from kernel_cache import njit
 
 PER_CLUSTER = 128  # sampled documents a centroid; faiss takes at most 256
@@ -77,11 +77,11 @@ def nearest_centroids(
     labels = np.empty((len(rows), nearest), np.int64)
     cosines = np.empty(len(rows))
     turned = np.ascontiguousarray(centroids.astype(np.float32).T)
-    lengths = squares(centroids)
+    lengths = squared_lengths(centroids)
     for which, block in blocks(matrix, rows, max(1, min(block_rows, SCORES // len(centroids)))):
         values = np.empty((len(block), nearest), np.float32)
         largest(block @ turned, labels[which], values)
-        both = squares(block) * lengths[labels[which, 0]]
+        both = squared_lengths(block) * lengths[labels[which, 0]]
         cosines[which] = values[:, 0] / np.sqrt(np.where(both > 0, both, 1.0))
     return labels, cosines
 
@@ -201,10 +201,10 @@ def highest(
     rank: int64[documents], lower is preferred.
     """
     members, bounds = members_of(rows, labels, rank)
-    return within(matrix, np.arange(len(matrix)), members, bounds, rank, block)
+    return highest_within(matrix, np.arange(len(matrix)), members, bounds, rank, block)
 
 
-def within(
+def highest_within(
     matrix: np.ndarray,
     rows: np.ndarray,
     members: np.ndarray,
@@ -219,7 +219,7 @@ def within(
     partner = np.full(len(rows), -1)
     lengths = np.zeros(len(rows))
     for begin in range(0, len(rows), ROWS):
-        lengths[begin : begin + ROWS] = squares(matrix[rows[begin : begin + ROWS]])
+        lengths[begin : begin + ROWS] = squared_lengths(matrix[rows[begin : begin + ROWS]])
     for begin, end in pairwise(bounds.tolist()):
         cluster = members[begin:end]
         roots = np.sqrt(lengths[cluster])

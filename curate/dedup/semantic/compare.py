@@ -83,8 +83,8 @@ def nearest_centroids(
             for part, begin in enumerate(range(0, len(rows), step))
         ]
         run_tasks(matrix.run, f"{__name__}:label_rows", tasks)
-        every = [_load_result(task) for task in tasks]
-    labels, cosines = (np.concatenate([e[name] for e in every]) for name in ("labels", "cosines"))
+        results = [_load_result(task) for task in tasks]
+    labels, cosines = (np.concatenate([e[name] for e in results]) for name in ("labels", "cosines"))
     return labels, cosines
 
 
@@ -154,7 +154,7 @@ def compare_clusters(task: Task) -> dict[str, Any]:
     rows, numbers = np.unique(members, return_inverse=True)
     rank = _array(task, "rank")[rows]
     # As a corpus of these rows alone.
-    best, partner = clusters.within(matrix, rows, numbers, bounds - bounds[0], rank)
+    best, partner = clusters.highest_within(matrix, rows, numbers, bounds - bounds[0], rank)
     partnered = np.flatnonzero(partner >= 0)
     return _save_result(
         task, rows=rows[partnered], similarity=best[partnered], partner=rows[partner[partnered]]

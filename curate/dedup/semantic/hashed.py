@@ -46,7 +46,7 @@ def hashed_counts(rows, hashes, features):
     offsets = np.zeros(documents + 1, np.int64)
     buckets = np.empty(2 * words, np.uint32)  # memory that is never touched is never used
     counts = np.empty(2 * words, np.uint16)
-    seen = np.zeros(features, np.int64)
+    counts_by_bucket = np.zeros(features, np.int64)
     used = 0
     for d in range(documents):
         begin = used
@@ -56,13 +56,13 @@ def hashed_counts(rows, hashes, features):
                 if pair:
                     value = mix(value * _PAIR + hashes[w + 1])
                 b = bucket(value, features)
-                if seen[b] == 0:
+                if counts_by_bucket[b] == 0:
                     buckets[used] = b
                     used += 1
-                seen[b] += 1
+                counts_by_bucket[b] += 1
         for k in range(begin, used):
-            counts[k] = min(seen[buckets[k]], MOST_COUNTED)
-            seen[buckets[k]] = 0
+            counts[k] = min(counts_by_bucket[buckets[k]], MOST_COUNTED)
+            counts_by_bucket[buckets[k]] = 0
         offsets[d + 1] = used
     return offsets, buckets[:used].copy(), counts[:used].copy()
 

@@ -52,7 +52,7 @@ def whole_numbers(vectors: np.ndarray) -> np.ndarray:
     return rounded
 
 
-def squares(block: np.ndarray) -> np.ndarray:
+def squared_lengths(block: np.ndarray) -> np.ndarray:
     """float64[rows]: squared lengths of rows of whole numbers, exact."""
     wide = block.astype(np.int64)
     sums: np.ndarray = np.einsum("ij,ij->i", wide, wide)
@@ -251,8 +251,8 @@ def write_matrix(sketches: Sketches, row_of: np.ndarray, basis: Basis | None, si
         with replacing(path) as aside:
             shape = (len(row_of), size)
             matrix = np.lib.format.open_memmap(aside, "w+", np.int16, shape)
-            for which, some in rows:
-                matrix[row_of[which]] = some
+            for which, block in rows:
+                matrix[row_of[which]] = block
             matrix.flush()
             del matrix
     remove(sketches.folder / WORK, inside=sketches.folder)

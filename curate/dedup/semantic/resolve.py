@@ -32,7 +32,7 @@ SIMILARITY = "similarity.parquet"
 EPSILONS = np.round(np.geomspace(0.001, 0.5, 55), 5)
 
 
-def removed(similarity: np.ndarray, epsilons: np.ndarray) -> np.ndarray:
+def count_removed(similarity: np.ndarray, epsilons: np.ndarray) -> np.ndarray:
     """int64[epsilons]: documents whose highest similarity, float64[documents], is above
     1 - epsilon."""
     ordered = np.sort(similarity)
@@ -54,7 +54,7 @@ def curve(folder: Path | str, epsilons: np.ndarray = EPSILONS) -> pa.Table:
         )
     rows = pq.read_table(paths[0], columns=["part", "similarity"])
     rows = rows.filter(pc.greater_equal(rows["part"], 0))
-    counts = removed(rows["similarity"].fill_null(0.0).to_numpy(), epsilons)
+    counts = count_removed(rows["similarity"].fill_null(0.0).to_numpy(), epsilons)
     return pa.table(
         {"epsilon": epsilons, "removed": counts, "share": counts / max(1, rows.num_rows)}
     )
@@ -76,7 +76,7 @@ class Nearest:
     own: np.ndarray
 
 
-def arrange(db: Any, order: str) -> int:
+def number_documents(db: Any, order: str) -> int:
     """Makes the table documents (place, rank, part, n, id); returns their number. place: the
     document's row in the matrix, by a hash of its id."""
     db.execute(
@@ -194,9 +194,9 @@ def find(step: DedupSemantic, sketches: Sketches) -> Nearest:
     return Nearest(similarity, partner, own)
 
 
-def roots_of(gone: np.ndarray, partner: np.ndarray) -> np.ndarray:
+def roots_of(removed: np.ndarray, partner: np.ndarray) -> np.ndarray:
     """int64[documents]: where the chain of partners of each document ends: at one that stays."""
-    root = np.where(gone, partner, np.arange(len(gone)))
+    root = np.where(removed, partner, np.arange(len(removed)))
     while not np.array_equal(further := root[root], root):
         root = further
     return root
@@ -228,24 +228,24 @@ def decide(step: DedupSemantic, order: str, sketches: Sketches) -> dict[str, Any
     """Writes the decisions; returns counts, notes and the removal curve."""
     clear_temporary(sketches.folder)
     db = sketches.connection
-    count = arrange(db, order)
+    count = number_documents(db, order)
     nearest = (
         find(step, sketches) if count else Nearest(np.zeros(0), np.zeros(0, int), np.zeros(0, bool))
     )
-    gone = nearest.similarity > step.least
-    root = roots_of(gone, nearest.partner)
-    members = np.flatnonzero(gone | np.isin(np.arange(count), root[gone]))
+    removed = nearest.similarity > step.least
+    root = roots_of(removed, nearest.partner)
+    members = np.flatnonzero(removed | np.isin(np.arange(count), root[removed]))
     pruned, cosines = np.empty(0, np.int64), np.empty(0)
     if step.prototypicality is not None and count:
-        pruned, cosines = prototypes(step, sketches, np.flatnonzero(~gone & nearest.own))
-    _write(db, sketches.decisions, step.method, members, gone, root, nearest, pruned, cosines)
+        pruned, cosines = prototypes(step, sketches, np.flatnonzero(~removed & nearest.own))
+    _write(db, sketches.decisions, step.method, members, removed, root, nearest, pruned, cosines)
     own = nearest.similarity[nearest.own]
-    shares = removed(own, EPSILONS) / max(1, len(own))
-    now = float(gone[nearest.own].mean()) if len(own) else 0.0
+    shares = count_removed(own, EPSILONS) / max(1, len(own))
+    now = float(removed[nearest.own].mean()) if len(own) else 0.0
     return {
-        "clusters": int(len(members) - gone.sum()),
+        "clusters": int(len(members) - removed.sum()),
         "members": len(members),
-        "dropped": int(gone.sum()) + len(pruned),
+        "dropped": int(removed.sum()) + len(pruned),
         "prototypical": len(pruned),
         "notes": _notes(step, sketches.folder),
         "curves": [
@@ -282,14 +282,14 @@ def _write(
     path: Path,
     method: str,
     members: np.ndarray,
-    gone: np.ndarray,
+    removed: np.ndarray,
     root: np.ndarray,
     nearest: Nearest,
     pruned: np.ndarray,
     cosines: np.ndarray,
 ) -> None:
     """Writes the decisions file."""
-    drop = gone[members]
+    drop = removed[members]
     copies = pa.table(
         {
             "place": members,

@@ -26,7 +26,7 @@ def _mark(offsets, rows, start, end, local, mark):
 
 
 @njit(cache=True, nogil=True)
-def _left(data, offsets, rows, mark, cut, chars, written):
+def _remaining(data, offsets, rows, mark, cut, chars, written):
     base = offsets[0]
     for r in rows:
         i, stop = offsets[r], offsets[r + 1]
@@ -49,15 +49,17 @@ def marks_of(docs: Documents, decisions: pa.Table) -> tuple[np.ndarray, np.ndarr
     int64[], those with a cut)."""
     _, offsets = docs.buffers()
     mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
-    gone = decisions.filter(decisions["drop"])
-    rows = np.searchsorted(docs.table[NUMBER].to_numpy(), gone["n"].to_numpy())
-    start, end = gone["span_start"].to_numpy(), gone["span_end"].to_numpy()
-    local = gone["local"].to_numpy(zero_copy_only=False) if len(gone) else np.empty(0, np.bool_)
+    dropped = decisions.filter(decisions["drop"])
+    rows = np.searchsorted(docs.table[NUMBER].to_numpy(), dropped["n"].to_numpy())
+    start, end = dropped["span_start"].to_numpy(), dropped["span_end"].to_numpy()
+    local = (
+        dropped["local"].to_numpy(zero_copy_only=False) if len(dropped) else np.empty(0, np.bool_)
+    )
     _mark(offsets, rows, start, end, local, mark)
     return mark, np.unique(rows)
 
 
-def left_over(
+def remaining_text(
     docs: Documents, mark: np.ndarray, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(cut: int64[rows], bytes that go; chars: int64[rows], characters that stay; written:
@@ -65,5 +67,5 @@ def left_over(
     data, offsets = docs.buffers()
     cut, chars = np.zeros(len(docs), np.int64), np.zeros(len(docs), np.int64)
     written = np.zeros(len(docs), np.bool_)
-    _left(data, offsets, rows, mark, cut, chars, written)
+    _remaining(data, offsets, rows, mark, cut, chars, written)
     return cut, chars, written

@@ -88,8 +88,8 @@ class Sieve:
 def _add(table, slot):
     """Counts to two, in two bits."""
     cell, low = slot >> np.uint64(2), (slot & np.uint64(3)) << np.uint64(1)
-    seen = (np.uint64(table[cell]) >> low) & np.uint64(3)
-    if seen < np.uint64(2):
+    count = (np.uint64(table[cell]) >> low) & np.uint64(3)
+    if count < np.uint64(2):
         table[cell] += np.uint8(np.uint64(1) << low)
 
 
@@ -250,9 +250,9 @@ def _counted(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Sieve:
     sieve = Sieve(step.window, sketches.connection.execute(total).fetchone()[0])
     dtype = np.dtype(np.uint8)
     column = _column(step)
-    for some in documents_of(sketches.batches([column], ROWS), column == "tokens"):
-        dtype = some.symbols.dtype
-        sieve.count(some.symbols, some.offsets)
+    for batch in documents_of(sketches.batches([column], ROWS), column == "tokens"):
+        dtype = batch.symbols.dtype
+        sieve.count(batch.symbols, batch.offsets)
     (work / DTYPE).write_text(dtype.str, encoding="utf-8")
     return sieve
 
@@ -268,9 +268,9 @@ def _regions_in_process(
 
 def _passed(sieve: Sieve, documents: Iterator[DocumentBatch], path: Path, chars: bool) -> Regions:
     writer = RegionsWriter(path, sieve.window, chars)
-    for some in documents:
-        marks = sieve.passing(some.symbols, some.offsets)
-        writer.add(some.first, some.symbols, some.offsets, marks)
+    for batch in documents:
+        marks = sieve.passing(batch.symbols, batch.offsets)
+        writer.add(batch.first, batch.symbols, batch.offsets, marks)
     return writer.close()
 
 

@@ -265,13 +265,13 @@ def find_cuts(text: Mapped, orders: Orders, of: RegionText, parts: int) -> list[
         (base, Mapped(orders.path(chunk), np.dtype(np.uint32)).values)
         for chunk, base in enumerate(orders.bases)
     ]
-    seen = []
+    sampled = []
     for base, order in held:
         positions = base + (order[stride // 2 :: stride] & POSITION_BITS).astype(np.int64)
-        seen += [window_of(text.values, position, of) for position in positions.tolist()]
-    seen.sort()
-    at = sorted({len(seen) * k // parts for k in range(1, parts)})
-    for window in dict.fromkeys(seen[k] for k in at if seen):
+        sampled += [window_of(text.values, position, of) for position in positions.tolist()]
+    sampled.sort()
+    at = sorted({len(sampled) * k // parts for k in range(1, parts)})
+    for window in dict.fromkeys(sampled[k] for k in at if sampled):
         cuts.insert(-1, [_first(text, order, base, window, of) for base, order in held])
     return cuts
 

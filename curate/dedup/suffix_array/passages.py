@@ -128,11 +128,11 @@ def join(
     total = len(text)
     state = np.full(7, -1, np.int64)
     out = np.empty((_ROOM, 6), np.int64)
-    for base, some in pieces:
+    for base, firsts in pieces:
         begin = 0
-        while begin < len(some):
+        while begin < len(firsts):
             begin, n = _join(
-                data, some, base, begin, regions.at, regions.length, window, chars, total, state,
+                data, firsts, base, begin, regions.at, regions.length, window, chars, total, state,
                 out,
             )  # fmt: skip
             if n:

@@ -20,31 +20,33 @@ from kernel_cache import njit
 
 
 @njit(nogil=True)
-def _shared(text, position, wanted, i, shared):
-    """The number of bytes that text[position:] and wanted[i:] share; the first `shared` are known
+def _shared(text, position, pattern, i, shared):
+    """The number of bytes that text[position:] and pattern[i:] share; the first `shared` are known
     to."""
     k = shared
-    while i + k + 8 <= len(wanted) and position + k + 8 <= len(text):
-        if load8(wanted, np.uint64(i + k)) != load8(text, np.uint64(position + k)):
+    while i + k + 8 <= len(pattern) and position + k + 8 <= len(text):
+        if load8(pattern, np.uint64(i + k)) != load8(text, np.uint64(position + k)):
             break
         k += 8
-    while i + k < len(wanted) and position + k < len(text) and wanted[i + k] == text[position + k]:
+    while (
+        i + k < len(pattern) and position + k < len(text) and pattern[i + k] == text[position + k]
+    ):
         k += 1
     return k
 
 
 @njit(nogil=True)
-def _whole(wanted, i, size):
+def _whole(pattern, i, size):
     """The size without the beginning of a character at its end."""
-    while size > 0 and i + size < len(wanted) and continues(wanted[i + size]):
+    while size > 0 and i + size < len(pattern) and continues(pattern[i + size]):
         size -= 1
     return size
 
 
 @njit(nogil=True)
-def _longest_from(text, order, wanted, i):
-    """The longest beginning of wanted[i:] that stands in the text, by binary search for it: it is
-    shared with one of the two suffixes between which wanted[i:] would stand."""
+def _longest_from(text, order, pattern, i):
+    """The longest beginning of pattern[i:] that stands in the text, by binary search for it: it is
+    shared with one of the two suffixes between which pattern[i:] would stand."""
     low, high = np.int64(0), np.int64(len(order))
     shared_low = shared_high = np.int64(
         0
@@ -52,10 +54,10 @@ def _longest_from(text, order, wanted, i):
     while low < high:
         middle = (low + high) >> 1
         position = np.int64(order[middle])
-        k = _shared(text, position, wanted, i, min(shared_low, shared_high))
-        if i + k == len(wanted):
+        k = _shared(text, position, pattern, i, min(shared_low, shared_high))
+        if i + k == len(pattern):
             return k
-        if position + k == len(text) or text[position + k] < wanted[i + k]:
+        if position + k == len(text) or text[position + k] < pattern[i + k]:
             low, shared_low = middle + 1, k
         else:
             high, shared_high = middle, k
@@ -63,20 +65,20 @@ def _longest_from(text, order, wanted, i):
 
 
 @njit(cache=True, nogil=True)
-def longest_match(text, order, wanted, least):
-    """(position, length) of the longest run of whole characters of `wanted` in the text, the first
+def longest_match(text, order, pattern, least):
+    """(position, length) of the longest run of whole characters of `pattern` in the text, the first
     one where several are as long; (0, 0) where it is shorter than `least`.
 
-    text, wanted: uint8[]; order: int32[len(text)], its suffixes.
+    text, pattern: uint8[]; order: int32[len(text)], its suffixes.
     """
     best = max(least - 1, 0)
     at, length = np.int64(0), np.int64(0)
-    for i in range(len(wanted)):
-        if i + best >= len(wanted):
+    for i in range(len(pattern)):
+        if i + best >= len(pattern):
             break
-        if continues(wanted[i]):
+        if continues(pattern[i]):
             continue
-        size = _whole(wanted, i, _longest_from(text, order, wanted, i))
+        size = _whole(pattern, i, _longest_from(text, order, pattern, i))
         if size > best:
             best = size
             at, length = np.int64(i), size
@@ -134,16 +136,16 @@ def _encoded(text: str) -> bytes:
         raise UsageError("the text to search for is not valid UTF-8") from None
 
 
-def _bound(chunk: Chunk, wanted: bytes, after: bool) -> int:
-    """The number of suffixes that stand before all that begin with `wanted`, or, `after`, behind
+def _bound(chunk: Chunk, pattern: bytes, after: bool) -> int:
+    """The number of suffixes that stand before all that begin with `pattern`, or, `after`, behind
     those."""
-    text, order, size = chunk.text, chunk.order, len(wanted)
+    text, order, size = chunk.text, chunk.order, len(pattern)
     low, high = 0, len(order)
     while low < high:
         middle = (low + high) >> 1
         position = int(order[middle])
         have = text[position : position + size].tobytes()
-        if have < wanted or (after and have == wanted):
+        if have < pattern or (after and have == pattern):
             low = middle + 1
         else:
             high = middle
@@ -154,10 +156,10 @@ def _first_positions(order: np.ndarray, limit: int) -> list[int]:
     """The `limit` least positions of a part of an order, which may be larger than memory."""
     least: list[int] = []
     for a in range(0, len(order), _BLOCK):
-        some = np.asarray(order[a : a + _BLOCK])
-        if len(some) > limit:
-            some = np.partition(some, limit)[:limit]
-        least = heapq.nsmallest(limit, [*least, *some.tolist()])
+        block = np.asarray(order[a : a + _BLOCK])
+        if len(block) > limit:
+            block = np.partition(block, limit)[:limit]
+        least = heapq.nsmallest(limit, [*least, *block.tolist()])
     return least
 
 
@@ -166,22 +168,22 @@ def find(index: SearchIndex, phrase: str, limit: int = 10, context: int = 60) ->
 
     UsageError for an empty phrase.
     """
-    wanted = _encoded(phrase)
-    if not wanted:
+    pattern = _encoded(phrase)
+    if not pattern:
         raise UsageError("give a phrase to search for")
-    return _find(index, wanted, limit, context)
+    return _find(index, pattern, limit, context)
 
 
-def _find(index: SearchIndex, wanted: bytes, limit: int, context: int) -> Matches:
+def _find(index: SearchIndex, pattern: bytes, limit: int, context: int) -> Matches:
     count = 0
     hits: list[Hit] = []
     for chunk in index.chunks:
-        low, high = _bound(chunk, wanted, False), _bound(chunk, wanted, True)
+        low, high = _bound(chunk, pattern, False), _bound(chunk, pattern, True)
         count += high - low
         if high > low and len(hits) < limit:
             for position in _first_positions(chunk.order[low:high], limit - len(hits)):
                 number, byte = index.document_of(chunk.base + position)
-                parts = index.around(chunk, position, len(wanted), context)
+                parts = index.around(chunk, position, len(pattern), context)
                 hits.append(Hit(index.id_of(number), byte, *parts))
     return Matches(count, hits)
 
@@ -192,17 +194,17 @@ def longest(index: SearchIndex, text: str, limit: int = 10, context: int = 60) -
 
     UsageError for an empty text.
     """
-    wanted = np.frombuffer(bytearray(_encoded(text)), np.uint8)
-    if len(wanted) == 0:
+    pattern = np.frombuffer(bytearray(_encoded(text)), np.uint8)
+    if len(pattern) == 0:
         raise UsageError("give a text, or a file, to compare with the corpus")
     byte = size = 0
     for chunk in index.chunks:
-        at, length = longest_match(chunk.text, chunk.order, wanted, size)
+        at, length = longest_match(chunk.text, chunk.order, pattern, size)
         if length > size or (length == size and length and at < byte):
             byte, size = int(at), int(length)
     if size == 0:
         return Longest(0, 0, "", 0, [])
-    match = wanted[byte : byte + size].tobytes()
+    match = pattern[byte : byte + size].tobytes()
     matches = _find(index, match, limit, context)
     return Longest(byte, size, match.decode("utf-8"), matches.count, matches.hits)
 

@@ -176,8 +176,8 @@ class Orders:
         for chunk, (begin, end) in enumerate(zip(begins, ends, strict=True)):
             for first in range(begin, end, _READ):
                 count = min(_READ, end - first)
-                some = np.fromfile(self.path(chunk), np.uint32, count, offset=4 * first)
-                out[done : done + count] = some
+                positions = np.fromfile(self.path(chunk), np.uint32, count, offset=4 * first)
+                out[done : done + count] = positions
                 done += count
         return out
 

@@ -50,8 +50,8 @@ class Encoder:
         ends = np.zeros(len(texts) + 1, np.int64)
         parts: dict[str, list[np.ndarray]] = {"tokens": [], "token_start": [], "token_end": []}
         for first in range(0, len(texts), _BATCH):
-            some = [t or "" for t in texts.slice(first, _BATCH).to_pylist()]
-            encoded = self._tokenizer.encode_batch(some, add_special_tokens=False)
+            batch = [t or "" for t in texts.slice(first, _BATCH).to_pylist()]
+            encoded = self._tokenizer.encode_batch(batch, add_special_tokens=False)
             for r, encoding in enumerate(encoded, first):
                 row = data[offsets[r] : offsets[r + 1]]
                 positions = np.append(np.flatnonzero((row & 0xC0) != 0x80), len(row))
@@ -230,11 +230,11 @@ class DedupSuffixArray(DedupStep):
         return resolve(self, sketches)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
-        from curate.dedup.suffix_array.cuts import left_over, marks_of
+        from curate.dedup.suffix_array.cuts import marks_of, remaining_text
         from curate.documents.cutting import cut_marked
 
         mark, rows = marks_of(docs, decisions)
-        cut, chars, written = left_over(docs, mark, rows)
+        cut, chars, written = remaining_text(docs, mark, rows)
         edited = cut > 0
         docs = docs.annotate("cut_bytes", cut)
         docs = docs.drop(edited & ~written, "nothing_left", chars, 1)

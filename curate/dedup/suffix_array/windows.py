@@ -177,8 +177,8 @@ class Regions:
     def load(cls, path: Path, mapped: bool = False) -> Regions:
         """The object that `save` wrote; mapped: what is not looked at takes no memory."""
         # "c", since arrays that may be written to are of the type that kernels are compiled for.
-        held = np.load(path, mmap_mode="c" if mapped else None, allow_pickle=False)
-        return cls(*np.asarray(held))
+        columns = np.load(path, mmap_mode="c" if mapped else None, allow_pickle=False)
+        return cls(*np.asarray(columns))
 
 
 @njit(cache=True, nogil=True)
@@ -285,8 +285,8 @@ def preferred(regions: Regions, rank: np.ndarray, text: np.ndarray, path: Path) 
     with path.open("wb") as file:
         a = 0
         while a < len(order):
-            room = (ends[a - 1] if a else 0) + _COPY
-            z = max(a + 1, int(np.searchsorted(ends, room, side="right")))
+            limit = (ends[a - 1] if a else 0) + _COPY
+            z = max(a + 1, int(np.searchsorted(ends, limit, side="right")))
             out = np.empty(int(length[a:z].sum()), text.dtype)
             _gather(text, regions.at[order[a:z]], length[a:z], out)
             out.tofile(file)

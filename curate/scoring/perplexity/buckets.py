@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from curate.corpus.decisions import COLUMNS, ROWS, join_pieces, piece_files, write_piece
 from curate.corpus.phases import Done, Phase, forget, run_phases
-from curate.corpus.ranks import find_ranks, seen_in, write_counts
+from curate.corpus.ranks import find_ranks, score_totals, write_counts
 from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
 
@@ -96,7 +96,7 @@ def _cuts(
         from curate.scoring.perplexity.ccnet import CUTOFFS
 
         return CUTOFFS
-    seen = seen_in(sketches.connection, counted, len(file_groups))
+    seen = score_totals(sketches.connection, counted, len(file_groups))
     scored = {lang: scores for lang, (_, scores, *_) in seen.items() if scores}
     wanted = {
         lang: sorted({r for p in (step.head, step.tail) for r in ranks_between(scores, p)})
@@ -124,7 +124,7 @@ def resolve(step: Perplexity, sketches: Sketches) -> dict[str, Any]:
 
     def cuts(folder: Path, done: Done) -> dict[str, Any]:
         counted = done.folder("seen")
-        by_lang = seen_in(sketches.connection, counted, len(file_groups))
+        by_lang = score_totals(sketches.connection, counted, len(file_groups))
         shown = sorted(by_lang, key=lambda lang: (-by_lang[lang][0], lang))[:MOST_LANGS]
         bins = {g: bins_of(*by_lang[g][2:]) for g in shown if by_lang[g][1]}
         return {

@@ -19,7 +19,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from curate.corpus.decisions import COLUMNS, ROWS, join_pieces, piece_files, write_piece
 from curate.corpus.phases import Done, Phase, forget, run_phases
-from curate.corpus.ranks import ALL, find_ranks, seen_in, write_counts
+from curate.corpus.ranks import ALL, find_ranks, score_totals, write_counts
 from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
 from curate.disk.files import file_digest
@@ -238,7 +238,7 @@ def resolve(step: QualityShare, sketches: Sketches) -> dict[str, Any]:
 
     def threshold(folder: Path, done: Done) -> dict[str, Any]:
         counted = done.folder("seen")
-        documents = seen_in(db, counted, len(file_groups)).get(ALL, (0,))[0]
+        documents = score_totals(db, counted, len(file_groups)).get(ALL, (0,))[0]
         if not documents:
             return {"documents": 0, "threshold": 0.0}
         rank = documents - kept_count(documents, share)

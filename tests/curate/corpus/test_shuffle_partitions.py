@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from curate.corpus.shuffle.partitions import (
     PairFiles,
     PartitionWriter,
-    by_partition,
-    maybe_shared,
+    keep_repeated,
+    order_by_partition,
     partition_bits,
     partition_ranges,
     read_partitions,
@@ -36,7 +36,7 @@ def arrays_of(size: int):
 def test_pairs_are_parted_by_their_high_bits_in_order_of_arrival(keys, bits):
     array, values = np.array(keys, np.uint64), np.arange(len(keys), dtype=np.uint32)
     out = np.empty_like(array), np.empty_like(values)
-    starts = by_partition(array, values, bits, *out)
+    starts = order_by_partition(array, values, bits, *out)
     expected = sorted(range(len(keys)), key=lambda i: keys[i] >> (64 - bits))
     assert out[1].tolist() == expected and out[0].tolist() == [keys[i] for i in expected]
     highs = [k >> (64 - bits) for k in keys]
@@ -67,7 +67,7 @@ def test_a_pass_over_equal_digits_moves_nothing():
 @settings(max_examples=80, deadline=None)
 def test_no_key_that_stands_twice_is_left_out(keys, counters):
     array, values = np.array(keys, np.uint64), np.arange(len(keys), dtype=np.uint32)
-    count = maybe_shared(array, values, np.zeros(counters, np.uint8))
+    count = keep_repeated(array, values, np.zeros(counters, np.uint8))
     repeated = values[:count].tolist()
     assert repeated == sorted(repeated)
     assert [keys[i] for i in repeated] == array[:count].tolist()

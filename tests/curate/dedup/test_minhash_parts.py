@@ -19,7 +19,7 @@ from curate.corpus.sketches import run_here
 from curate.dedup.minhash.candidates import (
     BEGINS,
     POSITIONS,
-    join,
+    join_buckets,
     order_by_part,
     part_components,
     parts_of,
@@ -149,7 +149,7 @@ def test_parts_hold_whole_components_and_no_more_than_they_may(buckets, seed, mo
         bits[d // 64] |= np.uint64(1 << (d % 64))
     count = len(documents)
     parent = np.arange(count, dtype=np.uint32)
-    join(*in_arrays(buckets), bits, ones_before(bits), parent)
+    join_buckets(*in_arrays(buckets), bits, ones_before(bits), parent)
     flatten(parent)
     label = list(range(count))
     for bucket in buckets:

@@ -19,8 +19,8 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
 from curate.dedup import survivors
 from curate.dedup.passages.keys import packed, unpacked
-from curate.dedup.passages.rows import Runs, in_order
-from curate.dedup.passages.shared import NONE, leave_repeats
+from curate.dedup.passages.rows import Runs, sorted_rows
+from curate.dedup.passages.shared import NONE, drop_repeats
 from curate.dedup.passages.step import DedupPassages
 from curate.disk.database import database
 from curate.run.resolve import _removal
@@ -170,7 +170,7 @@ def test_keys_that_come_again_are_marked_with_the_one_before(keys, first):
     last_keys, last_numbers = np.zeros(8, np.uint64), np.full(8, NONE, np.uint32)
     repeated = np.zeros(first + len(keys), np.uint8)
     out = np.empty_like(array), np.empty(len(keys), np.uint32)
-    count = leave_repeats(array, first, last_keys, last_numbers, repeated, *out)
+    count = drop_repeats(array, first, last_keys, last_numbers, repeated, *out)
     held: dict[int, tuple[int, int]] = {}
     want, marked = [], set()
     for i, key in enumerate(keys):
@@ -196,7 +196,7 @@ def test_of_each_key_the_least_and_the_greatest_place_are_found(keys, seed):
     low, high = (np.array([key[h] for key in keys], np.uint64) for h in range(2))
     runs = Runs(low, high, np.array(place, np.uint64), np.array(copies, np.int64))
     order = sorted(range(len(keys)), key=lambda r: keys[r])
-    assert in_order(low, high).tolist() == order
+    assert sorted_rows(low, high).tolist() == order
     distinct = sorted(set(keys))
     rows = {key: [r for r in range(len(keys)) if keys[r] == key] for key in distinct}
     assert runs.run_of.tolist() == [distinct.index(key) for key in keys]

@@ -162,7 +162,7 @@ def test_products_of_whole_numbers_are_exact_in_float32(rows):
     assert (np.abs(exact) < 2**24).all()
     floats = whole.astype(np.float32)
     assert (floats @ floats.T == exact).all()
-    assert (embeddings.squares(whole) == np.diag(exact)).all()
+    assert (embeddings.squared_lengths(whole) == np.diag(exact)).all()
 
 
 def test_rounding_moves_a_cosine_by_little():
@@ -171,7 +171,9 @@ def test_rounding_moves_a_cosine_by_little():
     y = x + 0.3 * draw.standard_normal(x.shape)
     unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in (x, y)]
     a, b = (embeddings.whole_numbers(v).astype(float) for v in (x, y))
-    ours = (a * b).sum(axis=1) / np.sqrt(embeddings.squares(a) * embeddings.squares(b))
+    ours = (a * b).sum(axis=1) / np.sqrt(
+        embeddings.squared_lengths(a) * embeddings.squared_lengths(b)
+    )
     assert np.abs(ours - (unit[0] * unit[1]).sum(axis=1)).max() < 5e-4
 
 

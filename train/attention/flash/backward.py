@@ -48,16 +48,9 @@ def _over_keys(
     dims = tl.arange(0, PADDED_DIM)
     k_here = k_at + cols[None, :] * stride_k + dims[:, None]
     v_here = v_at + cols[None, :] * stride_v + dims[:, None]
-    if MASKED:
-        inside = (cols < keys)[None, :] & (dims < HEAD_DIM)[:, None]
-        k = tl.load(k_here, mask=inside, other=0.0)
-        v = tl.load(v_here, mask=inside, other=0.0)
-    elif HEAD_DIM == PADDED_DIM:
-        k = tl.load(k_here)
-        v = tl.load(v_here)
-    else:
-        k = tl.load(k_here, mask=(dims < HEAD_DIM)[:, None], other=0.0)
-        v = tl.load(v_here, mask=(dims < HEAD_DIM)[:, None], other=0.0)
+    inside, within = (cols < keys)[None, :], (dims < HEAD_DIM)[:, None]
+    k = ranges.load_tile(k_here, inside, within, MASKED, HEAD_DIM == PADDED_DIM)
+    v = ranges.load_tile(v_here, inside, within, MASKED, HEAD_DIM == PADDED_DIM)
     scores = tl.dot(q, k, input_precision="ieee") * scale
     if SLOPES:
         scores -= slope * (rows_at[:, None] - cols[None, :])
@@ -93,11 +86,7 @@ def queries_kernel(
     real = rows < queries
     rows_at = rows + (keys - queries)
     start, end, first, last, sunk, low, high = ranges.of_queries(
-        starts + batch * keys if DOCUMENTS else starts,
-        ends + batch * keys if DOCUMENTS else ends,
-        origins + batch * origins_batch if SINKS else origins,
-        reach + batch * keys if PREFIX else reach,
-        rows_at, real, keys, window, sinks,
+        starts, ends, origins, reach, batch, origins_batch, rows_at, real, keys, window, sinks,
         CAUSAL=CAUSAL, DOCUMENTS=DOCUMENTS, WINDOW=WINDOW, SINKS=SINKS, PREFIX=PREFIX,
     )  # fmt: skip
     far, fars, near, heads, full, past, tails = ranges.blocks(
@@ -156,21 +145,14 @@ def _over_queries(
     dims = tl.arange(0, PADDED_DIM)
     q_here = q_at + rows[:, None] * stride_q + dims[None, :]
     grad_here = grad_at + rows[:, None] * stride_grad + dims[None, :]
+    real, within = (rows >= 0) & (rows < queries), (dims < HEAD_DIM)[None, :]
+    q = ranges.load_tile(q_here, real[:, None], within, MASKED, HEAD_DIM == PADDED_DIM)
+    grad = ranges.load_tile(grad_here, real[:, None], within, MASKED, HEAD_DIM == PADDED_DIM)
     if MASKED:
-        real = (rows >= 0) & (rows < queries)
-        inside = real[:, None] & (dims < HEAD_DIM)[None, :]
-        q = tl.load(q_here, mask=inside, other=0.0)
-        grad = tl.load(grad_here, mask=inside, other=0.0)
         lse = tl.load(lse_at + rows, mask=real, other=float("-inf")) * 1.4426950408889634
         delta = tl.load(delta_at + rows, mask=real, other=0.0)
         lse = tl.where(lse == float("-inf"), float("inf"), lse)
     else:
-        if HEAD_DIM == PADDED_DIM:
-            q = tl.load(q_here)
-            grad = tl.load(grad_here)
-        else:
-            q = tl.load(q_here, mask=(dims < HEAD_DIM)[None, :], other=0.0)
-            grad = tl.load(grad_here, mask=(dims < HEAD_DIM)[None, :], other=0.0)
         lse = tl.load(lse_at + rows) * 1.4426950408889634
         delta = tl.load(delta_at + rows)
     scores = tl.dot(k, tl.trans(q), input_precision="ieee") * scale
@@ -208,10 +190,7 @@ def keys_kernel(
     real = cols < keys
     offset = keys - queries
     first, last = ranges.of_keys(
-        starts + batch * keys if DOCUMENTS else starts,
-        ends + batch * keys if DOCUMENTS else ends,
-        origins + batch * origins_batch if SINKS else origins,
-        prefix + batch * keys if PREFIX else prefix,
+        starts, ends, origins, prefix, batch, origins_batch,
         cols, real, keys, offset, window, sinks,
         CAUSAL=CAUSAL, DOCUMENTS=DOCUMENTS, WINDOW=WINDOW, SINKS=SINKS, PREFIX=PREFIX,
     )  # fmt: skip

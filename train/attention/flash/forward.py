@@ -22,12 +22,9 @@ def _over(
     dims = tl.arange(0, PADDED_DIM)
     k_here = k_at + cols[None, :] * stride_k + dims[:, None]
     v_here = v_at + cols[:, None] * stride_v + dims[None, :]
-    if MASKED:
-        k = tl.load(k_here, mask=(cols < keys)[None, :] & (dims < HEAD_DIM)[:, None], other=0.0)
-    elif HEAD_DIM == PADDED_DIM:
-        k = tl.load(k_here)
-    else:
-        k = tl.load(k_here, mask=(dims < HEAD_DIM)[:, None], other=0.0)
+    k = ranges.load_tile(
+        k_here, (cols < keys)[None, :], (dims < HEAD_DIM)[:, None], MASKED, HEAD_DIM == PADDED_DIM
+    )
     raw = tl.dot(q, k, input_precision="ieee")
     if MASKED or SLOPES:
         scores = raw * scale
@@ -49,12 +46,9 @@ def _over(
         kept = tl.exp2(top - new)
     total = total * kept + tl.sum(weights, 1)
     acc = acc * kept[:, None]
-    if MASKED:
-        v = tl.load(v_here, mask=(cols < keys)[:, None] & (dims < HEAD_DIM)[None, :], other=0.0)
-    elif HEAD_DIM == PADDED_DIM:
-        v = tl.load(v_here)
-    else:
-        v = tl.load(v_here, mask=(dims < HEAD_DIM)[None, :], other=0.0)
+    v = ranges.load_tile(
+        v_here, (cols < keys)[:, None], (dims < HEAD_DIM)[None, :], MASKED, HEAD_DIM == PADDED_DIM
+    )
     acc = tl.dot(weights.to(v.dtype), v, acc, input_precision="ieee")
     return acc, new, total
 
@@ -78,11 +72,7 @@ def kernel(
     real = rows < queries
     rows_at = rows + (keys - queries)
     start, end, first, last, sunk, low, high = ranges.of_queries(
-        starts + batch * keys if DOCUMENTS else starts,
-        ends + batch * keys if DOCUMENTS else ends,
-        origins + batch * origins_batch if SINKS else origins,
-        reach + batch * keys if PREFIX else reach,
-        rows_at, real, keys, window, sinks,
+        starts, ends, origins, reach, batch, origins_batch, rows_at, real, keys, window, sinks,
         CAUSAL=CAUSAL, DOCUMENTS=DOCUMENTS, WINDOW=WINDOW, SINKS=SINKS, PREFIX=PREFIX,
     )  # fmt: skip
     far, fars, near, heads, full, past, tails = ranges.blocks(

@@ -96,8 +96,22 @@ NEVER = tl.constexpr(2**30)  # past every key; twice that is still an int32
 
 
 @triton.jit
+def load_tile(pointers, inside, within, MASKED: tl.constexpr, WHOLE: tl.constexpr):
+    """A tile, where ``MASKED`` with zeros for what is not ``inside``. ``within``: the dimensions of
+    a head, ``WHOLE`` where they are a power of two.
+    """
+    if MASKED:
+        tile = tl.load(pointers, mask=inside & within, other=0.0)
+    elif WHOLE:
+        tile = tl.load(pointers)
+    else:
+        tile = tl.load(pointers, mask=within, other=0.0)
+    return tile
+
+
+@triton.jit
 def of_queries(
-    starts, ends, origins, reach, at, real, keys, window, sinks,
+    starts, ends, origins, reach, batch, origins_batch, at, real, keys, window, sinks,
     CAUSAL: tl.constexpr, DOCUMENTS: tl.constexpr, WINDOW: tl.constexpr,
     SINKS: tl.constexpr, PREFIX: tl.constexpr,
 ):  # fmt: skip
@@ -105,8 +119,8 @@ def of_queries(
     interval [low, high) outside of which nothing is far.
     """
     if DOCUMENTS:
-        start = tl.load(starts + at, mask=real, other=0)
-        end = tl.load(ends + at, mask=real, other=0)
+        start = tl.load(starts + batch * keys + at, mask=real, other=0)
+        end = tl.load(ends + batch * keys + at, mask=real, other=0)
     else:
         start = at * 0
         end = tl.where(real, keys, 0)
@@ -117,10 +131,11 @@ def of_queries(
         first = tl.maximum(first, at - window + 1)
     sunk, high = start, start
     if SINKS:
-        sunk = tl.minimum(tl.load(origins + at, mask=real, other=0) + sinks, last)
+        origin = tl.load(origins + batch * origins_batch + at, mask=real, other=0)
+        sunk = tl.minimum(origin + sinks, last)
         high = tl.minimum(sunk, first)
     if PREFIX:
-        high = tl.maximum(high, tl.load(reach + at, mask=real, other=0))
+        high = tl.maximum(high, tl.load(reach + batch * keys + at, mask=real, other=0))
     # Far keys come before the interval, or, where that begins with the document, behind it.
     low = tl.where(first > start, start, last)
     return start, end, first, last, sunk, low, high
@@ -128,7 +143,7 @@ def of_queries(
 
 @triton.jit
 def of_keys(
-    starts, ends, origins, prefix, at, real, keys, offset, window, sinks,
+    starts, ends, origins, prefix, batch, origins_batch, at, real, keys, offset, window, sinks,
     CAUSAL: tl.constexpr, DOCUMENTS: tl.constexpr, WINDOW: tl.constexpr,
     SINKS: tl.constexpr, PREFIX: tl.constexpr,
 ):  # fmt: skip
@@ -136,8 +151,8 @@ def of_keys(
     too, only a longer one.
     """
     if DOCUMENTS:
-        start = tl.load(starts + at, mask=real, other=0)
-        end = tl.load(ends + at, mask=real, other=0)
+        start = tl.load(starts + batch * keys + at, mask=real, other=0)
+        end = tl.load(ends + batch * keys + at, mask=real, other=0)
     else:
         start = at * 0
         end = tl.where(real, keys, 0)
@@ -147,10 +162,10 @@ def of_keys(
     if WINDOW:
         last = tl.minimum(last, at + window)
         if SINKS:
-            origin = tl.load(origins + at, mask=real, other=0)
+            origin = tl.load(origins + batch * origins_batch + at, mask=real, other=0)
             last = tl.where(at - origin < sinks, end, last)
     if PREFIX:
-        always = tl.load(prefix + at, mask=real, other=0) != 0
+        always = tl.load(prefix + batch * keys + at, mask=real, other=0) != 0
         first = tl.where(always, start, first)
         last = tl.where(always, end, last)
     return tl.maximum(first, offset), last
