@@ -15,7 +15,7 @@ from curate.engines.local import call_apart
 from curate.scoring.language.examples import Training, pieces
 from curate.scoring.language.train import train
 from curate.terminal.progress import say
-from curate.text.near_copies import number
+from curate.text.near_copies import drawn_number
 
 _PIECE_CHARS = 60
 # A language gives at most so many pieces, and repeats what it has up to so many: English has
@@ -44,7 +44,7 @@ def examples() -> Iterator[tuple[str, str]]:
             for paragraph in article.paragraphs
             for piece in pieces(paragraph, _PIECE_CHARS)
         ]
-        pairs.sort(key=lambda example: number("language", example[0]))
+        pairs.sort(key=lambda example: drawn_number("language", example[0]))
         times = -(-_LEAST // len(pairs))
         yield from pairs[:_MOST] * times
 

@@ -164,10 +164,10 @@ class CorpusStep(Settings):
 
     @property
     def reach(self) -> Literal["own", "one", "cluster", "any"]:
-        """How far one document more, or one less, changes the decisions on others
-        (inspect/whatif/dedups.py). own: not at all. one: of the documents with one key, one stays.
-        cluster: documents stay or go with their connected component, and a document connects all
-        that it matches. any: without a bound."""
+        """The documents whose decisions one document more, or one less, changes
+        (inspect/whatif/dedups.py). own: none but its own. one: of the documents with one key, one
+        stays. cluster: documents stay or go with their connected component, and a document
+        connects all that it matches. any: without a bound."""
         return "any"
 
     def open(self) -> None:
