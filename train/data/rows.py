@@ -20,7 +20,7 @@ from torch import Tensor
 
 from train.data.packing import Packed, figures, pack
 from train.data.part import Ints
-from train.data.permutation import key_of
+from train.data.packing import key_of
 from train.data.shards import Shards
 from train.errors import TrainError
 

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from train.attention import Alibi, Mask, Relative, positions_of, prepare
 from train.model import positions as pos
-from train.model.block import Block
+from train.model.layers import Block
 from train.model.cache import Cache, Kind
 from train.model.config import ModelConfig
 from train.model.layers import norm
