@@ -88,8 +88,7 @@ def model_list(as_json: Json = False) -> None:
     from curate.cli.training import needs_training
 
     with needs_training():
-        from train.measure.accounting import parameters
-        from train.measure.accounting import architecture_row
+        from train.measure.accounting import architecture_row, parameters
         from train.model.presets import PRESETS
 
         facts = []

@@ -19,12 +19,11 @@ import numpy.typing as npt
 
 from train.config import Source, TrainConfig, locate, names, stages_of
 from train.data.mixing import Mixture, counts, shares_of
-from train.data.part import Foreign, Ints
 from train.data.packing import key_of, scatter
+from train.data.part import Foreign, Ints
 from train.data.rows import Batch, Rows, split
 from train.data.shards import Shards, read_shards
 from train.errors import TrainError
-
 
 _ROUNDS = 6  # of the Feistel network
 

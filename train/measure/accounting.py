@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from train.model.config import MLPS, ModelConfig
 
-
 _NORMS = {
     "rms": "RMSNorm",
     "layer": "LayerNorm",
