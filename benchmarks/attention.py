@@ -246,7 +246,7 @@ def accuracy() -> bool:
 
 
 def missed(case: Case, results: dict[str, tuple[float, float]]) -> list[str]:
-    """Which targets a case misses."""
+    """The targets that a case misses."""
     if "ours" not in results:
         return ["ours failed"]
     forward, backward = results["ours"]

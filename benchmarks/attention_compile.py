@@ -50,7 +50,7 @@ MASKS: dict[str, dict[str, Any]] = {
 
 
 class NoGpu:
-    """What Triton asks of a driver before a launch."""
+    """The driver that Triton asks before a launch."""
 
     def __init__(self, capability: int) -> None:
         self.capability = capability
@@ -81,7 +81,7 @@ class Compiled:
 
 
 def assembled(code: str) -> str:
-    """What NVIDIA's assembler says of a kernel."""
+    """The figures of NVIDIA's assembler on a kernel."""
     assembler = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
     arch = re.search(r"\.target (\w+)", code)
     assert arch is not None

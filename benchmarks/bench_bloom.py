@@ -43,7 +43,7 @@ def keys_of(count: int) -> np.ndarray:
 
 
 def held_mib() -> float:
-    """What this process holds now, pages of mapped files included."""
+    """The memory that this process holds now, pages of mapped files included."""
     import psutil
 
     return psutil.Process().memory_info().rss / 2**20

@@ -1,4 +1,4 @@
-"""Which kinds of bad text the perplexity of a 5-gram model parts from clean prose.
+"""Perplexity of a 5-gram model: the kinds of bad text that it parts from clean prose.
 
     python benchmarks/bench_perplexity_quality.py
 
@@ -88,7 +88,7 @@ def boilerplate() -> list[str]:
 
 
 def auc(bad: np.ndarray, clean: np.ndarray) -> float:
-    """How often a bad value is above a clean one; ties count half."""
+    """The share of pairs in which a bad value is above a clean one; ties count half."""
     import numpy as np
 
     ordered = np.sort(clean)

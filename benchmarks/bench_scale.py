@@ -31,7 +31,7 @@ ONCE = "what is done once"
 
 
 def llmcurate(*arguments: object) -> str:
-    """What the command prints; ends the script where it fails."""
+    """The output of the command; ends the script where it fails."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     environment.setdefault("LLMCURATE_LID_MODEL", str(SHARED / "corpora/models/lid.176.ftz"))
     command = [sys.executable, "-m", "curate.cli.app", *map(str, arguments), "--workers", "1", "-q"]

@@ -1,4 +1,4 @@
-"""What is large: a vocabulary of 1,000,000, a text of one line of 60 MB, a word of 60 MB.
+"""Tokenizers at limits: a vocabulary of 1,000,000, a text of one line and a word of 60 MB.
 
     python benchmarks/bench_tokenizer_limits.py
 

@@ -94,7 +94,7 @@ def main() -> None:
 
 
 def compare(label: str, raw: bytes, library, texts: list[str], options) -> float:
-    """How many times as fast ours is; ends the run where ids differ."""
+    """The ratio of speeds, ours over theirs; ends the run where ids differ."""
     from tokenize_kit.encode.spm import SpmEncoder
 
     encoded = [text.encode() for text in texts]

@@ -1,4 +1,4 @@
-"""What pages cost that are built to stall extraction: seconds, and memory over the page's size.
+"""Pages built to stall extraction: seconds, and memory over the size of the page.
 
     python benchmarks/hostile_pages.py
 

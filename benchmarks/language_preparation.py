@@ -1,4 +1,4 @@
-"""What is done to a text before fastText's lid.176.ftz sees it, and what that changes.
+"""Preparation of a text for fastText's lid.176.ftz, and what it changes.
 
     python benchmarks/language_preparation.py
 

@@ -1,4 +1,4 @@
-"""How much memory a candidate costs when MinHash decides: two corpora of synthetic band keys.
+"""Memory that a candidate costs when MinHash decides: two corpora of synthetic band keys.
 
     python benchmarks/minhash_memory.py [--documents SMALL LARGE] [--survivor P] [--verify]
         [--large MIB] [--folder DIR]

@@ -59,7 +59,7 @@ def made(count: int) -> list[dict[str, str]]:
 
 
 def ours(rows: list[dict[str, str]], column: str) -> dict[str, str]:
-    """What our step leaves of the documents, in their order, first copy stays."""
+    """The texts that our step leaves of the documents, in their order, first copy stays."""
     import pyarrow.parquet as pq
 
     from curate.corpus.sketches import Sketches

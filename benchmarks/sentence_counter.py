@@ -1,4 +1,4 @@
-"""How often our sentence counter disagrees with NLTK's Punkt on English.
+"""Our sentence counter beside NLTK's Punkt on English: how often they disagree.
 
     python benchmarks/sentence_counter.py
 

@@ -96,7 +96,7 @@ def peer_python() -> str:
 
 
 def last_json(command: list[str]) -> dict[str, Any]:
-    """What a command prints as its last line, as JSON."""
+    """The last line that a command prints, as JSON."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     if done.returncode:

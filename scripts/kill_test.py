@@ -79,7 +79,7 @@ def digests(out: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Case:
-    """What is run. method: of dedup, or "" for the recipe."""
+    """The command that is run. method: of dedup, or "" for the recipe."""
 
     folder: Path
     method: str
@@ -98,7 +98,7 @@ class Case:
 
 
 def standing(out: Path) -> str:
-    """What a killed run left, in a few words."""
+    """The state that a killed run left, in a few words."""
     stages = sorted(p for p in out.glob("stages/*") if p.is_dir())
     kept = sum(len(list(s.glob("part-*.kept.parquet"))) for s in stages)
     names = ("corpus", ".corpus-new", "tokenizer.json", "manifest.json")

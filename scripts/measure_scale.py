@@ -183,7 +183,7 @@ def write_table(path: Path, content: dict[str, Any]) -> None:
 
 
 def cpu_model() -> str:
-    """What the system calls the processor."""
+    """The name that the system has for the processor."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
         return text.partition("model name")[2].partition(":")[2].split("\n")[0].strip()

@@ -21,7 +21,7 @@ BLOCK = re.compile(r"^```\n\$ llmcurate ([^\n]+)\n(.*?)^```$", re.MULTILINE | re
 
 
 def printed(command: str, folder: Path) -> str:
-    """What the command prints; `| grep WORD` leaves the lines with that word."""
+    """The output of the command; `| grep WORD` leaves the lines with that word."""
     line, _, wanted = command.partition(" | grep ")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from curate.errors import UsageError
 
 Class = TypeVar("Class", bound="CommandSettings")
+_METHODS = "Methods, with commas between them; + joins those that run one after the other."
 
 
 class CommandSettings(BaseModel):
@@ -30,6 +31,8 @@ class CommandSettings(BaseModel):
             if first["type"] == "missing":
                 raise UsageError(f"{cls.command} needs {flag}") from None
             message = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+            if first["type"] == "literal_error":
+                message = f"choose {first['ctx']['expected']}".replace("'", "")
             raise UsageError(f"{flag} {first['input']}: {message}") from None
 
 
@@ -45,8 +48,7 @@ class Forecast(CommandSettings):
     )
     as_if: str | None = Field(
         None,
-        description="With --dry-run: the size of the input that is forecast for, as 100TB. The"
-        " input may then be left out.",
+        description="With --dry-run: size of the input to forecast, as 100TB, in place of IN.",
     )
     price: tuple[str, ...] = Field(
         (),
@@ -61,9 +63,7 @@ class Fetch(CommandSettings):
     command = "fetch"
 
     base: str | None = Field(
-        None,
-        description="URL that is put in front of the paths of a list, as"
-        " https://data.commoncrawl.org/ is.",
+        None, description="URL in front of the paths of a list: https://data.commoncrawl.org/."
     )
     limit: int | None = Field(
         None, ge=1, description="Number of files to fetch, the first ones. Without a value all are."
@@ -98,7 +98,7 @@ class Refresh(CommandSettings):
         None, ge=0, description="Days that snapshots are kept. Without a value they are for ever."
     )
     rollback: str | None = Field(
-        None, description="Name of the snapshot, or `parent`, that becomes the current one."
+        None, description="Snapshot that becomes the current one; `parent` is the one before."
     )
     rebuild: bool = Field(
         False, description="All inputs are taken again, as after a change of the recipe."
@@ -176,16 +176,12 @@ class QualityTrain(CommandSettings):
         None, ge=0, description="Learning rate at the start. Without a value the preset's."
     )
     min_count: int | None = Field(
-        None,
-        ge=1,
-        description="Least number of occurrences of a word in the vocabulary. Without a value the"
-        " preset's.",
+        None, ge=1, description="Least occurrences of a word. Without a value the preset's."
     )
     bucket: int | None = Field(
         None,
         ge=1,
-        description="Rows of the matrix that n-grams share; 2,000,000 take 800 MB. Without a value"
-        " the preset's.",
+        description="Rows that n-grams share; 2,000,000 take 800 MB. Without a value the preset's.",
     )
     quantize: bool = Field(
         False, description="The compressed form, quality.ftz, is written instead of quality.bin."
@@ -249,8 +245,7 @@ class DedupCompare(CommandSettings):
 
     methods: str = Field(
         "exact,minhash,exact+minhash",
-        description="Methods of dedup with commas between them; + joins those that run one after"
-        " the other.",
+        description=_METHODS,
     )
     tokenizer: Path | None = Field(
         None, description="tokenizer.json, or its folder, that tokens are counted with."
@@ -264,8 +259,7 @@ class DedupEvaluate(CommandSettings):
 
     methods: str = Field(
         "exact,minhash,lines",
-        description="Methods of dedup with commas between them; + joins those that run one after"
-        " the other.",
+        description=_METHODS,
     )
     plant: int = Field(20, ge=1, le=10_000, description="Number of planted copies of each kind.")
     seed: int = Field(0, description="Seed of the sample and of the planted copies.")
@@ -316,10 +310,7 @@ class TokenizerStudy(CommandSettings):
     )
     width: int = Field(768, ge=1, description="Width of the model's embedding.")
     worth: float = Field(
-        0.03,
-        ge=0,
-        le=1,
-        description="Share of the tokens that a doubling of the vocabulary must save.",
+        0.03, ge=0, le=1, description="Least share of the tokens that a doubled vocabulary saves."
     )
 
 
@@ -365,10 +356,7 @@ class Generate(CommandSettings):
         0.8, ge=0, description="Temperature of the sampling; 0 takes the likeliest token."
     )
     top_k: int = Field(
-        50,
-        ge=0,
-        description="Number of the likeliest tokens that are sampled from; 0: all"
-        " (Fan et al. 2018).",
+        50, ge=0, description="Likeliest tokens that are sampled; 0: all (Fan et al. 2018)."
     )
     top_p: float = Field(
         1.0,

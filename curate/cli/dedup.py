@@ -101,7 +101,7 @@ def dedup(
     from curate.steps.recipe import compose
     from curate.terminal.progress import say
 
-    recipe = compose("dedup", methods.chosen(method, settings), tuple(sets or ()))
+    recipe = compose("dedup", methods.steps_with_options(method, settings), tuple(sets or ()))
     for step in recipe.document_steps:
         for line in step.forecast():
             say(line, options.quiet)

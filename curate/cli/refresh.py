@@ -177,7 +177,7 @@ def _print_outcome(outcome: Refreshed, how: How, as_json: bool) -> None:
 
 
 def _counted(home: Path, entries: list[tuple[str, str]]) -> list[tuple[str, str, int]]:
-    """How many documents that were taken out each entry means, the first 20 of them."""
+    """The number of removed documents that each entry means, for the first 20 entries."""
     import pyarrow.parquet as pq
 
     from curate.refresh.removals import REMOVED, Removals

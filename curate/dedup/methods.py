@@ -10,10 +10,10 @@ from typing import Any
 
 from curate.errors import UsageError
 
-Chosen = list[tuple[str, dict[str, Any]]]
+MethodSteps = list[tuple[str, dict[str, Any]]]
 
 # name -> steps with the settings that make them this method.
-METHODS: dict[str, Chosen] = {
+METHODS: dict[str, MethodSteps] = {
     "exact": [("dedup_exact", {})],
     "url": [("dedup_exact", {"key": "url"})],
     "minhash": [("dedup_minhash", {})],
@@ -31,19 +31,19 @@ METHODS: dict[str, Chosen] = {
 }
 
 
-def _method(name: str) -> Chosen:
+def _method(name: str) -> MethodSteps:
     steps = METHODS.get(name)
     if steps is None:
         raise UsageError(f"--method {name}: known: {', '.join(METHODS)}, or several joined by +")
     return steps
 
 
-def steps_of(method: str) -> Chosen:
+def steps_of(method: str) -> MethodSteps:
     """The steps of a method, or of several joined by `+`; UsageError lists the known ones."""
     return [(step, dict(s)) for name in method.split("+") for step, s in _method(name.strip())]
 
 
-def chosen(method: str, options: dict[str, Any]) -> Chosen:
+def steps_with_options(method: str, options: dict[str, Any]) -> MethodSteps:
     """The steps of a method with the options given; UsageError where none of them has one.
 
     options: by field; each goes to all of the method's steps that have it.
@@ -52,7 +52,11 @@ def chosen(method: str, options: dict[str, Any]) -> Chosen:
     for option, value in options.items():
         takers = [s for step, s in steps if takes(step, s, option)]
         if not takers:
-            owners = [n for n, of in METHODS.items() if any(takes(*step, option) for step in of)]
+            owners = [
+                n
+                for n, method_steps in METHODS.items()
+                if any(takes(*step, option) for step in method_steps)
+            ]
             flag = f"--{option.replace('_', '-')}"
             raise UsageError(f"{flag} needs --method {' or '.join(owners)}")
         for settings in takers:

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from curate.demo.texts import Article, load_articles
+from curate.disk.units import format_percent
 from curate.engines.local import call_apart
 from curate.scoring.language.examples import Training, pieces
 from curate.scoring.language.train import train
 from curate.terminal.progress import say
-from curate.text.near_copies import number
+from curate.text.near_copies import drawn_number
 
 _PIECE_CHARS = 60
 # A language gives at most so many pieces, and repeats what it has up to so many: English has
@@ -44,7 +45,7 @@ def examples() -> Iterator[tuple[str, str]]:
             for paragraph in article.paragraphs
             for piece in pieces(paragraph, _PIECE_CHARS)
         ]
-        pairs.sort(key=lambda example: number("language", example[0]))
+        pairs.sort(key=lambda example: drawn_number("language", example[0]))
         times = -(-_LEAST // len(pairs))
         yield from pairs[:_MOST] * times
 
@@ -56,7 +57,7 @@ def train_demo_model(folder: Path, quiet: bool = False) -> Path:
     card = train(examples(), folder, TRAINING, call_apart)
     held = card["held_out"]
     say(
-        f"language model of {len(card['labels'])} languages: {100 * held['accuracy']:.1f} % of"
+        f"language model of {len(card['labels'])} languages: {format_percent(held['accuracy'])} of"
         f" {held['texts']} held-out pieces of {_PIECE_CHARS} characters right",
         quiet,
     )

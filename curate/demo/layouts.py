@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from curate.demo.texts import Article, Host
-from curate.text.near_copies import number
+from curate.text.near_copies import drawn_number
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ def timetable(frame: Frame, places: Sequence[str], line: int) -> str:
     hours = range(5, 23, 2)
     rows = "".join(
         f"<tr><th>{escape(p)}</th>"
-        + "".join(f"<td>{h:02d}:{(number(line, h) + 9 * n) % 60:02d}</td>" for h in hours)
+        + "".join(f"<td>{h:02d}:{(drawn_number(line, h) + 9 * n) % 60:02d}</td>" for h in hours)
         + "</tr>"
         for n, p in enumerate(places)
     )
@@ -303,11 +303,11 @@ def category(frame: Frame, products: Sequence[Sequence[str]]) -> str:
 
 def product(frame: Frame, name: str, price: str) -> str:
     """One product with a table of its features."""
-    weight = 100 + number(name) % 1900
+    weight = 100 + drawn_number(name) % 1900
     body = (
         f"<nav>{links(frame.nav)}</nav><main><h1>{escape(name)}</h1><p>&euro; {price}</p>"
         f"<table><tr><td>Weight</td><td>{weight} g</td></tr><tr><td>Guarantee</td><td>5 years</td>"
-        f"</tr><tr><td>In stock</td><td>{number(name, 's') % 40}</td></tr></table>"
+        f"</tr><tr><td>In stock</td><td>{drawn_number(name, 's') % 40}</td></tr></table>"
         "<p>Sent within two working days</p><button>Add to basket</button></main>"
     )
     return page(frame, "en", name, body)
@@ -350,7 +350,7 @@ def all_fillers(
         yield farm, f"links{n + 1}.htm", link_farm(frames[farm], topics[5 * n : 5 * n + 6], places)
     for query in ("bread", "river", "lamp"):
         host = "www.everydaymatters.example"
-        results = titles[number(query) % 20 :][:10]
+        results = titles[drawn_number(query) % 20 :][:10]
         yield host, f"search?q={query}", search(frames[host], query, results)
     yield trains, "gallery/1", gallery(frames[trains], places)
     yield trains, "gallery/2", gallery(frames[trains], places[::-1][:8])

@@ -6,10 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle
 
-from curate.demo import plants
 from curate.demo.layouts import Frame, all_fillers, render, slug
-from curate.demo.texts import Article, Host, load_articles, load_hosts, load_words
-from curate.text.near_copies import jaccard, number
+from curate.demo.texts import (
+    Article,
+    Host,
+    letter_soup,
+    load_articles,
+    load_hosts,
+    load_words,
+    near_duplicate,
+    share_passage,
+    word_salad,
+)
+from curate.text.near_copies import drawn_number, jaccard
 
 SIMILARITIES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _NEAR_PER_LEVEL = 4
@@ -133,7 +142,7 @@ class _Site:
         frame = Frame(
             host,
             charset if declared == "meta" else "",
-            f"2025-02-{1 + number(article.id) % 28:02d}",
+            f"2025-02-{1 + drawn_number(article.id) % 28:02d}",
             tuple(self._titles[-6:]),
             comments,
         )
@@ -163,14 +172,14 @@ class _Site:
         return charset, declared
 
     def _some_comments(self, key: str) -> tuple[str, ...]:
-        count = number(key, "comments") % 5
-        pool = sorted(self._comments, key=lambda c: number(key, c))
+        count = drawn_number(key, "comments") % 5
+        pool = sorted(self._comments, key=lambda c: drawn_number(key, c))
         return tuple(pool[:count])
 
 
 def address(article: Article, host: Host, layout: str) -> str:
     """A URL in the manner of the layout."""
-    name, n = slug(article.id), number(article.id) % 9000 + 1000
+    name, n = slug(article.id), drawn_number(article.id) % 9000 + 1000
     path = {
         "news": f"{slug(article.section)}/{name}-{n}",
         "blog": f"2025/02/{name}/",
@@ -206,7 +215,7 @@ def plan_pages() -> list[Page]:
 
 
 def _english(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
-    drawn = iter(sorted(articles, key=lambda a: number(a.id, "draw")))
+    drawn = iter(sorted(articles, key=lambda a: drawn_number(a.id, "draw")))
     mixed = [next(drawn) for _ in _PASSAGES]
     donors = [next(drawn) for _ in _PASSAGES]
     copied = [next(drawn) for _ in _CLUSTERS]
@@ -231,7 +240,7 @@ def _english(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
         yield page
 
     for article, donor, count in zip(mixed, donors, _PASSAGES, strict=True):
-        both, shared = plants.share_passage(article, donor, count)
+        both, shared = share_passage(article, donor, count)
         yield site.lay_out(
             both,
             site.host_for(article.section),
@@ -258,7 +267,7 @@ def _english(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
             key=f"{article.id}/old",
             source=article.id,
             cluster=clusters[article.id],
-            age=_OLD + number(article.id) % 30,
+            age=_OLD + drawn_number(article.id) % 30,
         )
 
 
@@ -282,7 +291,7 @@ def _exact(site: _Site, copied: Sequence[Article], clusters: Mapping[str, str]) 
 def _near(site: _Site, near: Sequence[Article], clusters: Mapping[str, str]) -> Iterator[Page]:
     synonyms, addenda = load_words("synonyms"), load_words("addenda")
     for article, target in zip(near, cycle(SIMILARITIES)):
-        copy = plants.near_duplicate(article, target, synonyms, addenda)
+        copy = near_duplicate(article, target, synonyms, addenda)
         yield site.lay_out(
             copy,
             site.host_for("mirror"),
@@ -328,11 +337,7 @@ def _planted(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
 def _gibberish(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
     for n in range(10):
         key, marks = f"gibberish-{n}", n % 2 == 1
-        lines = (
-            plants.letter_soup(key, 7, marks)
-            if n < 5
-            else plants.word_salad(key, articles, 7, marks)
-        )
+        lines = letter_soup(key, 7, marks) if n < 5 else word_salad(key, articles, 7, marks)
         article = Article(key, "gibberish", "en", lines[0][:30], lines)
         yield site.lay_out(article, site.hosts["www.bestlinks4u.example"], "gibberish", _JUNK)
 

@@ -10,6 +10,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from curate.terminal.tables import table
+
 QUALITY = ("c4", "gopher_quality", "gopher_repetition", "fineweb_quality")
 # Which steps may see to an expectation, and how people read it.
 STEPS: dict[str, tuple[str, ...]] = {
@@ -227,15 +229,7 @@ def format_table(rows: Sequence[Row]) -> str:
         )
         for r in rows
     ]
-    widths = [max(len(line[n]) for line in (head, *body)) for n in range(len(head))]
-    left_aligned = (0, 1, 7)
-    lines = [
-        "  ".join(
-            cell.ljust(width) if n in left_aligned else cell.rjust(width)
-            for n, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in (head, *body)
-    ]
+    lines = table(head, body, left=(0, 1, 7))
     lines += [
         "recall: done of what was planted. ideal: the recall of a right pipeline (the more alike",
         "two copies are, the more surely MinHash finds them). precision: of all that the steps on",

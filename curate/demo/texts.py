@@ -1,15 +1,23 @@
-"""The hand-written articles of the demonstration web, as data."""
+"""The hand-written articles of the demonstration web, and texts planted beside them.
+
+Planted are rewritten copies at a stated distance, shared passages, and text that is no text.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from curate.text.near_copies import WORD, drawn_number, jaccard, nearest
+
 if TYPE_CHECKING:
     from importlib.abc import Traversable
+
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -100,3 +108,117 @@ def load_hosts() -> list[Host]:
 def load_words(name: str) -> Any:
     """One table of ``words.yaml``: synonyms, comments, products, place names."""
     return _load(_folder().joinpath("words.yaml"))[name]
+
+
+_SENTENCE_END = re.compile(r"(?<=[.?!]) (?=[A-Z])")
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A passage that two articles have in common."""
+
+    passage: str
+    chars: int
+    bytes: int
+    words: int
+
+
+def near_duplicate(
+    article: Article, target: float, synonyms: Mapping[str, str], addenda: Sequence[str]
+) -> Article:
+    """A copy whose word 5-grams have about the Jaccard similarity `target` with the article's.
+
+    Far copies lose a sentence and gain one, as reprints do; then words are exchanged one by one,
+    in an order drawn from the article's id, and the state nearest to the target is returned.
+    """
+    states = list(_edits(article, target, synonyms, addenda)) or [article.paragraphs]
+    best, _ = nearest(len(states), lambda n: jaccard(article.text, "\n".join(states[n])), target)
+    return replace(article, paragraphs=states[best])
+
+
+def _edits(
+    article: Article, target: float, synonyms: Mapping[str, str], addenda: Sequence[str]
+) -> Iterator[tuple[str, ...]]:
+    current = article.paragraphs
+    if target <= 0.8:
+        addendum = addenda[drawn_number(article.id, "addendum") % len(addenda)]
+        current = (*current[:-1], f"{current[-1]} {addendum}")
+        yield current
+    if target <= 0.6:
+        which = drawn_number(article.id, "cut") % (len(current) - 1)
+        sentences = _SENTENCE_END.split(current[which])
+        if len(sentences) > 2:
+            kept = " ".join([sentences[0], *sentences[2:]])
+            current = (*current[:which], kept, *current[which + 1 :])
+            yield current
+    tokens = [p.split(" ") for p in current]
+    places = [
+        (p, w)
+        for p, line in enumerate(tokens)
+        for w, token in enumerate(line)
+        if _core(token).lower() in synonyms
+    ]
+    for p, w in _spread(places, article.id):
+        tokens[p][w] = _exchange(tokens[p][w], synonyms)
+        yield tuple(" ".join(line) for line in tokens)
+
+
+def _core(token: str) -> str:
+    return token.strip('.,;:?!"()')
+
+
+def _exchange(token: str, synonyms: Mapping[str, str]) -> str:
+    core = _core(token)
+    other = synonyms[core.lower()]
+    if core[0].isupper():
+        other = other[0].upper() + other[1:]
+    return token.replace(core, other, 1)
+
+
+def _spread(places: list[tuple[int, int]], key: str) -> list[tuple[int, int]]:
+    return sorted(places, key=lambda place: drawn_number(key, *place))
+
+
+def share_passage(host: Article, donor: Article, count: int) -> tuple[Article, Shared]:
+    """`host` with the longest `count` neighbouring paragraphs of `donor` after its first one."""
+    runs = [donor.paragraphs[n : n + count] for n in range(len(donor.paragraphs) - count + 1)]
+    taken = max(runs, key=lambda run: len("".join(run)))
+    passage = "\n".join(taken)
+    mixed = (*host.paragraphs[:1], *taken, *host.paragraphs[1:])
+    shared = Shared(passage, len(passage), len(passage.encode()), len(WORD.findall(passage)))
+    return replace(host, paragraphs=mixed), shared
+
+
+def letter_soup(seed: str, lines: int, end_marks: bool) -> tuple[str, ...]:
+    """Lines of random letters in word-like lengths."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    out = []
+    for n in range(lines):
+        words = []
+        for w in range(9 + drawn_number(seed, n) % 9):
+            length = 2 + drawn_number(seed, n, w, "length") % 9
+            words.append("".join(letters[drawn_number(seed, n, w, c) % 26] for c in range(length)))
+        out.append(_finish(words, end_marks))
+    return tuple(out)
+
+
+def word_salad(
+    seed: str, articles: Sequence[Article], lines: int, end_marks: bool
+) -> tuple[str, ...]:
+    """Lines of real words in no order."""
+    pool = sorted({w for a in articles for w in WORD.findall(a.text.lower()) if w.isalpha()})
+    return tuple(
+        _finish(
+            [
+                pool[drawn_number(seed, n, w) % len(pool)]
+                for w in range(10 + drawn_number(seed, n) % 12)
+            ],
+            end_marks,
+        )
+        for n in range(lines)
+    )
+
+
+def _finish(words: list[str], end_mark: bool) -> str:
+    line = " ".join(words)
+    return line[0].upper() + line[1:] + ("." if end_mark else "")

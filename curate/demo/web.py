@@ -21,7 +21,7 @@ from warcio.warcwriter import WARCWriter
 
 from curate.demo.plan import Page, codec, plan_pages
 from curate.demo.texts import load_hosts
-from curate.text.near_copies import number
+from curate.text.near_copies import drawn_number
 
 _SOFTWARE = "llmcurate demonstration web"
 _CRAWL = datetime(2025, 3, 1, 6, 0, tzinfo=timezone.utc)
@@ -50,7 +50,7 @@ def build_web(out_dir: Path) -> DemoWeb:
     Records that are not documents (images, redirects, errors) are not in it.
     """
     out_dir.mkdir(parents=True, exist_ok=True)
-    pages = sorted(plan_pages(), key=lambda p: number(p.key, "order"))
+    pages = sorted(plan_pages(), key=lambda p: drawn_number(p.key, "order"))
     answers = [(page, _response(page, n)) for n, page in enumerate(pages)]
     ids = {page.key: response.record_id for page, response in answers}
     others = list(_others(pages))

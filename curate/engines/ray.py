@@ -109,10 +109,10 @@ class RayEngine:
         tick: Callable[[], None] = lambda: None,
         shared: Iterable[str] = (),
     ) -> None:
-        self._asked, self._most, self._address = workers, most, address
+        self._workers_asked, self._most, self._address = workers, most, address
         self._tick, self._shared = tick, list(shared)
         self._ray: Any = None
-        self._mine = False  # whether this engine connected to the cluster
+        self._connected_here = False  # whether this engine connected to the cluster
         self._count = 1  # of workers, known once there is a cluster
         self._idle: list[Any] = []
         self._busy: dict[Any, tuple[Any, Task | None]] = {}  # answers to come: actor and task
@@ -139,14 +139,14 @@ class RayEngine:
             if self._address:
                 _reach(self._address)
             if not ray.is_initialized():
-                self._mine = True
+                self._connected_here = True
                 self._init(ray)
         except (OSError, RuntimeError, ValueError) as error:
-            where = f"at {self._address}" if self._address else "here"
+            address = f"at {self._address}" if self._address else "here"
             lines = str(error).strip().splitlines() or [type(error).__name__]
-            raise UsageError(f"no Ray cluster {where} ({lines[0]}): is it running?") from None
+            raise UsageError(f"no Ray cluster {address} ({lines[0]}): is it running?") from None
         cpus = int(ray.cluster_resources().get("CPU", 0))
-        count = self._asked or max(1, cpus)
+        count = self._workers_asked or max(1, cpus)
         if cpus < 1:
             raise UsageError("the Ray cluster has no CPU to give")
         self._count = count if self._most is None else min(count, max(1, self._most))
@@ -158,7 +158,9 @@ class RayEngine:
             ray.init(self._address, **quiet)
             return
         store = {"object_store_memory": OBJECT_STORE}
-        ray.init("local", num_cpus=self._asked or None, include_dashboard=False, **store, **quiet)
+        ray.init(
+            "local", num_cpus=self._workers_asked or None, include_dashboard=False, **store, **quiet
+        )
 
     def _start(self) -> None:
         """Asks for one more worker; it is idle when it has answered."""
@@ -272,7 +274,7 @@ class RayEngine:
                 self._ray.wait(ending, num_returns=len(ending), timeout=END_SECONDS)
             for actor in actors:
                 self._ray.kill(actor)
-            if self._mine:
+            if self._connected_here:
                 self._ray.shutdown()
         self._idle.clear()
         self._busy.clear()

@@ -178,7 +178,7 @@ def design(sizes: Mapping[Key, int], request: Request) -> Design:
         g: Fraction(int(cap * effective[g] / most[g])) if most[g] else Fraction(0) for g in groups
     }
     if request.amounts or request.epochs:
-        plan = _asked(groups, effective, capacity, request)
+        plan = _by_group(groups, effective, capacity, request)
     else:
         plan = _shared(groups, effective, capacity, request)
     strata: dict[Key, int] = dict.fromkeys(sizes, 0)
@@ -203,16 +203,16 @@ def check(groups: list[str], request: Request) -> None:
     if not isinstance(request.weights, str):
         named["weights"] = request.weights
     for setting, values in named.items():
-        _known(values, groups, setting)
+        _check_groups(values, groups, setting)
 
 
-def _known(values: Mapping[str, Any], groups: list[str], setting: str) -> None:
+def _check_groups(values: Mapping[str, Any], groups: list[str], setting: str) -> None:
     for name in values:
         if name not in groups:
             raise UsageError(f"mix: {setting} names {name!r}; there is {', '.join(groups)[:300]}")
 
 
-def _asked(
+def _by_group(
     groups: list[str],
     effective: Mapping[str, Fraction],
     capacity: Mapping[str, Fraction],
@@ -252,9 +252,9 @@ def _shared(
     reachable = {g: min(v, capacity[g]) for g, v in low.items()}
     # UniMax looks at what there is before it shares: its cap is a part of the policy.
     first = bounded if even else high
-    wanted = clamped(weights, Fraction(total), low, first)
+    ideal = clamped(weights, Fraction(total), low, first)
     nearest = clamped(weights, Fraction(total), reachable, bounded)
-    amounts = _whole(wanted, total)
+    amounts = _whole(ideal, total)
     return _within(amounts, capacity, request, _whole(nearest, total), total)
 
 

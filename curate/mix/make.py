@@ -54,8 +54,8 @@ def count_taken(
 ) -> Totals:
     """Counts what is taken. groups: int32[strata], the number of each stratum's group; marked:
     file for a row a document (grp, hash, size, taken)."""
-    many = len(chosen.full)
-    drawn, drawn_size, drawn_bytes = (np.zeros(many, np.int64) for _ in range(3))
+    strata_count = len(chosen.full)
+    drawn, drawn_size, drawn_bytes = (np.zeros(strata_count, np.int64) for _ in range(3))
     taking = Taking(chosen)
 
     def last(number: np.ndarray, base: np.ndarray, size: np.ndarray, length: np.ndarray):
@@ -147,9 +147,9 @@ def prepare(
     chosen = choose(measured, quota)
     groups = sorted({group for group, _ in sizes})
     number_of = {group: number for number, group in enumerate(groups)}
-    of = np.array([number_of[group] for group, _ in strata.keys], np.int32)
+    group_numbers = np.array([number_of[group] for group, _ in strata.keys], np.int32)
     marked = scratch / "marked.parquet" if mix.overlap != "none" else None
-    totals = count_taken(measured, chosen, of, marked)
+    totals = count_taken(measured, chosen, group_numbers, marked)
     if not totals.copies.any():  # no document is as small as what is asked for
         raise UsageError("mix: nothing would be taken: ask for more")
     record = _record(mix, groups, measured, quota, totals, plan.amounts)
@@ -199,11 +199,11 @@ def make(
     if documents != totals.copies.sum() or size != totals.bytes.sum():
         raise RunFailed("mix: documents were lost on the disk; run the command again")
     record = prepared.record
-    more = {
+    facts = {
         "mix": {name: record[name] for name in ("unit", "estimated", "seed", "rows", "outside")}
     }
     digest = text_digest(json.dumps(mix.identity()))[:16]
-    write_manifest(folder, MANIFESTS["corpus"], files, digest, more)
+    write_manifest(folder, MANIFESTS["corpus"], files, digest, facts)
     return {
         "documents": documents,
         "bytes": size,
@@ -230,8 +230,8 @@ def _brief(record: dict[str, Any], most: int = 8) -> str:
     parts = [
         f"{r['name']} {100 * r['share']:.1f} % ({r['epochs']:.2f} epochs)" for r in rows[:most]
     ]
-    rest = f" and {len(rows) - most} more" if len(rows) > most else ""
-    return f"{', '.join(parts)}{rest} of {record['total']['amount']:,} {record['unit']}"
+    remainder = f" and {len(rows) - most} more" if len(rows) > most else ""
+    return f"{', '.join(parts)}{remainder} of {record['total']['amount']:,} {record['unit']}"
 
 
 def _warnings(record: dict[str, Any]) -> list[str]:

@@ -128,22 +128,22 @@ def measure(
                     named = pa.repeat(source.name, batch.num_rows)
                     copy.add(pa.Table.from_batches([batch]).append_column(SOURCE, named))
                 row += len(number)
-                many = len(strata.keys)
-                sums.append(_sums(number, many, counted, length))
+                strata_count = len(strata.keys)
+                sums.append(_sums(number, strata_count, counted, length))
                 writer.write(_rows(number, key, counted, length, hashes))
     sizes.end()
     if copy is not None:
         copy.close()
-    many = len(strata.keys)
-    total = np.zeros((3, many), np.int64)
+    strata_count = len(strata.keys)
+    total = np.zeros((3, strata_count), np.int64)
     for batch_sums in sums:
         total[:, : batch_sums.shape[1]] += batch_sums
     return Measured(path, strata, *total)
 
 
-def _sums(number: np.ndarray, many: int, *values: np.ndarray) -> np.ndarray:
+def _sums(number: np.ndarray, strata_count: int, *values: np.ndarray) -> np.ndarray:
     """int64[3, strata]: documents, sizes and bytes of each stratum in a batch."""
-    totals = np.zeros((3, many), np.int64)
+    totals = np.zeros((3, strata_count), np.int64)
     np.add.at(totals[0], number, 1)
     for row, value in enumerate(values, 1):
         np.add.at(totals[row], number, value)

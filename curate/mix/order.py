@@ -79,16 +79,16 @@ class Taking:
     """The rows that are in an epoch. Keep one for a reading of all documents, in their order."""
 
     def __init__(self, chosen: Chosen) -> None:
-        self.chosen, self._left = chosen, chosen.ties.copy()
+        self.chosen, self._ties = chosen, chosen.ties.copy()
 
     def last(self, number: np.ndarray, key: np.ndarray) -> np.ndarray:
         """bool[rows]: taken in the epoch that is not whole; key: of that epoch of each stratum."""
         taken = key < self.chosen.cut[number]
-        if self._left.any():
-            for row in np.flatnonzero((key == self.chosen.cut[number]) & (self._left[number] > 0)):
+        if self._ties.any():
+            for row in np.flatnonzero((key == self.chosen.cut[number]) & (self._ties[number] > 0)):
                 stratum = number[row]
-                if self._left[stratum] > 0:
-                    self._left[stratum] -= 1
+                if self._ties[stratum] > 0:
+                    self._ties[stratum] -= 1
                     taken[row] = True
         return taken
 
@@ -107,9 +107,9 @@ def choose(measured: Measured, quota: np.ndarray) -> Chosen:
     nearest, half a document away at most; exact where the unit is documents."""
     size = np.maximum(measured.sizes, 1)
     full = np.where(measured.sizes > 0, quota // size, 0)
-    rest = np.where(measured.sizes > 0, quota - full * size, 0)
+    remainder = np.where(measured.sizes > 0, quota - full * size, 0)
     chosen = Chosen(full, np.zeros(len(full), np.uint64), np.zeros(len(full), np.int64))
-    open_ = np.flatnonzero(rest)
+    open_ = np.flatnonzero(remainder)
     if not len(open_):
         return chosen
     row_of = np.full(len(full), -1)
@@ -121,7 +121,7 @@ def choose(measured: Measured, quota: np.ndarray) -> Chosen:
         first = last_keys(base, full[number]) >> np.uint64(64 - _BITS)
         np.add.at(sums, (row_of[number] << _BITS) + first.astype(np.int64), weight)
     ends = np.cumsum(sums.reshape(len(open_), 1 << _BITS), axis=1)
-    crossed = np.array([np.searchsorted(e, rest[s]) for e, s in zip(ends, open_, strict=True)])
+    crossed = np.array([np.searchsorted(e, remainder[s]) for e, s in zip(ends, open_, strict=True)])
     before = np.where(crossed > 0, ends[np.arange(len(open_)), np.maximum(crossed - 1, 0)], 0)
     near_keys: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in open_]
     for number, base, weight in measured.rows("stratum", "key", "size"):
@@ -136,23 +136,35 @@ def choose(measured: Measured, quota: np.ndarray) -> Chosen:
         key = last_keys(base, full[number])
         near = (key >> np.uint64(64 - _BITS)).astype(np.int64) == crossed[row]
         for index in np.unique(row[near]).tolist():
-            of = near & (row == index)
-            near_keys[index].append((key[of], weight[of]))
+            selected = near & (row == index)
+            near_keys[index].append((key[selected], weight[selected]))
     for index, stratum in enumerate(open_.tolist()):
         key = np.concatenate([k for k, _ in near_keys[index]])
         weight = np.concatenate([w for _, w in near_keys[index]])
-        _cut(chosen, stratum, key, weight, int(rest[stratum] - before[index]), int(crossed[index]))
+        _cut(
+            chosen,
+            stratum,
+            key,
+            weight,
+            int(remainder[stratum] - before[index]),
+            int(crossed[index]),
+        )
     return chosen
 
 
 def _cut(
-    chosen: Chosen, stratum: int, key: np.ndarray, weight: np.ndarray, rest: int, beginning: int
+    chosen: Chosen,
+    stratum: int,
+    key: np.ndarray,
+    weight: np.ndarray,
+    missing: int,
+    beginning: int,
 ) -> None:
     """Ends the last epoch of a stratum within the keys of one beginning."""
     order = np.argsort(key, kind="stable")
     key = key[order]
     reached = np.concatenate([[0], np.cumsum(weight[order])])
-    count = int(np.argmin(np.abs(reached - rest)))
+    count = int(np.argmin(np.abs(reached - missing)))
     if count < len(key):
         chosen.cut[stratum] = key[count]
         chosen.ties[stratum] = count - np.searchsorted(key, key[count])

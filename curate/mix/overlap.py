@@ -143,9 +143,9 @@ def clusters(db: Any, bands: Path) -> None:
     db.unregister("found")
 
 
-def connected(a: np.ndarray, b: np.ndarray, many: int) -> np.ndarray:
-    """int64[many]: for each of so many nodes the least one that edges (a[i], b[i]) join it to."""
-    label = np.arange(many)
+def connected(a: np.ndarray, b: np.ndarray, count: int) -> np.ndarray:
+    """int64[count]: for each of so many nodes the least one that edges (a[i], b[i]) join it to."""
+    label = np.arange(count)
     while True:
         least = np.minimum(label[a], label[b])
         after = label.copy()
@@ -165,9 +165,9 @@ def overlap(rows: Path, groups: list[str], bands: Path | None = None) -> dict[st
     documents[a][b], size[a][b]: of a, what stands in b too; on the diagonal, what stands in a
     more than once, but for one copy of each. unique_documents, unique: of the mix, every text once.
     """
-    many = len(groups)
-    documents = [[0] * many for _ in groups]
-    size = [[0] * many for _ in groups]
+    count = len(groups)
+    documents = [[0] * count for _ in groups]
+    size = [[0] * count for _ in groups]
     with database(rows.with_name(".spill-overlap")) as db:
         read = f"read_parquet({literal(rows)}, file_row_number = true)"
         if bands is None:

@@ -37,7 +37,7 @@ def _environment() -> Any:
     from jinja2 import Environment, FileSystemBytecodeCache, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
-    from curate.pages import charts, diff
+    from curate.pages import charts
 
     def finalize(value: Any) -> Any:
         if value is None:
@@ -79,7 +79,7 @@ def _environment() -> Any:
     environment.globals |= {
         "charts": charts,
         "percent": html.percent,
-        "word_diff": diff.word_diff,
+        "word_diff": html.word_diff,
     }
     return environment
 

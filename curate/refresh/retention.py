@@ -34,9 +34,9 @@ def drop(state: State, name: str) -> None:
     state.drop(name)
 
 
-def in_order(state: State) -> list[str]:
+def names_by_date(state: State) -> list[str]:
     """The snapshots that stand, in the order in which they were made."""
-    present = set(snapshot.standing(state.home))
+    present = set(snapshot.names(state.home))
     return [r.name for r in state.refreshes() if r.name in present and r.state == DONE]
 
 
@@ -49,7 +49,7 @@ def prune(state: State, how: How) -> list[str]:
     their names. What only they needed goes with them."""
     gone: list[str] = []
     if how.keep is not None or how.keep_days is not None:
-        names = in_order(state)
+        names = names_by_date(state)
         stay = set(names[-how.keep :] if how.keep else [])
         if how.keep_days is not None:
             oldest = (how.now or datetime.now(timezone.utc)) - timedelta(days=how.keep_days)
@@ -67,7 +67,7 @@ def prune(state: State, how: How) -> list[str]:
 def tidy(state: State) -> None:
     """Removes what finished refreshes left and nothing needs."""
     home = state.home
-    standing = in_order(state)
+    standing = names_by_date(state)
     pending = state.pending()
     needed: set[str] = set()  # refreshes that a snapshot came from
     tips: set[str] = set()  # those whose run is the last of its line

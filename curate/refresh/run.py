@@ -40,7 +40,7 @@ from curate.terminal.progress import say
 # stands before they are begun: a product that cannot be made costs no data.
 
 
-def check(recipe: Recipe) -> None:
+def check_products(recipe: Recipe) -> None:
     """UsageError where a recipe has none that could be made of a snapshot."""
     if not recipe.products:
         raise UsageError(f"--products: recipe {recipe.name} ends in no product")
@@ -55,16 +55,18 @@ def _alone(recipe: Recipe) -> Recipe:
     return replace(recipe, steps=tuple(recipe.products), cuts=frozenset(), input=())
 
 
-def folder_of(home: Path, name: str) -> Path:
+def products_folder(home: Path, name: str) -> Path:
     """Where the products of a snapshot are made."""
     return inside(home, f"{FOLDER}/{name}")
 
 
-def make(home: Path, name: str, recipe: Recipe, how: How) -> bool:
+def make_products(home: Path, name: str, recipe: Recipe, how: How) -> bool:
     """Makes the products of a snapshot, or goes on; whether anything was to do."""
     plan = make_plan(_alone(recipe), [str(snapshot.folder_of(home, name))])
-    done = run_planned(plan, folder_of(home, name), Options(how.workers, how.quiet), write_records)
-    snapshot.point(home / FOLDER, name, within=".")
+    done = run_planned(
+        plan, products_folder(home, name), Options(how.workers, how.quiet), write_records
+    )
+    snapshot.point_current_to(home / FOLDER, name, within=".")
     return not done.nothing_new
 
 
@@ -72,7 +74,7 @@ RUNS, IDS = "runs", "ids.parquet"
 
 
 @contextmanager
-def opened(home: Path) -> Iterator[State]:
+def open_state(home: Path) -> Iterator[State]:
     """The records of a HOME, locked; LockHeld where another process works there, UsageError where
     the folder holds something else."""
     if home.exists() and not home.is_dir():
@@ -95,9 +97,9 @@ def run_of(home: Path, name: str) -> Path:
     return inside(home, f"{RUNS}/{name}")
 
 
-def _name(state: State, now: datetime | None) -> str:
+def _new_name(state: State, now: datetime | None) -> str:
     when = (now or datetime.now(timezone.utc)).strftime("%Y-%m-%dT%H-%M")
-    taken = {r.name for r in state.refreshes()} | set(snapshot.standing(state.home))
+    taken = {r.name for r in state.refreshes()} | set(snapshot.names(state.home))
     name, nth = when, 1
     while name in taken:
         nth += 1
@@ -110,11 +112,11 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
     began = time.perf_counter()
     incremental.check(recipe)
     if how.products:
-        check(recipe)
+        check_products(recipe)
     elif recipe.products:
         names = ", ".join(p.label for p in recipe.products)
         say(f"left out: {names}; --products makes them of the whole snapshot", how.quiet)
-    with opened(home) as state:
+    with open_state(home) as state:
         if state.current and not how.rebuild:
             snapshot.manifest(
                 snapshot.folder_of(home, state.current)
@@ -123,10 +125,10 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
         retention.tidy(state)  # what a killed one had not yet
         done = _refresh(state, recipe, inputs, how)
         if how.products and state.current:
-            done.products = folder_of(home, state.current)
-            done.built = make(home, state.current, recipe, how)
+            done.products = products_folder(home, state.current)
+            done.built = make_products(home, state.current, recipe, how)
         done.removed_snapshots = retention.prune(state, how)
-        done.snapshots = len(snapshot.standing(home))
+        done.snapshots = len(snapshot.names(home))
     done.seconds = time.perf_counter() - began
     return done
 
@@ -155,7 +157,7 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
         return nothing_new(state, seen_before)
     plan = plan_files(files, [], recipe.read.partition_bytes)
     plan = replace(plan, columns=join_columns(columns, plan.columns, files[0].path))
-    name = _name(state, how.now)
+    name = _new_name(state, how.now)
     base = None if how.rebuild else state.current
     # A plan that fails is found out before the refresh counts as begun.
     _plan_new(recipe, plan, [] if how.rebuild else earlier, state.home)
@@ -237,7 +239,7 @@ def _point_again(state: State) -> None:
     if state.current and not state.pending():
         link_ = state.home / snapshot.CURRENT
         if not link_.is_symlink() or link_.readlink().name != state.current:
-            snapshot.point(state.home, state.current)
+            snapshot.point_current_to(state.home, state.current)
 
 
 def _has_new_removals(state: State, name: str) -> bool:
@@ -248,7 +250,7 @@ def _has_new_removals(state: State, name: str) -> bool:
 
 def _forget_from(state: State, base: str, how: How) -> Refreshed:
     """A snapshot of what another holds, without what is to be forgotten."""
-    name = _name(state, how.now)
+    name = _new_name(state, how.now)
     state.begin(name, "forget", base, {"parent": state.current}, ())
     return _finish(state, _refresh_of_name(state, name), None, how)
 
@@ -257,7 +259,7 @@ def forget(home: Path, entries: list[tuple[str, str]], how: How) -> Refreshed:
     """Adds to what is to be forgotten, and makes a snapshot without it; where a refresh is
     unfinished, that one will leave it out."""
     began = time.perf_counter()
-    with opened(home) as state:
+    with open_state(home) as state:
         state.remove(entries, datetime.now(timezone.utc).isoformat(timespec="seconds"))
         if state.pending() or state.current is None or not _has_new_removals(state, state.current):
             done = nothing_new(state, 0)
@@ -266,7 +268,7 @@ def forget(home: Path, entries: list[tuple[str, str]], how: How) -> Refreshed:
         else:
             done = _forget_from(state, state.current, how)
         done.removed_snapshots = retention.prune(state, how)
-        done.snapshots = len(snapshot.standing(home))
+        done.snapshots = len(snapshot.names(home))
     done.seconds = time.perf_counter() - began
     return done
 
@@ -275,7 +277,7 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
     """Makes another snapshot the current one (`parent`: the one before it), which the next refresh
     goes on from. Of one with documents that were to be forgotten since, a new one is made without
     them."""
-    with opened(home) as state:
+    with open_state(home) as state:
         pending = state.pending()
         if pending:
             raise UsageError(
@@ -287,7 +289,7 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
             name = (by_name[now].plan.get("parent") if now else None) or ""
             if not name:
                 raise UsageError(f"{home}: there is no snapshot before the current one")
-        standing = retention.in_order(state)
+        standing = retention.names_by_date(state)
         if name not in standing:
             raise UsageError(
                 f"{home}: no snapshot {name}; there are {', '.join(standing) or 'none'}"
@@ -295,7 +297,7 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
         if _has_new_removals(state, name):
             return _forget_from(state, name, how)
         state.set_fact("current", name)
-        snapshot.point(home, name)
+        snapshot.point_current_to(home, name)
         corpus = _corpus(snapshot.manifest(snapshot.folder_of(home, name)))
         return Refreshed(home, "rollback", name, corpus=corpus, snapshots=len(standing))
 
@@ -348,7 +350,7 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     manifest = snapshot.build(home, refresh.name, source)
     newly = applied < len(entries) or refresh.kind == "forget"
     scrubbed = _scrub(home, refresh.name, None if newly else [out], removals)
-    snapshot.point(home, refresh.name)
+    snapshot.point_current_to(home, refresh.name)
     before = snapshot.manifest(base) if base else {"removed": 0, "superseded": 0}
     done = Refreshed(
         home,
@@ -410,7 +412,7 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
         names = inputs or list(recipe.input)
         new_inputs = find_new(names, {}, remote=_remote(recipe, home, how, True))
         return _preview_lines(new_inputs.new, new_inputs.unchanged, home)
-    with opened(home) as state:
+    with open_state(home) as state:
         pending = state.pending()
         if pending:
             return [f"{home}: would go on with the unfinished refresh {pending.name}"]

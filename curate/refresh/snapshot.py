@@ -138,7 +138,7 @@ def removed(folder: Path) -> frozenset[str]:
     return frozenset(table.filter(pc.not_equal(table["by"], "superseded"))["id"].to_pylist())
 
 
-def point(home: Path, name: str, within: str = FOLDER) -> None:
+def point_current_to(home: Path, name: str, within: str = FOLDER) -> None:
     """Makes HOME/current mean a snapshot, from one moment to the next. within: the folder of HOME
     that has it."""
     aside = home / f"{TEMPORARY}{os.getpid()}-{CURRENT}"
@@ -148,7 +148,7 @@ def point(home: Path, name: str, within: str = FOLDER) -> None:
     sync_folder(home)
 
 
-def standing(home: Path) -> list[str]:
+def names(home: Path) -> list[str]:
     """Names of the snapshots that are there, the oldest first."""
     folder = home / FOLDER
     if not folder.is_dir():

@@ -97,12 +97,13 @@ LIMITS = ("ge", "gt", "le", "lt")
 
 def field_of(kind: type, name: str, **changes: Any) -> Any:
     """The field of a step for a setting of another package's dataclass, whose annotation says in a
-    sentence what it means and which limits it has: the step repeats nothing. changes: limits of the
-    step alone."""
+    sentence what it means, and which limits and choices it has: the step repeats nothing. changes:
+    limits of the step alone."""
     note = get_type_hints(kind, include_extras=True)[name].__metadata__[0]
     limits = {limit: getattr(note, limit) for limit in LIMITS if getattr(note, limit) is not None}
     default = kind.__dataclass_fields__[name].default  # type: ignore[attr-defined]
-    return Field(default, description=note.description, **(limits | changes))
+    choices = {"json_schema_extra": {"enum": list(note.choices)}} if note.choices else {}
+    return Field(default, description=note.description, **(limits | choices | changes))
 
 
 def digest(label: str, location: str) -> str:
@@ -164,10 +165,10 @@ class CorpusStep(Settings):
 
     @property
     def reach(self) -> Literal["own", "one", "cluster", "any"]:
-        """How far one document more, or one less, changes the decisions on others
-        (inspect/whatif/dedups.py). own: not at all. one: of the documents with one key, one stays.
-        cluster: documents stay or go with their connected component, and a document connects all
-        that it matches. any: without a bound."""
+        """The documents whose decisions one document more, or one less, changes
+        (inspect/whatif/dedups.py). own: none but its own. one: of the documents with one key, one
+        stays. cluster: documents stay or go with their connected component, and a document
+        connects all that it matches. any: without a bound."""
         return "any"
 
     def open(self) -> None:

@@ -17,7 +17,7 @@ WORD = re.compile(r"\w+")
 NGRAM = 5
 
 
-def number(*key: object) -> int:
+def drawn_number(*key: object) -> int:
     """A number of 64 bits that depends on `key` alone: the only source of chance of what is
     planted."""
     digest = blake2b("\x1f".join(map(str, key)).encode("utf-8", "replace"), digest_size=8).digest()
@@ -83,7 +83,7 @@ def near_copy(
     """
     spans = [m.span() for m in WORD.finditer(text)]
     tail = min(4 * NGRAM, len(spans) // 4)
-    inner = sorted(range(len(spans) - tail), key=lambda n: number(key, n))
+    inner = sorted(range(len(spans) - tail), key=lambda n: drawn_number(key, n))
 
     def exchanged(chosen: Sequence[int]) -> str:
         pieces, at = [], 0
@@ -106,6 +106,6 @@ def near_copy(
 
 def _other(word: str, words: Sequence[str], key: object, n: int) -> str:
     """Another word, in the same place always the same one; capital where the word was."""
-    at = number(key, n, "word") % len(words)
+    at = drawn_number(key, n, "word") % len(words)
     other = words[at] if words[at].lower() != word.lower() else words[(at + 1) % len(words)]
     return other.capitalize() if word[0].isupper() else other

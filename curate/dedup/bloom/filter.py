@@ -149,14 +149,14 @@ def read_header(path: Path) -> Header:
     try:
         header = Header.model_validate_json(text)
     except ValidationError as error:
-        where = ".".join(str(p) for p in error.errors()[0]["loc"])
+        field = ".".join(str(p) for p in error.errors()[0]["loc"])
         raise UsageError(
-            f"{path} is a Bloom filter of another version of llmcurate ({where}); make it again"
+            f"{path} is a Bloom filter of another version of llmcurate ({field}); make it again"
         ) from None
-    want = HEADER + BLOCK_BYTES * sum(s.blocks for s in header.slices)
-    if size != want:
+    whole_size = HEADER + BLOCK_BYTES * sum(s.blocks for s in header.slices)
+    if size != whole_size:
         raise UsageError(
-            f"{path}: this Bloom filter has {size:,} bytes instead of {want:,}; make it again"
+            f"{path}: this Bloom filter has {size:,} bytes instead of {whole_size:,}; make it again"
         )
     return header
 
@@ -214,14 +214,14 @@ class BloomFilter:
         return int(self.slices[:, kernel.INSERTED].sum())
 
     @property
-    def left(self) -> int:
+    def free_keys(self) -> int:
         """Keys that still fit."""
         spare = self.slices[:, kernel.CAPACITY] - self.slices[:, kernel.INSERTED]
         return int(np.maximum(spare, 0).sum())
 
     def reserve(self, keys: int) -> bool:
         """Adds a slice if fewer than that many keys fit; returns whether it did."""
-        missing = max(1, keys) - self.left
+        missing = max(1, keys) - self.free_keys
         if missing <= 0:
             return False
         rate = self.rate * TIGHTER ** len(self.slices)

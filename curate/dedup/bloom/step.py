@@ -131,7 +131,7 @@ class DedupBloom(DedupStep):
         return self.mode.startswith("dolma-")
 
     @property
-    def _what(self) -> str:
+    def _unit_name(self) -> str:
         return f"{self.mode.removeprefix('dolma-')}s" if self._dolma else "n-grams"
 
     @property
@@ -189,7 +189,7 @@ class DedupBloom(DedupStep):
             bloom.reserve(self.expected - before if self.expected else count_keys(sketches))
             tally = decide(sketches, bloom, rules, self.method)
             bloom.finish()
-        return report(bloom, tally, before, self._what, self.expected)
+        return report(bloom, tally, before, self._unit_name, self.expected)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         at = np.searchsorted(docs.table[NUMBER].to_numpy(), decisions["n"].to_numpy())

@@ -63,17 +63,17 @@ def read_items(evals: tuple[str, ...], fields: tuple[str, ...], label: str) -> l
     for name, path in named_files(evals, label):
         before = len(items)
         used: set[str] = set()
-        for nth, (own, text) in enumerate(_rows(path, fields, label)):
-            key = own if own is not None else f"{Path(path).name}#{nth}"
-            twin = 1
+        for nth, (own_id, text) in enumerate(_rows(path, fields, label)):
+            base = own_id if own_id is not None else f"{Path(path).name}#{nth}"
+            key, copies = base, 1
             while key in used:
-                twin += 1
-                key = f"{own if own is not None else f'{Path(path).name}#{nth}'}~{twin}"
+                copies += 1
+                key = f"{base}~{copies}"
             used.add(key)
             items.append(Item(name, key, text))
         if not any(item.text.strip() for item in items[before:]):
-            where = f" in the fields {', '.join(fields)}" if fields else ""
-            raise UsageError(f"{label}: {path} holds no item with any text{where}")
+            fields_text = f" in the fields {', '.join(fields)}" if fields else ""
+            raise UsageError(f"{label}: {path} holds no item with any text{fields_text}")
     return items
 
 
@@ -93,13 +93,13 @@ def _rows(path: str, fields: tuple[str, ...], label: str) -> Iterator[tuple[str 
         if fields:
             columns.update(row)
             missed = missed and not any(f in row for f in fields)
-        own = row.get("id")
-        usable = isinstance(own, (str, int)) and not isinstance(own, bool) and own != ""
-        yield str(own) if usable else None, _text(row, fields)
+        own_id = row.get("id")
+        usable = isinstance(own_id, (str, int)) and not isinstance(own_id, bool) and own_id != ""
+        yield str(own_id) if usable else None, _text(row, fields)
     if fields and missed:
-        have = ", ".join(sorted(columns)) or "no row"
+        present_fields = ", ".join(sorted(columns)) or "no row"
         raise UsageError(
-            f"{label}: {path} has none of the fields {', '.join(fields)} (has: {have})"
+            f"{label}: {path} has none of the fields {', '.join(fields)} (has: {present_fields})"
         )
 
 

@@ -162,10 +162,10 @@ def set_sentences(windows: Windows) -> list[str]:
     for name, rows in _by_set(windows).items():
         units, count = windows.units[rows], np.diff(windows.rows)[rows]
         length = windows.lengths[name]
-        how = f"windows of {length} {unit}"
+        windows_text = f"windows of {length} {unit}"
         if windows.cutting.samples is not None:
-            how = f"{windows.cutting.samples} random windows of {length} {unit} an item"
-        line = f"{name}: {len(rows)} items, {how}"
+            windows_text = f"{windows.cutting.samples} random windows of {length} {unit} an item"
+        line = f"{name}: {len(rows)} items, {windows_text}"
         short = int(((count == 0) & (units < min(length, windows.cutting.shortest))).sum())
         if short:
             line += f"; {short} shorter than {min(length, windows.cutting.shortest)} not checked"

@@ -96,10 +96,10 @@ def shingle_group_files(task: Task) -> dict[str, list[str]]:
 
 def shingle_group(task: Task) -> dict[str, Any]:
     """A task: the sets of shingles, uint64, of a group's candidates."""
-    how = {name: task[name] for name in ("normalize", "unit", "size")}
+    shingling = {name: task[name] for name in ("normalize", "unit", "size")}
 
     def make(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        offsets, values = shingle_sets(as_large_string(column), **how)
+        offsets, values = shingle_sets(as_large_string(column), **shingling)
         return 8 * offsets, values.view(np.uint8)
 
     return _write(task, "text", Sizes.load(task).shingled_documents, make)

@@ -85,7 +85,7 @@ def load(folder: Path, max_tokens: int, label: str) -> Embedder:
     return SentenceModel(folder, max_tokens)
 
 
-def _known(text: pa.LargeStringArray) -> tuple[list[str], np.ndarray]:
+def _nonempty_texts(text: pa.LargeStringArray) -> tuple[list[str], np.ndarray]:
     """(texts with anything in them, bool[rows] which these are)."""
     texts = text.to_pylist()
     mask = np.array([bool(t and t.strip()) for t in texts], np.bool_)
@@ -149,7 +149,7 @@ class OnnxModel:
         return pooled
 
     def column(self, text: pa.LargeStringArray) -> pa.FixedSizeListArray:
-        texts, mask = _known(text)
+        texts, mask = _nonempty_texts(text)
         vectors = np.array([self._vector(t) for t in texts], np.float32)
         return _column(vectors.reshape(-1, self._size), mask, self._size)
 
@@ -184,7 +184,7 @@ class SentenceModel:
         self._size = len(self._model.encode(["a"], show_progress_bar=False)[0])
 
     def column(self, text: pa.LargeStringArray) -> pa.FixedSizeListArray:
-        texts, mask = _known(text)
+        texts, mask = _nonempty_texts(text)
         vectors = np.zeros((0, self._size), np.float32)
         if texts:
             cut = [t[: self._characters] for t in texts]

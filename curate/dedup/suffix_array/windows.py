@@ -285,8 +285,8 @@ def preferred(regions: Regions, rank: np.ndarray, text: np.ndarray, path: Path) 
     with path.open("wb") as file:
         a = 0
         while a < len(order):
-            room = (ends[a - 1] if a else 0) + _COPY
-            z = max(a + 1, int(np.searchsorted(ends, room, side="right")))
+            limit = (ends[a - 1] if a else 0) + _COPY
+            z = max(a + 1, int(np.searchsorted(ends, limit, side="right")))
             out = np.empty(int(length[a:z].sum()), text.dtype)
             _gather(text, regions.at[order[a:z]], length[a:z], out)
             out.tofile(file)

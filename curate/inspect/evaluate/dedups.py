@@ -25,9 +25,8 @@ from curate.inspect import results
 from curate.inspect.compare.compare import check_text
 from curate.inspect.compare.method_run import folder_of, recipes_of
 from curate.inspect.evaluate import planting
-from curate.inspect.evaluate.corpus_sample import draw
 from curate.inspect.evaluate.dedups_scoring import FOUND, MethodScore, gone, score
-from curate.inspect.evaluate.planting import Plant, Planted
+from curate.inspect.evaluate.planting import Plant, Planted, draw
 from curate.inspect.report.page import write_records
 from curate.pages import templates
 from curate.run.driver import Options, Outcome, make_plan, run_planned

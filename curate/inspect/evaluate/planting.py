@@ -1,4 +1,4 @@
-"""Copies planted in a corpus: of documents, whole or changed, of paragraphs and of runs of text.
+"""A sample of a corpus, and copies planted in it: documents, paragraphs, runs of text.
 
 Each document is used for one plant at most, so that a plant is a pair: a region of an original and
 the region of another document that is its copy.
@@ -7,7 +7,9 @@ the region of another document that is its copy.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -15,10 +17,79 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from curate.corpus.direct import DirectInput
+from curate.disk.files import replacing
+from curate.disk.parquet_writer import TableWriter, conform, writing
 from curate.errors import UsageError
-from curate.inspect.evaluate.corpus_sample import SCHEMA, batches, sample_writer
-from curate.text.near_copies import WORD, NearCopy, near_copy, number
+from curate.formats.inputs import plan_inputs
+from curate.formats.reading import ReadSettings
+from curate.text.near_copies import WORD, NearCopy, drawn_number, near_copy
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("text", pa.large_string()),
+        ("url", pa.string()),
+        ("date", pa.timestamp("us", tz="UTC")),
+        ("source", pa.string()),
+        ("lang", pa.string()),
+    ]
+)
+ROWS = 500
+
+
+def draw(inputs: list[str], read: ReadSettings, most: int, seed: int, path: Path) -> int:
+    """Writes at most `most` documents that have text; returns how many the input has.
+
+    Which ones depends on the seed and the input alone; they stay in input order. Repeated ids get
+    `~2`, `~3`, so that ids name documents. UsageError where no document has text.
+    """
+    plan = plan_inputs(inputs, read.partition_bytes)
+    direct = DirectInput(plan, read)
+    names = (i for batch in direct.batches(["id"]) for i in batch["id"].to_pylist())
+    ranked = ((drawn_number(seed, "draw", name, at), at) for at, name in enumerate(names))
+    chosen = {at for _, at in heapq.nsmallest(most, ranked)}
+    if not chosen:
+        raise UsageError("no document of the input has text")
+    count = 0
+    seen: dict[str, int] = {}
+    with sample_writer(path) as writer:
+        for batch in direct.batches(None):
+            rows = [i for i in range(len(batch)) if count + i in chosen]
+            count += len(batch)
+            if rows:
+                table = conform(pa.Table.from_batches([batch.take(pa.array(rows))]), SCHEMA)
+                ids = pa.array([_apart(i, seen) for i in table["id"].to_pylist()], pa.string())
+                writer.write(table.set_column(0, "id", ids))
+    return count
+
+
+def _apart(name: str, seen: dict[str, int]) -> str:
+    """The id, or the first `id~N` that no document has had yet."""
+    original = name
+    while name in seen:
+        seen[original] += 1
+        name = f"{original}~{seen[original]}"
+    seen[name] = 1
+    return name
+
+
+@contextmanager
+def sample_writer(path: Path) -> Iterator[TableWriter]:
+    """Writes a parquet file of SCHEMA; where the same bytes stand there already it stays untouched,
+    so that runs over it find the same input."""
+    with replacing(path, if_other=True) as aside, writing(aside) as writer:
+        writer.write(SCHEMA.empty_table())
+        yield writer
+
+
+def batches(path: Path, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The documents of a sample, a few at a time."""
+    with pq.ParquetFile(path) as file:
+        yield from file.iter_batches(ROWS, columns=columns, use_threads=False)
+
 
 SIMILARITIES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
 TOLERANCE = 0.01
@@ -110,7 +181,9 @@ def _candidates(
         fair = pc.and_(pc.greater_equal(size, LEAST), pc.less_equal(size, MOST))
         ids += batch["id"].filter(fair).to_pylist()
     fit = untouched(ids)
-    order = sorted((i for i in ids if i in fit), key=lambda i: number(seed, "order", i))[:most]
+    order = sorted((i for i in ids if i in fit), key=lambda i: drawn_number(seed, "order", i))[
+        :most
+    ]
     rank = {name: n for n, name in enumerate(order)}
     rows: list[dict[str, Any]] = []
     for batch in batches(base):
@@ -123,7 +196,7 @@ def _vocabulary(rows: Sequence[dict[str, Any]], seed: int) -> list[str]:
     """Words of the corpus, in an order drawn by seed."""
     words_seen = {w.lower() for row in rows[:200] for w in WORD.findall(row["text"][:5000])}
     words = [w for w in words_seen if w.isalpha() and 3 <= len(w) <= 20]
-    return sorted(words, key=lambda w: number(seed, "word", w))
+    return sorted(words, key=lambda w: drawn_number(seed, "word", w))
 
 
 def _plant(
@@ -199,15 +272,15 @@ def _paragraph(text: str, key: object) -> tuple[int, int] | None:
             if text.count(inner) == 1:
                 spans.append((start, start + len(inner)))
         at += len(line) + 1
-    return spans[number(key, "paragraph") % len(spans)] if spans else None
+    return spans[drawn_number(key, "paragraph") % len(spans)] if spans else None
 
 
 def _run(text: str, key: object) -> tuple[int, int] | None:
     """A run of characters from anywhere."""
-    size = RUN[0] + number(key, "size") % (RUN[1] - RUN[0] + 1)
+    size = RUN[0] + drawn_number(key, "size") % (RUN[1] - RUN[0] + 1)
     if len(text) < 2 * size:
         return None
-    start = number(key, "start") % (len(text) - size + 1)
+    start = drawn_number(key, "start") % (len(text) - size + 1)
     return start, start + size
 
 
@@ -223,10 +296,10 @@ def _add_passage(
     passage, text = row["text"][slice(*span)], host["text"]
     if kind == "paragraph":
         breaks = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
-        at = breaks[number(key, "place") % len(breaks)]
+        at = breaks[drawn_number(key, "place") % len(breaks)]
         inserted = f"{passage}\n"
     else:
-        at = number(key, "place") % (len(text) + 1)
+        at = drawn_number(key, "place") % (len(text) + 1)
         inserted = passage
     planted.changed[host["id"]] = text[:at] + inserted + text[at:]
     start = len(text[:at].encode())

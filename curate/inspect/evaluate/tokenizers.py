@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from curate.corpus.direct import DirectInput
+from curate.disk.units import format_percent
 from curate.errors import CurateError, RunFailed, UsageError
 from curate.formats.inputs import plan_inputs
 from curate.formats.reading import ReadSettings
@@ -145,10 +146,8 @@ def ratio(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """A share of one as per cent; what is not nothing is not shown as nothing."""
-    if value is None:
-        return NONE
-    return "< 0.01 %" if 0 < value < 0.0001 else f"{100 * value:.2f} %"
+    """A share of one as per cent."""
+    return format_percent(value, 2)
 
 
 def speed(value: float | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 from curate.errors import UsageError
 from curate.inspect import results
-from curate.inspect.evaluate.tokenizers import NONE, Documents, ratio, share, translated, whole
+from curate.inspect.evaluate.tokenizers import Documents, ratio, share, translated, whole
 from curate.pages import templates
 from curate.terminal.tables import table
 
@@ -55,7 +55,7 @@ HEAD = ("vocabulary", "bytes a token", "saved by doubling", "embedding parameter
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    saved = NONE if row["saved"] is None else share(row["saved"])
+    saved = share(row["saved"])
     return [
         whole(row["vocab"]),
         ratio(row["bytes_a_token"]),

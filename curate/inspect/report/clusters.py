@@ -11,9 +11,7 @@ from typing import Any
 from curate.documents.edits import EDITS, Edit, edits_of, remaining
 from curate.errors import UsageError
 from curate.inspect.report.store import KEY, Position, Store, find_rows, opened, read_rows
-from curate.pages import diff
-from curate.pages.diff import Diff
-from curate.pages.html import plain
+from curate.pages.html import Diff, compare, plain
 from curate.run.records import read_record
 
 CHARS = 20_000  # of each text that is compared
@@ -37,7 +35,7 @@ class Member:
     span: tuple[int, int] | None = None
     about: dict[str, Any] = field(default_factory=dict)
     text: str | None = None
-    difference: diff.Diff | None = None
+    difference: Diff | None = None
 
 
 @dataclass
@@ -186,7 +184,7 @@ def _compare(cluster: Cluster) -> None:
         return
     for member in cluster.members:
         if member.text is not None:
-            member.difference = diff.compare(stays.text, member.text)
+            member.difference = compare(stays.text, member.text)
 
 
 def _labels(record: Mapping[str, Any]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from curate.cli.app import app, invoke
-from curate.cli.command_settings import COMMANDS, CommandSettings
+from curate.cli.command_settings import COMMANDS, CommandSettings, Generate
 from curate.cli.reference import PAGE, reference_page
 from curate.cli.settings import SettingsCommand, setting_options
 from curate.dedup.methods import METHODS
@@ -176,3 +176,9 @@ def test_help_of_a_method_loads_no_step() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_generate_samples_by_default_as_the_trainer_does() -> None:
+    sampling = pytest.importorskip("train.generate.sampling").Sampling()
+    chosen = Generate()
+    assert {name: getattr(chosen, name) for name in vars(sampling)} == vars(sampling)

@@ -36,9 +36,9 @@ def percentiles(db: Any, head: float, tail: float) -> dict[str, tuple[float, flo
         groups.setdefault(lang, (last, {}))[1][rank] = score
 
     def at(last: int, scores: dict[int, float], percent: float) -> float:
-        place = last * percent / 100
-        low, high = scores[math.floor(place)], scores[math.ceil(place)]
-        return low if low == high else low + (high - low) * (place - math.floor(place))
+        position = last * percent / 100
+        low, high = scores[math.floor(position)], scores[math.ceil(position)]
+        return low if low == high else low + (high - low) * (position - math.floor(position))
 
     return {g: (at(n, s, head), at(n, s, tail)) for g, (n, s) in groups.items()}
 

@@ -66,7 +66,7 @@ def windows(text: str, by_character: bool, length: int, shortest: int) -> list[t
     return [keys[i : i + length] for i in range(len(keys) - length + 1)]
 
 
-def places(text: str, by_character: bool, wanted: set[tuple[str, ...]]) -> set[tuple]:
+def positions(text: str, by_character: bool, wanted: set[tuple[str, ...]]) -> set[tuple]:
     """(window, first byte, byte behind the last) of every window that the text holds."""
     hits = set()
     have = units(text, by_character)
@@ -82,5 +82,5 @@ def places(text: str, by_character: bool, wanted: set[tuple[str, ...]]) -> set[t
 def shares(document: str, items: list[list[tuple[str, ...]]], by_character: bool) -> list[float]:
     """The share of each item's different windows that the document holds."""
     wanted = {w for item in items for w in item}
-    have = {p[0] for p in places(document, by_character, wanted)}
+    have = {p[0] for p in positions(document, by_character, wanted)}
     return [len(set(i) & have) / len(set(i)) if i else 0.0 for i in items]

@@ -51,13 +51,13 @@ def decide(sketches: Sketches, order: str, method: str, keep: Keep) -> dict[str,
     """
     db = sketches.connection
     _candidates(sketches)
-    # A place is the document's rank and the byte in it, as one number: 2^31 candidates of 4 GiB.
+    # A position is the document's rank and the byte in it, as one number: 2^31 candidates of 4 GiB.
     db.execute(
-        f"""CREATE OR REPLACE TABLE places AS
+        f"""CREATE OR REPLACE TABLE positions AS
         WITH ranked AS (
           SELECT row_number() OVER (ORDER BY {order}) - 1 AS k, part, n
           FROM sketches SEMI JOIN members USING (part, n))
-        SELECT m.high, m.low, m.z, (r.k << 32) + m.a AS place, part, n
+        SELECT m.high, m.low, m.z, (r.k << 32) + m.a AS position, part, n
         FROM members m JOIN ranked r USING (part, n)"""
     )
     db.execute("DROP TABLE members")
@@ -87,19 +87,19 @@ def _own(db: Any) -> None:
     db.execute(
         """CREATE OR REPLACE TABLE owners AS
         WITH shared AS (
-          SELECT high, low, min(place) AS place, max(place) AS last, count(*) AS copies
-          FROM places GROUP BY high, low HAVING count(*) > 1)
-        SELECT high, low, place, place >> 32 AS keeper, last >> 32 AS last_keeper, copies,
-               row_number() OVER (ORDER BY place) - 1 AS cluster
+          SELECT high, low, min(position) AS position, max(position) AS last, count(*) AS copies
+          FROM positions GROUP BY high, low HAVING count(*) > 1)
+        SELECT high, low, position, position >> 32 AS keeper, last >> 32 AS last_keeper, copies,
+               row_number() OVER (ORDER BY position) - 1 AS cluster
         FROM shared"""
     )
     db.execute(
         """CREATE OR REPLACE TABLE members AS
-        SELECT p.place, p.place >> 32 AS k, p.place & 4294967295 AS a, p.z, p.part, p.n,
-               o.place = p.place AS first, o.keeper, o.last_keeper, o.cluster
-        FROM places p JOIN owners o USING (high, low)"""
+        SELECT p.position, p.position >> 32 AS k, p.position & 4294967295 AS a, p.z, p.part, p.n,
+               o.position = p.position AS first, o.keeper, o.last_keeper, o.cluster
+        FROM positions p JOIN owners o USING (high, low)"""
     )
-    db.execute("DROP TABLE places")
+    db.execute("DROP TABLE positions")
     db.execute(
         """CREATE OR REPLACE TABLE documents AS
         SELECT k, id FROM sketches JOIN (SELECT DISTINCT k, part, n FROM members) USING (part, n)"""

@@ -16,12 +16,12 @@ def windows_to_cut(
 ) -> list[set[int]]:
     """Places of the windows that go, by document. documents: units, in order of preference; the
     first `earlier` of them stay as they are."""
-    places: dict[tuple[bytes, ...], list[tuple[int, int]]] = defaultdict(list)
+    positions: dict[tuple[bytes, ...], list[tuple[int, int]]] = defaultdict(list)
     for d, units in enumerate(documents):
         for i in range(len(units) - window + 1):
-            places[tuple(units[i : i + window])].append((d, i))
+            positions[tuple(units[i : i + window])].append((d, i))
     gone: list[set[int]] = [set() for _ in documents]
-    for copies in places.values():
+    for copies in positions.values():
         first, at = copies[0]
         for d, i in copies:
             overlaps = d == first and i < at + window

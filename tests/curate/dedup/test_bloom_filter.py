@@ -149,16 +149,16 @@ def test_of_filters_inside_each_other_the_outermost_is_enough(tmp_path):
     assert grown_from([other, copy]) == [other]
 
 
-def damaged(path, place: int, byte: int = 0xAA) -> None:
+def damaged(path, position: int, byte: int = 0xAA) -> None:
     data = bytearray(path.read_bytes())
-    data[place] ^= byte
+    data[position] ^= byte
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("place", [0, 9, 17, 60])
-def test_a_damaged_header_is_refused_in_one_line(tmp_path, place):
+@pytest.mark.parametrize("position", [0, 9, 17, 60])
+def test_a_damaged_header_is_refused_in_one_line(tmp_path, position):
     made(tmp_path / "f", 100)
-    damaged(tmp_path / "f", place)
+    damaged(tmp_path / "f", position)
     with pytest.raises(UsageError) as error:
         BloomFilter.open(tmp_path / "f")
     assert str(tmp_path / "f") in str(error.value) and "\n" not in str(error.value)

@@ -121,9 +121,9 @@ def test_b_against_a_equals_the_part_of_b_in_a_run_over_both(bench):
     together = {r["id"]: r["text"] for r in bench.rows("both") if r["id"] in late}
     assert {r["id"]: r["text"] for r in bench.rows("b")} == together
     assert len(together) < len(b)
-    place = "index/dedup_bloom/own"
+    own = "index/dedup_bloom/own"
     grown, whole, first = (
-        BloomFilter.open(bench.folder / out / place / FILTER) for out in ("b", "both", "a")
+        BloomFilter.open(bench.folder / out / own / FILTER) for out in ("b", "both", "a")
     )
     assert grown.inserted == whole.inserted > first.inserted
     (decided,) = [s["decided"] for s in outcome.stages if s.get("decided")]

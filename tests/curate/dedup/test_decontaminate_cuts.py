@@ -25,7 +25,7 @@ def cut_reference(text: str, wanted: set, chars: int, piece: int, most: int) -> 
     """The text without matches and what stands around them; None where the document goes."""
     positions = {len(text[:k].encode()): k for k in range(len(text) + 1)}
     gone = [False] * len(text)
-    for _, a, z in reference.places(text, False, wanted):
+    for _, a, z in reference.positions(text, False, wanted):
         for k in range(max(0, positions[a] - chars), min(len(text), positions[z] + chars)):
             gone[k] = True
     if not any(gone):

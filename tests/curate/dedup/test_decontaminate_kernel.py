@@ -56,8 +56,8 @@ def batch(texts: list[str]):
     return documents({"id": [str(k) for k in range(len(texts))], "text": texts})
 
 
-def found(texts: list[str], windows: Windows) -> list[list[tuple[int, int, int]]]:
-    """(gram, first, last) of each document, by place."""
+def hits_of(texts: list[str], windows: Windows) -> list[list[tuple[int, int, int]]]:
+    """(gram, first, last) of each document, by position."""
     row, gram, first, last = find(batch(texts), windows.search)
     assert (np.diff(row) >= 0).all()
     hits = list(zip(row.tolist(), gram.tolist(), first.tolist(), last.tolist(), strict=True))
@@ -83,8 +83,8 @@ def test_words_are_found_where_plain_python_finds_them(both, ngram, shortest):
     items, texts = both
     windows = cut(items, ngram=ngram, shortest=shortest)
     by_key = names(windows, items, ngram)
-    for text, hits in zip(texts, found(texts, windows), strict=True):
-        expected = reference.places(text, False, set(by_key.values()))
+    for text, hits in zip(texts, hits_of(texts, windows), strict=True):
+        expected = reference.positions(text, False, set(by_key.values()))
         assert len(hits) == len(expected)
         assert {(by_key[g], a, z) for g, a, z in hits} == expected
 
@@ -95,8 +95,8 @@ def test_characters_are_found_where_plain_python_finds_them(both, length):
     items, texts = both
     windows = cut(items, "50-char", characters=length)
     by_key = names(windows, items, length)
-    for text, hits in zip(texts, found(texts, windows), strict=True):
-        expected = reference.places(text, True, set(by_key.values()))
+    for text, hits in zip(texts, hits_of(texts, windows), strict=True):
+        expected = reference.positions(text, True, set(by_key.values()))
         assert len(hits) == len(expected)
         assert {(by_key[g], a, z) for g, a, z in hits} == expected
 
@@ -121,9 +121,9 @@ def test_a_match_may_lie_across_blocks_of_a_long_document(at):
     before = before[: counted[kernel.BLOCK + at]]
     text = before + plant + before
     windows = cut([plant], "50-char")
-    (hits,) = found([text], windows)
+    (hits,) = hits_of([text], windows)
     wanted = set(reference.windows(plant, True, 50, 1))
-    expected = reference.places(text, True, wanted)
+    expected = reference.positions(text, True, wanted)
     assert {h[1:] for h in hits} == {p[1:] for p in expected}
     assert len(hits) == len(wanted)
 
@@ -132,14 +132,14 @@ def test_more_hits_than_there_was_room_for_are_all_found():
     text = "one two three four " * 3000
     items = ["one two three four five"]
     windows = cut(items, ngram=3)
-    (hits,) = found([text], windows)
-    expected = reference.places(text, False, set(names(windows, items, 3).values()))
+    (hits,) = hits_of([text], windows)
+    expected = reference.positions(text, False, set(names(windows, items, 3).values()))
     assert len(hits) == len(expected) > FIRST_HITS
     assert [h[1:] for h in hits] == sorted(p[1:] for p in expected)
 
 
 def test_items_without_windows_find_nothing():
-    assert found(["a b c", "", "d"], cut(["", "...", "a"], ngram=3, shortest=2)) == [[], [], []]
+    assert hits_of(["a b c", "", "d"], cut(["", "...", "a"], ngram=3, shortest=2)) == [[], [], []]
 
 
 @given(st.text(st.sampled_from("aé中\U0001f600"), min_size=1, max_size=30), st.data())
@@ -161,9 +161,9 @@ def test_the_filter_lets_every_window_pass():
     begins = np.unique(np.random.default_rng(1).integers(0, 2**63, 5000).astype(np.uint64) * 2)
     for shift in (40, 50, 58):
         bits = kernel.filter_bits(begins, shift)
-        places = begins >> np.uint64(shift)
-        assert all(int(bits[p >> 6]) >> int(p & 63) & 1 for p in places.astype(np.int64))
-        assert sum(int(b).bit_count() for b in bits) == len(np.unique(places))
+        positions = begins >> np.uint64(shift)
+        assert all(int(bits[p >> 6]) >> int(p & 63) & 1 for p in positions.astype(np.int64))
+        assert sum(int(b).bit_count() for b in bits) == len(np.unique(positions))
 
 
 def test_a_document_of_nothing_but_beginnings_of_items_is_searched_quickly():
@@ -171,7 +171,7 @@ def test_a_document_of_nothing_but_beginnings_of_items_is_searched_quickly():
     windows = cut(items, "13-gram", shortest=8)
     find(batch([items[0]]), windows.search)  # compiled
     began = time.perf_counter()
-    assert found(["same " * 200_000], windows) == [[]]
+    assert hits_of(["same " * 200_000], windows) == [[]]
     assert time.perf_counter() - began < 5
 
 

@@ -1,4 +1,4 @@
-"""Candidates by number: bits, ids, places in order of preference, and the forest over them."""
+"""Candidates by number: bits, ids, positions in order of preference, and the forest over them."""
 
 from __future__ import annotations
 

@@ -43,10 +43,10 @@ def expected(files: tuple[SketchFile, ...], first: bool) -> list[dict[str, Any]]
         if first
         else sorted(members_of_buckets, key=lambda d: (-rows[d]["size"], rows[d]["id"]))
     )
-    place = {d: k for k, d in enumerate(order)}
-    held = [{place[d] for d in members} for members in buckets.values()]
+    position = {d: k for k, d in enumerate(order)}
+    buckets_by_position = [{position[d] for d in members} for members in buckets.values()]
     weights: dict[int, Counter[int]] = defaultdict(Counter)
-    for members in held:
+    for members in buckets_by_position:
         head = min(members)
         for k in members - {head}:
             weights[k][head] += 1
@@ -71,7 +71,7 @@ def expected(files: tuple[SketchFile, ...], first: bool) -> list[dict[str, Any]]
     decided = []
     for d, k in sorted((order[k], k) for k in set(members)):
         alone = root(k) == k
-        shared = 0 if alone else sum({k, partner[k]} <= m for m in held)
+        shared = 0 if alone else sum({k, partner[k]} <= m for m in buckets_by_position)
         decided.append(
             {
                 "part": rows[d]["part"],

@@ -189,19 +189,19 @@ PAIRS = st.tuples(st.sampled_from([0, 1, 2**63, 2**64 - 1]), st.sampled_from([0,
 
 @given(st.lists(PAIRS, max_size=30), st.integers(0, 99))
 @settings(max_examples=50, deadline=None)
-def test_of_each_key_the_least_and_the_greatest_place_are_found(keys, seed):
+def test_of_each_key_the_least_and_the_greatest_preference_are_found(keys, seed):
     draw = random.Random(seed)
-    place = draw.sample(range(1000), len(keys))
+    preference = draw.sample(range(1000), len(keys))
     copies = [draw.randrange(3) for _ in keys]
     low, high = (np.array([key[h] for key in keys], np.uint64) for h in range(2))
-    runs = Runs(low, high, np.array(place, np.uint64), np.array(copies, np.int64))
+    runs = Runs(low, high, np.array(preference, np.uint64), np.array(copies, np.int64))
     order = sorted(range(len(keys)), key=lambda r: keys[r])
     assert sorted_rows(low, high).tolist() == order
     distinct = sorted(set(keys))
     rows = {key: [r for r in range(len(keys)) if keys[r] == key] for key in distinct}
     assert runs.run_of.tolist() == [distinct.index(key) for key in keys]
-    assert runs.first.tolist() == [min(rows[key], key=place.__getitem__) for key in distinct]
-    assert runs.last.tolist() == [max(rows[key], key=place.__getitem__) for key in distinct]
+    assert runs.first.tolist() == [min(rows[key], key=preference.__getitem__) for key in distinct]
+    assert runs.last.tolist() == [max(rows[key], key=preference.__getitem__) for key in distinct]
     assert runs.total.tolist() == [sum(copies[r] for r in rows[key]) for key in distinct]
     assert Counter(runs.run_of.tolist()) == Counter(distinct.index(key) for key in keys)
 

@@ -148,8 +148,8 @@ def test_hard_keeps_the_one_farthest_from_its_centroid(base):
     own = base.folder / "hard/index/dedup_semantic/own"
     rows = pq.read_table(own / "similarity.parquet").to_pylist()
     matrix, centroids = np.load(own / "embeddings.npy"), np.load(own / "centroids.npy")
-    places = np.arange(len(matrix))
-    cosine = semantic_clusters.nearest_centroids(matrix, centroids, places, 1)[1]
+    rows_of_matrix = np.arange(len(matrix))
+    cosine = semantic_clusters.nearest_centroids(matrix, centroids, rows_of_matrix, 1)[1]
     to_centroid = {r["id"]: cosine[r["place"]] for r in rows}
     dropped = [r for r in base.decisions("hard") if r["partner_id"]]
     assert len(dropped) == 80
@@ -364,13 +364,13 @@ def test_against_the_exact_truth_of_real_versions(shared_bench, versions):
     own = shared_bench.folder / "versions/index/dedup_semantic/own"
     matrix = np.load(own / "embeddings.npy").astype(np.float64)
     rows = pq.read_table(own / "similarity.parquet", columns=["id", "place"]).to_pylist()
-    place = {r["id"]: r["place"] for r in rows}
+    row_of = {r["id"]: r["place"] for r in rows}
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
     cosine = np.triu(matrix @ matrix.T, 1)
     jaccard = np.zeros_like(cosine)
     with gzip.open(PAIRS, "rt", encoding="utf-8") as file:
         for pair in map(json.loads, file):
-            a, b = sorted((place[pair["a"]], place[pair["b"]]))
+            a, b = sorted((row_of[pair["a"]], row_of[pair["b"]]))
             jaccard[a, b] = pair["jaccard"]
     similar = cosine > 1 - DedupSemantic().epsilon
     assert similar[jaccard >= 0.9].mean() >= 0.99

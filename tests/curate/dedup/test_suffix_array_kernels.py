@@ -68,14 +68,14 @@ def window_at(text: str, at: int, window: int) -> bytes | None:
 @given(st.text("aé日😀", max_size=40), st.integers(1, 20))
 def test_windows_end_compare_and_stand_as_pythons_slices(text, window):
     data = np.frombuffer(text.encode() + b" ", np.uint8)[:-1]
-    places = [i for i in range(len(data)) if window_at(text, i, window) is not None]
+    positions = [i for i in range(len(data)) if window_at(text, i, window) is not None]
     for i in range(len(data)):
         want = window_at(text, i, window)
         if (data[i] & 0xC0) != 0x80:
             window_end = _end(data, i, window, True, len(data))
             assert window_end == (-1 if want is None else i + len(want))
-    for i in places:
-        for j in places:
+    for i in positions:
+        for j in positions:
             a, b = window_at(text, i, window), window_at(text, j, window)
             assert _same(data, i, j, window, 1, True) == (a == b)
             assert _order(data, i, j, window, 1, True) == (a > b) - (a < b)
@@ -106,8 +106,8 @@ def test_the_sieve_never_holds_back_a_window_that_stands_twice(texts, window):
     for k, text in enumerate(texts):
         for i in range(offsets[k], offsets[k] + len(text.encode()) - window + 1):
             seen.setdefault(data[i : i + window].tobytes(), []).append(i)
-    for places in seen.values():
-        assert len(places) < 2 or marks[places].all()
+    for positions in seen.values():
+        assert len(positions) < 2 or marks[positions].all()
 
 
 def test_the_sieve_holds_back_most_of_what_stands_once():
@@ -226,7 +226,7 @@ def test_chunks_and_tasks_merge_to_what_one_of_each_gives(tmp_path_factory, text
         assert whole[p : p + window] == whole[first : first + window] and first + window <= p
 
 
-def test_one_window_at_millions_of_places_is_given_in_parts(tmp_path):
+def test_one_window_at_millions_of_positions_is_given_in_parts(tmp_path):
     of = regions_of(["a" * 2_500_000], tmp_path, 20)
     orders = sort(run_here, of, 2_500_000, 1 << 26)
     parts = list(repeated_of(of, orders))

@@ -1,4 +1,4 @@
-"""The search index: counts, places, longest shared passages, damage, the command line."""
+"""The search index: counts, positions, longest shared passages, damage, the command line."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ def test_the_index_of_a_run_and_one_that_was_built_are_searched_alike(bench):
     done = bench.command("search", "build", source, "-o", "built", "-q")
     assert done.returncode == 0, done.stderr
     assert "wide" not in bench.rows("run")[1]["text"]  # the index is of what came in
-    for place in ("run", "run/index", "run/index/dedup_suffix_array", "built"):
-        done = bench.command("search", place, "wide world", "--json")
+    for location in ("run", "run/index", "run/index/dedup_suffix_array", "built"):
+        done = bench.command("search", location, "wide world", "--json")
         assert done.returncode == 0, done.stderr
         result = json.loads(done.stdout)
         assert result["count"] == 2

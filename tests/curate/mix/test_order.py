@@ -35,18 +35,18 @@ def test_keys_are_those_of_the_reference():
 def test_copies_of_a_document_stand_at_least_fifteen_sixteenths_of_an_epoch_apart():
     epochs = 3.6
     drawn = [keys(DRAWN, e) for e in range(4)]
-    places = [positions(k, e, epochs) for e, k in enumerate(drawn)]
+    drawn_positions = [positions(k, e, epochs) for e, k in enumerate(drawn)]
     taken = [np.ones(len(DRAWN), np.bool_)] * 3 + [drawn[3] < np.uint64(2**64 * 3 // 5)]
     assert 0.5 < taken[3].mean() < 0.7
     for e in range(3):
-        apart = (places[e + 1] - places[e])[taken[e + 1]] * epochs
+        apart = (drawn_positions[e + 1] - drawn_positions[e])[taken[e + 1]] * epochs
         assert apart.min() > 15 / 16 - 1e-9
 
 
 def test_an_epoch_is_over_before_the_next_begins_and_orders_differ():
-    places = [positions(keys(DRAWN, e), e, 2.0) for e in range(2)]
-    assert places[0].max() <= places[1].min()
-    assert (np.argsort(places[0]) != np.argsort(places[1])).mean() > 0.9
+    drawn_positions = [positions(keys(DRAWN, e), e, 2.0) for e in range(2)]
+    assert drawn_positions[0].max() <= drawn_positions[1].min()
+    assert (np.argsort(drawn_positions[0]) != np.argsort(drawn_positions[1])).mean() > 0.9
 
 
 def test_a_position_is_below_one_even_at_the_last_key():

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.pages import charts, templates
-from curate.pages.diff import word_diff
-from curate.pages.html import percent, plain, quote
+from curate.pages.html import percent, plain, quote, word_diff
 from curate.pages.templates import render
 
 

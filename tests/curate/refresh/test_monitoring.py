@@ -143,7 +143,7 @@ def test_logs_as_json_lines_have_the_error_too(bench):
     ("arguments", "message"),
     [
         (("-o", "home"), "name a recipe"),
-        (("c4", "a.jsonl", "-o", "home", "--changed", "maybe"), "choose refuse, new, skip"),
+        (("c4", "a.jsonl", "-o", "home", "--changed", "maybe"), "choose refuse, new or skip"),
         (("c4", "a.jsonl", "-o", "home", "--logs", "xml"), "choose text or json"),
         (("-o", "home", "--rollback", "parent"), "is no folder of `llmcurate refresh`"),
         (("c4", "-o", "home"), "name inputs"),

@@ -236,7 +236,9 @@ def test_an_unfinished_refresh_whose_input_changed_is_named_or_abandoned(bench, 
     home.refresh(first)
     before = home.ids()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(run.snapshot, "point", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(
+            run.snapshot, "point_current_to", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         home.refresh(second)
     assert home.ids() == before
     bench.jsonl("b.jsonl", b[:3])

@@ -26,8 +26,8 @@ MOMENTS = [
     (run, "_keep_ids", True),
     (snapshot, "write_manifest", False),
     (snapshot, "sync_folder", False),
-    (snapshot, "point", False),
-    (snapshot, "point", True),
+    (snapshot, "point_current_to", False),
+    (snapshot, "point_current_to", True),
     (State, "end", True),
 ]
 
@@ -82,7 +82,7 @@ def test_what_is_new_beside_an_unfinished_refresh_waits_for_the_next(bench, monk
         patch.setattr(retention, "tidy", dies)
         home.refresh(b)
     with monkeypatch.context() as patch, pytest.raises(Died):
-        patch.setattr(snapshot, "point", dies)
+        patch.setattr(snapshot, "point_current_to", dies)
         home.refresh(c)
     done = home.refresh(bench.folder / "a.jsonl", b, bench.jsonl("d.jsonl", [{"text": "New."}]))
     assert done.inputs == 1 and done.totals["read"] == 5

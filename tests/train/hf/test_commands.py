@@ -63,7 +63,10 @@ def test_a_dry_run_names_the_class_and_writes_nothing(run, tmp_path, capsys):
         (["export", "RUN", "RUN", "-o", "OUT", "--format", "hf"], "give one folder"),
         (["export", "RUN", "--format", "hf"], "give -o OUT"),
         (["export", "OUT", "-o", "NEW", "--format", "hf"], "no finished checkpoint"),
-        (["export", "RUN", "-o", "OUT", "--format", "hf", "--dtype", "int4"], "dtype 'int4'"),
+        (
+            ["export", "RUN", "-o", "OUT", "--format", "hf", "--dtype", "int4"],
+            "choose float32 or bfloat16",
+        ),
         (["import", "RUN", "-o", "OUT"], "no config.json"),
     ],
     ids=["format", "two models", "no folder", "no model", "dtype", "not a model"],
