@@ -88,14 +88,13 @@ def model_list(as_json: Json = False) -> None:
     from curate.cli.training import needs_training
 
     with needs_training():
-        from train.measure.accounting import parameters
-        from train.measure.architecture import row
+        from train.measure.accounting import architecture_row, parameters
         from train.model.presets import PRESETS
 
         facts = []
         for name, build in PRESETS.items():
             config = build()
-            facts.append((name, parameters(config), row(config)))
+            facts.append((name, parameters(config), architecture_row(config)))
     if as_json:
         listed = [{"name": name, "parameters": total, **row} for name, total, row in facts]
         print(json.dumps(listed))

@@ -16,13 +16,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field, PrivateAttr
 
-from curate.documents.cutting import cut
 from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
 from curate.errors import UsageError
 from curate.steps.contracts import Step
-from curate.text.tables import segments
 
 # Languages whose words are matched without boundaries, as `get_badwords_filter_fn` of c4_utils.py.
 UNBOUNDED = ("ja", "th", "zh")
@@ -163,7 +161,9 @@ class C4(Step):
             self._words = patterns(self.badwords, self.badwords_sha256)
 
     def apply(self, docs: Documents) -> Documents:
+        from curate.documents.cutting import cut
         from curate.filters.c4_kernel import SPAN_RULES, judge_lines, spans_of_lines
+        from curate.text.tables import segments
 
         data, offsets = docs.buffers()
         tables = segments(docs)

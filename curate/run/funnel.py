@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from curate.disk.units import format_bytes
+from curate.disk.units import format_bytes, format_percent
 from curate.mix.table import text as mix_lines
 from curate.pages.html import plain
 from curate.terminal.tables import table
@@ -161,7 +161,9 @@ def product_line(product: dict[str, Any]) -> str:
     if product["makes"] == "language_model":
         card = product["card"]
         right = card["held_out"]["accuracy"]
-        measured = "nothing held out" if right is None else f"{100 * right:.2f} % of held-out right"
+        measured = (
+            "nothing held out" if right is None else f"{format_percent(right, 2)} of held-out right"
+        )
         return (
             f"{product['label']}: {len(card['labels'])} labels, {card['lines']['train']} lines,"
             f" {format_bytes(card['bytes'])}, {measured}"

@@ -97,12 +97,13 @@ LIMITS = ("ge", "gt", "le", "lt")
 
 def field_of(kind: type, name: str, **changes: Any) -> Any:
     """The field of a step for a setting of another package's dataclass, whose annotation says in a
-    sentence what it means and which limits it has: the step repeats nothing. changes: limits of the
-    step alone."""
+    sentence what it means, and which limits and choices it has: the step repeats nothing. changes:
+    limits of the step alone."""
     note = get_type_hints(kind, include_extras=True)[name].__metadata__[0]
     limits = {limit: getattr(note, limit) for limit in LIMITS if getattr(note, limit) is not None}
     default = kind.__dataclass_fields__[name].default  # type: ignore[attr-defined]
-    return Field(default, description=note.description, **(limits | changes))
+    choices = {"json_schema_extra": {"enum": list(note.choices)}} if note.choices else {}
+    return Field(default, description=note.description, **(limits | choices | changes))
 
 
 def digest(label: str, location: str) -> str:

@@ -127,6 +127,9 @@ def class_schema(model: Any) -> dict[str, Any]:
         for field in definition.get("properties", {}).values():
             field.pop("title", None)
             _plain_limits(field)
+            for kind in field.get("anyOf", ()):
+                if kind.get("type") == "string" and "enum" in field:
+                    kind["enum"] = field.pop("enum")
     schema["description"] = " ".join((model.__doc__ or "").split("\n\n")[0].split())
     for name, field in schema.get("properties", {}).items():
         if _read_from_text(model, name):

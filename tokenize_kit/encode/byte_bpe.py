@@ -39,8 +39,8 @@ from tokenize_kit.pattern.scan import cut_rows
 # greedy.Greedy, which is used where `orderly`; slots, token_at: trie.build_trie of all tokens:
 # where `whole`, a piece that is a token is that token, whatever merging gives.
 Bpe = namedtuple("Bpe", "bytes pairs greedy orderly slots token_at whole")
-# Room for a piece. symbols, ranks: int64[n]; dead: bool[n + 1], all False.
-Room = namedtuple("Room", "symbols ranks dead")
+# Arrays for a piece. symbols, ranks: int64[n]; dead: bool[n + 1], all False.
+Work = namedtuple("Work", "symbols ranks dead")
 
 
 @njit_bare
@@ -54,20 +54,20 @@ def _merge_by_rank(byte_ids, pairs, data, a, z, symbols, ranks):
 
 
 @njit_bare
-def _encode_piece(data, a, z, bpe, room):
-    """Writes the ids of a piece to room.symbols; returns how many."""
+def _encode_piece(data, a, z, bpe, work):
+    """Writes the ids of a piece to work.symbols; returns how many."""
     if bpe.whole:
         token = token_of(bpe.slots, bpe.token_at, data, a, z)
         if token >= 0:
-            room.symbols[0] = token
+            work.symbols[0] = token
             return 1
     if bpe.orderly:
-        return encode_greedy(bpe.greedy, data, a, z, room.symbols, room.dead)
-    return _merge_by_rank(bpe.bytes, bpe.pairs, data, a, z, room.symbols, room.ranks)
+        return encode_greedy(bpe.greedy, data, a, z, work.symbols, work.dead)
+    return _merge_by_rank(bpe.bytes, bpe.pairs, data, a, z, work.symbols, work.ranks)
 
 
 @njit_bare
-def _encode_rows(data, offsets, ends, counts, bpe, cache, room, out, sizes):
+def _encode_rows(data, offsets, ends, counts, bpe, cache, work, out, sizes):
     """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
     w, piece = np.int64(0), 0
     for row in range(len(counts)):
@@ -88,12 +88,12 @@ def _encode_rows(data, offsets, ends, counts, bpe, cache, room, out, sizes):
             if cached:
                 w = recall(cache, slot, z - a, out, w)
             else:
-                n = _encode_piece(data, a, z, bpe, room)
+                n = _encode_piece(data, a, z, bpe, work)
                 for k in range(n):
-                    out[w + k] = room.symbols[k]
+                    out[w + k] = work.symbols[k]
                 w += n
                 if kept:
-                    add_word(cache, slot, low, high, data, a, z, room.symbols, n, np.int64(0))
+                    add_word(cache, slot, low, high, data, a, z, work.symbols, n, np.int64(0))
             a = z
         sizes[row] = w - before
     return w
@@ -112,10 +112,10 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
             longest = max(longest, ends[piece] - at)
             at = int(ends[piece])
             piece += 1
-    room = Room(
+    work = Work(
         np.empty(longest, np.int64), np.empty(longest, np.int64), np.zeros(longest + 1, np.bool_)
     )
-    return out[: _encode_rows(data, offsets, ends, counts, bpe, cache, room, out, sizes)], sizes
+    return out[: _encode_rows(data, offsets, ends, counts, bpe, cache, work, out, sizes)], sizes
 
 
 @dataclass(frozen=True)

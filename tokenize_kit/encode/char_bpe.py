@@ -65,10 +65,10 @@ _2, _32 = np.uint64(2), np.uint64(32)
 CharBpe = namedtuple(
     "CharBpe", "alphabet beside joins steps tokens pairs orderly parts part_ends dense ids"
 )
-# Room for n characters. numbers, positions: int32[n + 1], of number_characters; merged, ranks,
+# Arrays for n characters. numbers, positions: int32[n + 1], of number_characters; merged, ranks,
 # longest: int64[n + 1]; dead: bool[n + 1], all False; near: bool[n + 1]; sums: float32[0], words:
 # for words.py.
-Room = namedtuple("Room", "numbers positions merged ranks longest dead near sums words")
+Work = namedtuple("Work", "numbers positions merged ranks longest dead near sums words")
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def _two_bits(left, right):
 
 @njit(cache=True, nogil=True)
 def _pair_bits(pairs):
-    """uint64[]: two bits of a word for every pair of characters, int32[n, 2], 16 bits of room for
+    """uint64[]: two bits of a word for every pair of characters, int32[n, 2], 16 bits of space for
     each: one pair in seventy that is not there seems to be."""
     size = 1024
     while size < 16 * len(pairs):
@@ -261,12 +261,12 @@ def _mark_neighbours(bpe, numbers, n, near):
 
 
 @njit_within
-def merge_characters(bpe, fallback, room, n, data, position, out, w):
-    """Writes to out[w:] the ids of room.numbers[:n], characters of data[position:]; returns the new
+def merge_characters(bpe, fallback, work, n, data, position, out, w):
+    """Writes to out[w:] the ids of work.numbers[:n], characters of data[position:]; returns the new
     length."""
     steps, tokens, pairs, ids = bpe.steps, bpe.tokens, bpe.pairs, bpe.ids
     numbers, positions, merged, longest, near = (
-        room.numbers, room.positions, room.merged, room.longest, room.near
+        work.numbers, work.positions, work.merged, work.longest, work.near
     )  # fmt: skip
     if n > 0:
         _mark_neighbours(bpe, numbers, n, near)
@@ -307,16 +307,16 @@ def merge_characters(bpe, fallback, room, n, data, position, out, w):
             m = np.int64(1)
         elif bpe.orderly:
             m = _cut_greedily(
-                steps, tokens, pairs, bpe.joins, numbers, longest, a, z, merged, room.dead
+                steps, tokens, pairs, bpe.joins, numbers, longest, a, z, merged, work.dead
             )
         else:
             m = z - a
             for k in range(m):
                 merged[k] = numbers[a + k]
             if m <= SHORT:
-                m = merge_short(pairs, merged, room.ranks, m)
+                m = merge_short(pairs, merged, work.ranks, m)
             else:
-                m = merge_long(pairs, merged, room.ranks, m)
+                m = merge_long(pairs, merged, work.ranks, m)
         at = a
         for k in range(m):
             token = np.int64(ids[merged[k]])
@@ -372,12 +372,12 @@ def _next_symbol(symbols, data, a, z):
 
 
 @njit_within
-def _encode_word(data, a, z, bpe, symbols, fallback, room, out, w):
+def _encode_word(data, a, z, bpe, symbols, fallback, work, out, w):
     """Appends the ids of data[a:z] to out[:w]; returns the new length."""
     while True:  # what stands before, between and behind symbols
         stop, symbol = _next_symbol(symbols, data, a, z)
-        n = number_characters(bpe.alphabet, data, a, stop, room.numbers, room.positions)
-        w = merge_characters(bpe, fallback, room, n, data, a, out, w)
+        n = number_characters(bpe.alphabet, data, a, stop, work.numbers, work.positions)
+        w = merge_characters(bpe, fallback, work, n, data, a, out, w)
         if symbol < 0:
             return w
         out[w] = symbols.ids[symbol]
@@ -386,24 +386,39 @@ def _encode_word(data, a, z, bpe, symbols, fallback, room, out, w):
 
 
 @njit_bare
-def _encode_rows(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, out, sizes):
+def _encode_rows(data, offsets, bpe, symbols, fallback, crossed, cache, work, own, out, sizes):
     """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
-    sums, none = room.sums, np.float32(0)
+    sums, none = work.sums, np.float32(0)
     w = np.int64(0)
     for row in range(len(sizes)):
         a, row_end, before = np.int64(offsets[row]), np.int64(offsets[row + 1]), w
         while a < row_end:
-            count = cut_words(data, a, row_end, crossed, cache, room.words)
+            count = cut_words(data, a, row_end, crossed, cache, work.words)
             k = np.int64(0)
             while True:
                 k, a, slot, w, none = recall_words(
-                    data, a, room.words, k, count, cache, sums, np.bool_(False), none, 0.0, out, w
+                    data,
+                    a,
+                    work.words,
+                    k,
+                    count,
+                    cache,
+                    sums,
+                    np.bool_(False),
+                    none,
+                    0.0,
+                    out,
+                    w,
                 )
                 if k == count:
                     break
-                z, low, high = np.int64(room.words[k, END]), room.words[k, LOW], room.words[k, HIGH]
+                z, low, high = (
+                    np.int64(work.words[k, END]),
+                    work.words[k, LOW],
+                    work.words[k, HIGH],
+                )
                 begin = w
-                w = _encode_word(data, a, z, bpe, symbols, fallback, room, out, w)
+                w = _encode_word(data, a, z, bpe, symbols, fallback, work, out, w)
                 n = w - begin
                 if high != 0 and n <= LONGEST:
                     for i in range(n):
@@ -429,7 +444,7 @@ def encode_characters(data, offsets, bpe, symbols, fallback, crossed, width, cac
     for row in range(len(sizes)):
         most = max(most, offsets[row + 1] - offsets[row])
     own = np.empty(LONGEST, np.uint32)
-    room = Room(
+    work = Work(
         np.empty(most + 1, np.int32),
         np.empty(most + 1, np.int32),
         np.empty(most + 1, np.int64),
@@ -440,5 +455,5 @@ def encode_characters(data, offsets, bpe, symbols, fallback, crossed, width, cac
         np.empty(0, np.float32),
         np.empty((BATCH, 4), np.uint64),
     )
-    w = _encode_rows(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, out, sizes)
+    w = _encode_rows(data, offsets, bpe, symbols, fallback, crossed, cache, work, own, out, sizes)
     return out[:w], sizes

@@ -127,7 +127,7 @@ def may_follow(tokens, pairs, left, right):
 
 @njit_bare
 def encode_greedy(greedy, data, a, z, out, dead):
-    """Writes the ids of data[a:z] to out: int64[]; returns how many. dead: bool[z - a + 1] of room,
+    """Writes the ids of data[a:z] to out: int64[]; returns how many. dead: bool[z - a + 1] to use,
     all False, and left so: positions at which no token may follow what is before them.
     """
     slots, token_at, tokens, pairs, joins = greedy
@@ -243,7 +243,7 @@ def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) ->
 
 
 def no_greedy() -> Greedy:
-    """An empty one, for kernels that are told not to use it."""
+    """An empty one, for kernels that shall not use it."""
     slots, token_at = build_trie([b"a"], np.zeros(1, np.int64))
     pairs = pair_table(np.empty((0, 3), np.int64))
     return Greedy(slots, token_at, np.empty((0, 5), np.int32), pairs, np.zeros(1025, np.uint64))

@@ -72,7 +72,7 @@ def rank_of(pairs, left, right):
 
 @njit_bare
 def merge_short(pairs, symbols, ranks, n):
-    """Merges symbols: int64[] of n in place; returns how many are left. ranks: int64[n] of room."""
+    """Merges symbols: int64[] of n in place; returns how many are left. ranks: int64[n] to use."""
     for k in range(n - 1):
         ranks[k] = rank_of(pairs, symbols[k], symbols[k + 1])
     while n > 1:

@@ -47,11 +47,11 @@ _NOTHING = -np.inf
 Unigram = namedtuple(
     "Unigram", "alphabet slots values token_at longest lacking sums rounds exact worst"
 )
-# Room for n characters. numbers, positions: int32[n + 1], of number_characters; sums, gaps:
+# Arrays for n characters. numbers, positions: int32[n + 1], of number_characters; sums, gaps:
 # float64[n + 1]: of every position the best way's sum, and by how much it is better than the second
 # best; starts, lasts: int32[n + 1]: where the last token of the best way begins, and its slot,
 # UNKNOWN for none; path, ends: int32[n]; words: of words.cut_words.
-Room = namedtuple("Room", "numbers positions sums gaps starts lasts path ends words")
+Work = namedtuple("Work", "numbers positions sums gaps starts lasts path ends words")
 _1, _2 = np.uint64(1), np.uint64(2)
 
 
@@ -91,14 +91,14 @@ def make_unigram(
 
 
 @njit_bare
-def best_path(unigram, rounds, room, n, total):
+def best_path(unigram, rounds, work, n, total):
     """The best path of n characters by sums that begin at `total`; returns its sum.
 
     rounds: whether sums are those of float32. One of float64 that is rounded to it is the same
     number, for float64 has more than twice as many digits.
     """
-    slots, values, numbers = unigram.slots, unigram.values, room.numbers
-    sums, gaps, starts, lasts = room.sums, room.gaps, room.starts, room.lasts
+    slots, values, numbers = unigram.slots, unigram.values, work.numbers
+    sums, gaps, starts, lasts = work.sums, work.gaps, work.starts, work.lasts
     for k in range(1, n + 1):
         sums[k] = _NOTHING
         gaps[k] = np.inf
@@ -139,7 +139,7 @@ def best_path(unigram, rounds, room, n, total):
 
 
 @njit_bare
-def trace_path(token_at, room, n):
+def trace_path(token_at, work, n):
     """The tokens of the best way and the characters they end at, to the ends of path[:n], ends[:n].
 
     token_at: of a Unigram. Returns (where they begin, by how much that way is better than any
@@ -148,15 +148,15 @@ def trace_path(token_at, room, n):
     first, at, margin, lacks = n, n, np.inf, False
     while at > 0:
         first -= 1
-        slot = np.int64(room.lasts[at])
+        slot = np.int64(work.lasts[at])
         if slot < 0:
-            room.path[first] = UNKNOWN
+            work.path[first] = UNKNOWN
             lacks = True
         else:
-            room.path[first] = token_at[slot]
-        room.ends[first] = at
-        margin = min(margin, room.gaps[at])
-        at = np.int64(room.starts[at])
+            work.path[first] = token_at[slot]
+        work.ends[first] = at
+        margin = min(margin, work.gaps[at])
+        at = np.int64(work.starts[at])
     return first, margin, lacks
 
 
@@ -174,26 +174,26 @@ def _safe_below(margin, n, worst):
 
 
 @njit_bare
-def _encode_word(data, a, z, unigram, fallback, rounds, total, room, out, w):
+def _encode_word(data, a, z, unigram, fallback, rounds, total, work, out, w):
     """Appends the ids of data[a:z] to out[:w], by sums that begin at `total`.
 
     Returns (the new length, the new sum, by how much the path is better, characters).
     """
-    n = number_characters(unigram.alphabet, data, a, z, room.numbers, room.positions)
-    total = best_path(unigram, rounds, room, n, total)
-    first, margin, lacks = trace_path(unigram.token_at, room, n)
+    n = number_characters(unigram.alphabet, data, a, z, work.numbers, work.positions)
+    total = best_path(unigram, rounds, work, n, total)
+    first, margin, lacks = trace_path(unigram.token_at, work, n)
     if not lacks:
         for k in range(first, n):
-            out[w + k - first] = room.path[k]
+            out[w + k - first] = work.path[k]
         return w + n - first, total, margin, n
     before = w
     for k in range(first, n):
-        if room.path[k] >= 0:
-            out[w] = room.path[k]
+        if work.path[k] >= 0:
+            out[w] = work.path[k]
             w += 1
         else:
             w = write_fallback(
-                fallback, data, a + np.int64(room.positions[room.ends[k] - 1]), out, w
+                fallback, data, a + np.int64(work.positions[work.ends[k] - 1]), out, w
             )
     if not fallback.joined:
         w = join_unknown(fallback.unknown, out, before, w)
@@ -201,7 +201,7 @@ def _encode_word(data, a, z, unigram, fallback, rounds, total, room, out, w):
 
 
 @njit_bare
-def _encode_rows(data, offsets, unigram, fallback, crossed, cache, room, own, out, sizes):
+def _encode_rows(data, offsets, unigram, fallback, crossed, cache, work, own, out, sizes):
     """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
     w = np.int64(0)
     sums, rounds = unigram.sums, unigram.rounds
@@ -211,20 +211,20 @@ def _encode_rows(data, offsets, unigram, fallback, crossed, cache, room, own, ou
         a, row_end, before = np.int64(offsets[row]), np.int64(offsets[row + 1]), w
         total = np.float32(0)
         while a < row_end:
-            count = cut_words(data, a, row_end, crossed, cache, room.words)
+            count = cut_words(data, a, row_end, crossed, cache, work.words)
             k = np.int64(0)
             while True:
                 k, a, slot, w, total = recall_words(
-                    data, a, room.words, k, count, cache, sums, rounds, total, calm, out, w
+                    data, a, work.words, k, count, cache, sums, rounds, total, calm, out, w
                 )
                 if k == count:
                     break
-                z = np.int64(room.words[k, END])
+                z = np.int64(work.words[k, END])
                 k += 1
-                low, high = room.words[k - 1, LOW], room.words[k - 1, HIGH]
+                low, high = work.words[k - 1, LOW], work.words[k - 1, HIGH]
                 if high != 0 and cache.entries[slot, 1] == 0:
                     m, _, margin, n = _encode_word(
-                        data, a, z, unigram, fallback, exactly, 0.0, room, own, np.int64(0)
+                        data, a, z, unigram, fallback, exactly, 0.0, work, own, np.int64(0)
                     )
                     if m <= LONGEST:
                         safe = _ALWAYS
@@ -236,7 +236,7 @@ def _encode_rows(data, offsets, unigram, fallback, crossed, cache, room, own, ou
                             continue
                         k += 1
                 w, summed, _, _ = _encode_word(
-                    data, a, z, unigram, fallback, rounds, np.float64(total), room, out, w
+                    data, a, z, unigram, fallback, rounds, np.float64(total), work, out, w
                 )
                 total = np.float32(summed)
                 a = z
@@ -258,7 +258,7 @@ def encode_unigram(data, offsets, unigram, fallback, crossed, width, cache):
     for row in range(len(sizes)):
         most = max(most, offsets[row + 1] - offsets[row])
     own = np.empty(4 * LONGEST, np.uint32)
-    room = Room(
+    work = Work(
         np.empty(most + 1, np.int32),
         np.empty(most + 1, np.int32),
         np.empty(most + 1, np.float64),
@@ -269,5 +269,5 @@ def encode_unigram(data, offsets, unigram, fallback, crossed, width, cache):
         np.empty(most, np.int32),
         np.empty((BATCH, 4), np.uint64),
     )
-    w = _encode_rows(data, offsets, unigram, fallback, crossed, cache, room, own, out, sizes)
+    w = _encode_rows(data, offsets, unigram, fallback, crossed, cache, work, own, out, sizes)
     return out[:w], sizes

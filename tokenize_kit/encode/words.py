@@ -41,10 +41,10 @@ Cache = namedtuple("Cache", "entries letters ids used seen")
 
 def new_cache() -> Cache:
     """An empty one, 16 MiB."""
-    room = np.zeros(4 * SLOTS + 4, np.uint64)
-    first = -(room.ctypes.data // 8) % 4  # no entry lies in two cache lines
+    buffer = np.zeros(4 * SLOTS + 4, np.uint64)
+    first = -(buffer.ctypes.data // 8) % 4  # no entry lies in two cache lines
     return Cache(
-        room[first : first + 4 * SLOTS].reshape(SLOTS, 4),
+        buffer[first : first + 4 * SLOTS].reshape(SLOTS, 4),
         np.empty(ARENA, np.uint8),
         np.empty(ARENA // 4, np.uint32),
         np.zeros(3, np.int64),

@@ -262,7 +262,7 @@ def _count_pairs(
     cells, lengths, blocks, bounds, values, kept, sketch, threshold, only, longest,
     at, table, sums, keys, count,
 ):  # fmt: skip
-    """(position, pairs found) where there is no room for another pair, or at the end of the
+    """(position, number of pairs) where there is no room for another pair, or at the end of the
     text."""
     at, behind = _next_pair(cells, lengths, at)
     while at >= 0:
@@ -307,9 +307,9 @@ def scan(text, pairs, entries, n, threshold, only, longest):
     sketch = np.zeros(_SKETCH + 1 if only < 0 else 1, np.int64)
     if only < 0:
         _fill_sketch(cells, lengths, blocks, bounds, values, sketch)
-    room = 1 << 12
-    table, keys = empty_table(2 * room), np.empty(room, np.int64)
-    sums = np.empty((room, 2), np.int64)
+    capacity = 1 << 12
+    table, keys = empty_table(2 * capacity), np.empty(capacity, np.int64)
+    sums = np.empty((capacity, 2), np.int64)
     at, count = np.int64(0), np.int64(0)
     while True:
         at, count = _count_pairs(

@@ -47,17 +47,17 @@ def split_characters(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) 
 
 
 def choose_characters(
-    characters: Counter[str], room: int, coverage: float = COVERAGE
+    characters: Counter[str], available: int, coverage: float = COVERAGE
 ) -> tuple[list[str], float]:
     """The characters that become pieces, commonest first, and the share of the text they cover.
 
-    The commonest that cover so much of the text, but at most half of ``room``, so that words find
-    a place too. Ties go by code point.
+    The commonest that cover so much of the text, but at most half of the ``available`` tokens, so
+    that words find a place too. Ties go by code point.
     """
     total, covered = characters.total(), 0
     kept: list[str] = []
     for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
-        if covered >= coverage * total or len(kept) >= max(1, room // 2):
+        if covered >= coverage * total or len(kept) >= max(1, available // 2):
             break
         kept.append(character)
         covered += count
@@ -111,22 +111,23 @@ def train_char_bpe(
         del frequencies[" "]
     if runs:
         frequencies[" "] += 1  # whose runs are tokens
-    rooms = {size: size - len(first) - len(BYTE_PIECES) - runs for size in options.sizes}
+    available_of = {size: size - len(first) - len(BYTE_PIECES) - runs for size in options.sizes}
     chosen = {
-        size: choose_characters(frequencies, room, options.coverage) for size, room in rooms.items()
+        size: choose_characters(frequencies, available, options.coverage)
+        for size, available in available_of.items()
     }
     learned: dict[int, tuple[list[str], list[Merge]]] = {}
     trained = []
     for size in options.sizes:
         kept, share = chosen[size]
         if len(kept) not in learned:
-            most = max(rooms[s] for s in options.sizes if len(chosen[s][0]) == len(kept))
+            most = max(available_of[s] for s in options.sizes if len(chosen[s][0]) == len(kept))
             bases = sorted(kept)
             banned = character_numbers([*options.banned, *BYTE_PIECES], bases)
             merges = learn_with_backend(number_words(words, bases), options, most, scale, banned)
             learned[len(kept)] = token_names(bases, merges), merges
         names, merges = learned[len(kept)]
-        fewer = first_merges(names, [(a, b) for a, b, _ in merges], rooms[size])
+        fewer = first_merges(names, [(a, b) for a, b, _ in merges], available_of[size])
         fewer = add_space_runs(*fewer, len(kept), " ", options.space_runs)
         last = options.padding[: -(len(first) + len(BYTE_PIECES) + len(fewer[0])) % options.pad_to]
         details = {"byte_fallback": True, "characters": len(kept), "character_coverage": share}

@@ -130,13 +130,13 @@ def train_unigram(
     the vocabulary is too small.
     """
     own = [corpus.space] if corpus.space else []
-    room = vocab - _BYTE_PIECES - len(_PRINTABLE_ASCII) - len(special_tokens) - len(own) - 3
-    if room < 16:
-        least = vocab - room + 16
+    available = vocab - _BYTE_PIECES - len(_PRINTABLE_ASCII) - len(special_tokens) - len(own) - 3
+    if available < 16:
+        least = vocab - available + 16
         raise TokenizerError(f"vocab {vocab} is too small for unigram: ask for {least} or more")
     if not corpus.lines:
         raise TokenizerError("the corpus holds no text to learn from: give documents with text")
-    kept, covered = choose_characters(corpus.characters, room, coverage)
+    kept, covered = choose_characters(corpus.characters, available, coverage)
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(

@@ -82,9 +82,9 @@ def train_wordpiece(
     frequencies = counted.frequencies()
     trained = []
     for size in options.sizes:
-        room = size - len(first)
+        available = size - len(first)
         # A character may take two tokens, one of them within words.
-        kept, covered = choose_characters(frequencies, room // 2, options.coverage)
+        kept, covered = choose_characters(frequencies, available // 2, options.coverage)
         words, bases = number_words(counted, sorted(kept))
         numbers = {name: k for k, name in enumerate(bases)}
         banned = [
@@ -92,7 +92,7 @@ def train_wordpiece(
             for token in options.banned
             if set(spelled := [token[0], *(_WITHIN + c for c in token[1:])]) <= numbers.keys()
         ]
-        merges = learn_with_backend(words, options, room, scale, banned)
+        merges = learn_with_backend(words, options, available, scale, banned)
         names = [_vocabulary_spelling(name) for name in token_names(bases, merges)]
         last = options.padding[: -(len(first) + len(names)) % options.pad_to]
         details = {

@@ -48,7 +48,7 @@ class WordCounts:
             if at < len(ends):
                 self._grow(int(ends[at]) - start)
 
-    def _grow(self, room: int) -> None:
+    def _grow(self, more: int) -> None:
         if self.used == len(self.counts):
             self.hashes = _wider(self.hashes, 2 * self.used)
             self.counts = _wider(self.counts, 2 * self.used)
@@ -56,7 +56,7 @@ class WordCounts:
             del self.slots  # before there are others
             self.slots = np.full(4 * self.used, -1, np.int64)
             _fill(self.slots, self.hashes, self.used)
-        need = int(self.ends[self.used]) + room
+        need = int(self.ends[self.used]) + more
         if need > len(self.letters):
             self.letters = _wider(self.letters, max(need, len(self.letters) * 3 // 2))
 

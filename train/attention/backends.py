@@ -122,7 +122,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         return weights.to(v.dtype) @ v
 
 
-def _whole(mask: Mask) -> None:
+def _make_dense(mask: Mask) -> None:
     """A mask of queries x keys, where one is needed."""
     if mask.features <= {"causal"} or lengths_of(mask) is not None:
         return
@@ -193,7 +193,7 @@ BACKENDS: dict[str, Backend] = {
         masks=_ALL_MASKS,
         dtypes=_FLOATS | {torch.float64},
         devices=frozenset({"cpu", "cuda"}),
-        prepare=_whole,
+        prepare=_make_dense,
     ),
     "flex": Backend(
         attention=flex,
@@ -215,6 +215,6 @@ BACKENDS: dict[str, Backend] = {
         masks=_ALL_MASKS,
         dtypes=_FLOATS | {torch.float64},
         devices=frozenset({"cpu", "cuda"}),
-        prepare=_whole,
+        prepare=_make_dense,
     ),
 }

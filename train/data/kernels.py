@@ -57,23 +57,23 @@ def best_fit(sizes: np.ndarray, context: int) -> tuple[np.ndarray, int]:
                     if not some[node]:
                         node += 1
         if node > 1:
-            room = node - leaves
-            row = head[room]
-            head[room] = behind[row]
-            if head[room] < 0:
+            free = node - leaves
+            row = head[free]
+            head[free] = behind[row]
+            if head[free] < 0:
                 some[node] = 0
                 while node > 1 and not (some[node] or some[node ^ 1]):
                     node >>= 1
                     some[node] = 0
         else:
-            room, row = context, count
+            free, row = context, count
             count += 1
         rows[index] = row
-        room -= size
-        if room:
-            behind[row] = head[room]
-            head[room] = row
-            node = leaves + room
+        free -= size
+        if free:
+            behind[row] = head[free]
+            head[free] = row
+            node = leaves + free
             while node and not some[node]:
                 some[node] = 1
                 node >>= 1

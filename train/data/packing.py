@@ -13,17 +13,33 @@ of tokens: 16 to 24 bytes a document.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from train.data.part import Ints
-from train.data.permutation import key_of, scatter
 from train.errors import TrainError
 
+_U64 = npt.NDArray[np.uint64]
 # (index among the documents, first token, tokens)
 Spans = list[tuple[int, int, int]]
+
+
+def key_of(*parts: int | str) -> int:
+    """64 bits that stand for these parts."""
+    text = " ".join(str(part) for part in parts)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def scatter(x: _U64) -> _U64:
+    """SplitMix64's finaliser (Steele et al. 2014): a bijection that scatters its argument."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
 
 
 @dataclass(frozen=True, kw_only=True)

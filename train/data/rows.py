@@ -18,9 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from train.data.packing import Packed, figures, pack
+from train.data.packing import Packed, figures, key_of, pack
 from train.data.part import Ints
-from train.data.permutation import key_of
 from train.data.shards import Shards
 from train.errors import TrainError
 

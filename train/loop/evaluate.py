@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from train.data.feed import Feed
 from train.data.mixing import Mixture
-from train.data.permutation import scatter
+from train.data.packing import scatter
 from train.data.rows import IGNORED, Batch, Rows
 from train.data.shards import Shards
 from train.errors import TrainError

@@ -32,7 +32,7 @@ from train.measure.accounting import parameters
 from train.measure.which import remember
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.optim.weights import fill, whole
+from train.optim.weights import copy_into, gather
 from train.runs.checkpoint import best, complete, load_plan, load_state, newest, no_link, step_of
 from train.runs.metrics import read_lines
 from train.runs.plan import Plan
@@ -68,12 +68,12 @@ def summarise(run: Run) -> dict[str, Any]:
 
 def _alone(run: Run) -> Decoder:
     """The model in one process, which split weights are not."""
-    state = {name: (value, whole(value)) for name, value in run.model.state_dict().items()}
+    state = {name: (value, gather(value)) for name, value in run.model.state_dict().items()}
     if all(value is gathered for value, gathered in state.values()):
         return run.model
     model = Decoder(run.plan.model, attention=run.plan.train.attention).to(run.ranks.device)
     for name, value in model.state_dict().items():
-        fill(value, state[name][1])
+        copy_into(value, state[name][1])
     return model
 
 

@@ -136,7 +136,7 @@ class Run:
         def allow(loss: float, norm: float) -> bool:
             reason = self.guard.reason(step, loss, norm)
             if reason is not None:
-                reasons[step] = reason, self.near(step)
+                reasons[step] = reason, self.recent_spikes(step)
             return reason is None
 
         for step in range(first, settings.steps):
@@ -208,7 +208,7 @@ class Run:
                 f"step {step + 1}: {reason}; lower lr (now {settings.lr}), let spikes be "
                 f"skipped, or look at the batch's documents: {_shown(ids)}"
             )
-        self.bear(step, reason, self.near(step))
+        self.bear(step, reason, self.recent_spikes(step))
         self.saver.wait()
         self.ranks.wait()
         start = newest(self.out / "checkpoints")
@@ -218,7 +218,7 @@ class Run:
         self.passed.add(first=first, step=step, reason=reason, documents=ids, write=write)
         raise _Spike
 
-    def near(self, step: int) -> int:
+    def recent_spikes(self, step: int) -> int:
         """Spikes in the window that ends with this step, those gone back behind included."""
         before = [spike["step"] - 1 for spike in self.passed.spikes]
         first = step - self.plan.train.spike_window

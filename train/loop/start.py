@@ -22,7 +22,7 @@ from train.model.presets import PRESETS, preset
 from train.objectives.objectives import objective
 from train.optim.optimizers import check_optimizer
 from train.optim.schedules import schedule
-from train.optim.weights import fill
+from train.optim.weights import copy_into
 from train.runs.checkpoint import load_plan, newest, weights_of
 from train.runs.metrics import need_tensorboard
 from train.runs.plan import Plan
@@ -69,7 +69,7 @@ def take_over(start: Start, model: Decoder) -> None:
     if {name: v.shape for name, v in weights.items()} != {n: v.shape for n, v in state.items()}:
         raise TrainError(f"{start.folder}: the weights do not fit the model's settings")
     for name, value in state.items():
-        fill(value, weights[name])
+        copy_into(value, weights[name])
 
 
 def _same_ids(own: Path, theirs: Path) -> None:

@@ -17,7 +17,7 @@ from train.model.decoder import Decoder
 from train.objectives.losses import Sums
 from train.objectives.objectives import Example, objective
 from train.optim.optimizers import Optimizers
-from train.optim.weights import whole
+from train.optim.weights import gather
 from train.runs.metrics import Measured
 
 Allow = Callable[[float, float], bool]
@@ -155,7 +155,7 @@ class Stepper:
             totals[2] += int((example.batch.documents >= 0).sum())
         totals = self.ranks.total(totals)
         means = totals[:2] / counted.clamp(min=1)
-        norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), config.clip))
+        norm = gather(nn.utils.clip_grad_norm_(self.model.parameters(), config.clip))
         means[1] *= config.z_loss
         values = torch.cat((means, norm.detach().double()[None], counted[None], totals[2:]))
         if allow is not None:

@@ -10,8 +10,13 @@ from typing import Any
 import torch
 
 from train.errors import TrainError
-from train.measure.accounting import attended, cache_bytes_per_token, flops_per_token, parts
-from train.measure.architecture import row
+from train.measure.accounting import (
+    architecture_row,
+    attended,
+    cache_bytes_per_token,
+    flops_per_token,
+    parts,
+)
 from train.measure.estimate import training_memory
 from train.model.config import MLPS, ModelConfig
 from train.objectives.losses import chunk_of
@@ -175,7 +180,7 @@ def describe(
     flops = flops_per_token(config, context)
     return {
         "config": dataclasses.asdict(config),
-        "row": row(config, preset),
+        "row": architecture_row(config, preset),
         "parameters": dataclasses.asdict(counted) | {"total": counted.total},
         "training_flops_per_token": flops,
         "gpu": dataclasses.asdict(device) | {"ridge": device.ridge},

@@ -14,10 +14,9 @@ from torch.utils.checkpoint import checkpoint
 
 from train.attention import Alibi, Mask, Relative, positions_of, prepare
 from train.model import positions as pos
-from train.model.block import Block
 from train.model.cache import Cache, Kind
 from train.model.config import ModelConfig
-from train.model.layers import norm
+from train.model.layers import Block, norm
 
 # So small that the first loss is ln(vocab) within a few hundredths, for a tied head too.
 EMBEDDING = 0.4

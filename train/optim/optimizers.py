@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.optim.weights import like, whole
+from train.optim.weights import gather, split_like
 
 HEAD = "head"
 
@@ -64,7 +64,7 @@ class Optimizers:
                 # Before its first step an optimiser has none, which is as good as zeros.
                 value = kept.get(key)
                 zeros = torch.zeros(shape, dtype=parameter.dtype if shape else torch.float32)
-                tensors[f"{key}.{name}"] = zeros if value is None else whole(value)
+                tensors[f"{key}.{name}"] = zeros if value is None else gather(value)
         return tensors
 
     @torch.no_grad()
@@ -76,7 +76,7 @@ class Optimizers:
             for key, shape in part.state(parameter).items():
                 value = state[f"{key}.{name}"].to(parameter.device, copy=True)
                 own = part.split and shape == parameter.shape
-                kept[key] = like(value, parameter) if own else value
+                kept[key] = split_like(value, parameter) if own else value
 
     def _state(self, parameter: Tensor) -> dict[str, Tensor]:
         kept: dict[str, Tensor] = self._of[id(parameter)].optimizer.state[parameter]
@@ -214,7 +214,7 @@ class Muon(torch.optim.Optimizer):
                 scale = 0.2 * max(updates.shape[-2:]) ** 0.5
                 for weight, update in zip(weights, updates, strict=True):
                     weight.mul_(1 - group["lr"] * group["weight_decay"])
-                    weight.add_(like(update, weight), alpha=-group["lr"] * scale)
+                    weight.add_(split_like(update, weight), alpha=-group["lr"] * scale)
 
     def _nesterov(self, weight: Tensor, group: dict[str, Any]) -> Tensor:
         state, mu = self.state[weight], group["momentum"]
@@ -222,7 +222,7 @@ class Muon(torch.optim.Optimizer):
             state["momentum"] = torch.zeros_like(weight)
         assert weight.grad is not None
         momentum = state["momentum"].lerp_(weight.grad, 1 - mu)
-        return whole(weight.grad.lerp(momentum, mu))
+        return gather(weight.grad.lerp(momentum, mu))
 
 
 def muon(groups: Groups, config: TrainConfig) -> list[Part]:
@@ -288,7 +288,7 @@ class Adafactor(torch.optim.Optimizer):
 
     def _update(self, weight: Tensor, rate: float, weight_decay: float) -> None:
         assert weight.grad is not None
-        gradient, values = whole(weight.grad), whole(weight)
+        gradient, values = gather(weight.grad), gather(weight)
         state = self.state[weight]
         if not state:
             for name, shape in _adafactor_state(weight).items():
@@ -306,7 +306,7 @@ class Adafactor(torch.optim.Optimizer):
         update = update / (_rms(update) / _CLIP).clamp(min=1.0)
         update = update * (_rms(values).clamp(min=_SCALE_EPS) * rate)
         weight.mul_(1 - rate * weight_decay)
-        weight.sub_(like(update, weight))
+        weight.sub_(split_like(update, weight))
 
 
 def _rms(x: Tensor) -> Tensor:

@@ -10,15 +10,17 @@ import torch
 from torch import Tensor, nn
 
 
-# An optimiser that looks at a matrix as a whole (its rows, its singular values) gathers the
-# gradient of a split weight; each process computes the same update and keeps its part.
-def whole(tensor: Tensor) -> Tensor:
-    """The tensor itself, or all parts of a split one, on every process."""
-    gather: Any = getattr(tensor, "full_tensor", None)
-    return tensor if gather is None else gather()
+def gather(tensor: Tensor) -> Tensor:
+    """The tensor itself, or all parts of a split one, on every process.
+
+    An optimiser that looks at a matrix as a whole (its rows, its singular values) gathers the
+    gradient of a split weight; each process computes the same update and keeps its part.
+    """
+    full_tensor: Any = getattr(tensor, "full_tensor", None)
+    return tensor if full_tensor is None else full_tensor()
 
 
-def like(tensor: Tensor, parameter: Any) -> Tensor:
+def split_like(tensor: Tensor, parameter: Any) -> Tensor:
     """A whole ``tensor``, equal on every process, split as ``parameter`` is."""
     if not hasattr(parameter, "full_tensor"):
         return tensor
@@ -31,9 +33,9 @@ def like(tensor: Tensor, parameter: Any) -> Tensor:
 
 
 @torch.no_grad()
-def fill(parameter: Tensor, tensor: Tensor) -> None:
+def copy_into(parameter: Tensor, tensor: Tensor) -> None:
     """Copy a whole ``tensor`` from the CPU into a parameter, split or not."""
-    parameter.copy_(like(tensor.to(parameter.device, parameter.dtype), parameter))
+    parameter.copy_(split_like(tensor.to(parameter.device, parameter.dtype), parameter))
 
 
 class Average:
@@ -68,11 +70,11 @@ class Average:
 
     def dump(self) -> dict[str, Tensor]:
         """Whole tensors. Of split weights every process must ask."""
-        return {name: whole(value) for name, value in self.weights.items()}
+        return {name: gather(value) for name, value in self.weights.items()}
 
     def load(self, weights: dict[str, Tensor]) -> None:
         for name, value in self.weights.items():
-            fill(value, weights[name])
+            copy_into(value, weights[name])
 
 
 def _local(tensor: Tensor) -> Tensor:

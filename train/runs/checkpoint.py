@@ -31,7 +31,7 @@ from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.optim.optimizers import Optimizers
 from train.optim.schedules import decay_begins
-from train.optim.weights import Average, fill, whole
+from train.optim.weights import Average, copy_into, gather
 from train.runs.plan import VERSION, Plan
 from train.settings import from_dict
 
@@ -191,7 +191,7 @@ def load_model(checkpoint: Path, model: Decoder, *, average: bool = False) -> No
     if {name: v.shape for name, v in weights.items()} != {n: v.shape for n, v in state.items()}:
         raise TrainError(f"{checkpoint}: the weights do not fit config.json; delete the folder")
     for name, value in state.items():
-        fill(value, weights[name])
+        copy_into(value, weights[name])
 
 
 def load_optimizer(checkpoint: Path, model: Decoder, optimizer: Optimizers) -> None:
@@ -260,7 +260,7 @@ class Saver:
     ) -> None:
         """Gather (every process must call) and write."""
         tensors = {
-            "model": {name: whole(value) for name, value in model.state_dict().items()},
+            "model": {name: gather(value) for name, value in model.state_dict().items()},
             "optimizer": optimizer.dump(model),
         }
         if average is not None:

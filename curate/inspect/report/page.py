@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from curate.disk.files import write_text
-from curate.disk.units import format_bytes, format_duration
+from curate.disk.units import format_bytes, format_duration, format_percent
 from curate.documents.limits import columns_of
 from curate.engines.cpu_time import cpu_seconds
 from curate.inspect.report import ages, duplicates, languages, rules
@@ -258,7 +258,7 @@ def training_values(summary: dict[str, Any]) -> list[tuple[str, Any]]:
             value = timing[name]
             pairs.append((f"{unit} a second", f"{value:,.0f}" if value < 1e7 else f"{value:.3g}"))
     if _finite(timing.get("mfu")):
-        pairs.append(("of the GPU's peak (MFU)", f"{100 * timing['mfu']:.1f} %"))
+        pairs.append(("of the GPU's peak (MFU)", format_percent(timing["mfu"])))
     if timing.get("processes", 1) > 1:
         pairs.append(("processes", timing["processes"]))
     if summary.get("best_checkpoint"):

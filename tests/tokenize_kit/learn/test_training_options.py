@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
+import re
 from collections import Counter
 
 import numpy as np
@@ -21,6 +23,7 @@ from tokenize_kit.learn.bpe import lay_out_words, learn_merges, train_sizes
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.training import train_tokenizer, train_tokenizers
 from tokenize_kit.pattern.named import DIGITS, PATTERNS
+from tokenize_kit.settings import settings_of
 
 TEXTS = [
     "low lower lowest new newer newest wide wider widest, 1234567 times.\n" * 20,
@@ -298,3 +301,13 @@ def test_unigram_takes_the_name_of_the_pattern_that_it_has(tmp_path):
         train_tokenizer(TEXTS, tmp_path / str(name), model="unigram", vocab=420, pattern=name)
     unnamed, named = ((tmp_path / n / "tokenizer.json").read_bytes() for n in ("None", "metaspace"))
     assert unnamed == named
+
+
+def test_every_option_is_described_in_a_sentence_and_every_number_has_a_limit():
+    options = settings_of(TrainingOptions)
+    assert list(options) == [field.name for field in dataclasses.fields(TrainingOptions)]
+    for name, option in options.items():
+        assert re.fullmatch(r"[A-Z].*\.", option.description), name
+        default = getattr(TrainingOptions(), name)
+        if isinstance(default, (int, float)) and not isinstance(default, bool):
+            assert option.ge is not None, name

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from train.data.feed import permuted
 from train.data.kernels import beginnings, best_fit, grouped
 from train.data.packing import PACKINGS, figures, pack
-from train.data.permutation import permuted
 from train.data.rows import IGNORED, Rows
 from train.data.shards import read_shards
 from train.errors import TrainError

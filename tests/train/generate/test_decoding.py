@@ -99,29 +99,29 @@ def test_a_full_model_keeps_no_more_than_its_context():
 
 
 @pytest.fixture(scope="module")
-def teller(small_tokenizer):
+def writer(small_tokenizer):
     return build(dataclasses.replace(SHAPE, vocab=270)), load_tokenizer(small_tokenizer)
 
 
-def told(teller, prompts, **more):
+def completed(writer, prompts, **more):
     settings = {"max_tokens": 12, "sampling": Sampling(temperature=1.0), "seed": 2} | more
-    return complete(*teller, prompts, **settings)
+    return complete(*writer, prompts, **settings)
 
 
-def test_a_prompt_is_continued_the_same_whatever_the_batch(teller):
+def test_a_prompt_is_continued_the_same_whatever_the_batch(writer):
     prompts = ["the cat", "", "sat on the mat the cat", "the"]
-    alone = told(teller, prompts, batch=1)
-    assert alone == told(teller, prompts, batch=3) == told(teller, prompts, batch=9)
+    alone = completed(writer, prompts, batch=1)
+    assert alone == completed(writer, prompts, batch=3) == completed(writer, prompts, batch=9)
     assert [completion.prompt for completion in alone] == prompts
-    assert alone[0] == told(teller, prompts[:1])[0]
-    same = told(teller, ["the cat"] * 4)
+    assert alone[0] == completed(writer, prompts[:1])[0]
+    same = completed(writer, ["the cat"] * 4)
     assert len({completion.text for completion in same}) == 4
 
 
-def test_a_text_stops_at_the_end_of_text_token_and_the_others_go_on(teller):
-    model, tokenizer = teller
+def test_a_text_stops_at_the_end_of_text_token_and_the_others_go_on(writer):
+    model, tokenizer = writer
     end = tokenizer.token_to_id("<|endoftext|>")
-    completions = told(teller, ["the cat sat"] * 60, max_tokens=60, batch=60)
+    completions = completed(writer, ["the cat sat"] * 60, max_tokens=60, batch=60)
     ended = [completion for completion in completions if completion.stopped == "end"]
     assert 0 < len(ended) < 60
     assert {completion.tokens for completion in completions if completion.stopped == "length"} == {
@@ -140,10 +140,10 @@ def test_a_text_stops_at_the_end_of_text_token_and_the_others_go_on(teller):
     assert completions[0].tokens == len(first)
 
 
-def test_a_repetition_penalty_leaves_fewer_repetitions(teller):
-    greedy = told(teller, ["the"], sampling=GREEDY, max_tokens=20)[0]
+def test_a_repetition_penalty_leaves_fewer_repetitions(writer):
+    greedy = completed(writer, ["the"], sampling=GREEDY, max_tokens=20)[0]
     strong = Sampling(temperature=0.0, top_k=0, repetition_penalty=50.0)
-    varied = told(teller, ["the"], sampling=strong, max_tokens=20)[0]
-    tokenizer = teller[1]
+    varied = completed(writer, ["the"], sampling=strong, max_tokens=20)[0]
+    tokenizer = writer[1]
     counts = [len(set(tokenizer.encode(completion.text).ids)) for completion in (greedy, varied)]
     assert counts[0] < counts[1]

@@ -10,7 +10,7 @@ from train.loop.step import Ahead
 
 
 @pytest.fixture
-def made():
+def maker():
     calls: list[tuple[int, str]] = []
 
     def make(step: int) -> str:
@@ -23,22 +23,22 @@ def made():
     return make
 
 
-def test_steps_come_in_order_and_one_ahead(made):
-    ahead = Ahead(made, 3)
+def test_steps_come_in_order_and_one_ahead(maker):
+    ahead = Ahead(maker, 3)
     assert [ahead(step) for step in range(3)] == ["data 0", "data 1", "data 2"]
     ahead.close()
-    assert [step for step, _ in made.calls] == [0, 1, 2]
-    assert [name for _, name in made.calls] == ["MainThread", "ahead", "ahead"]
+    assert [step for step, _ in maker.calls] == [0, 1, 2]
+    assert [name for _, name in maker.calls] == ["MainThread", "ahead", "ahead"]
 
 
-def test_a_step_that_was_not_foreseen_is_made_on_the_spot(made):
-    ahead = Ahead(made, 3)
+def test_a_step_that_was_not_foreseen_is_made_on_the_spot(maker):
+    ahead = Ahead(maker, 3)
     assert [ahead(step) for step in (0, 1, 0, 1, 2)] == [f"data {k}" for k in (0, 1, 0, 1, 2)]
     ahead.close()
 
 
-def test_an_error_comes_through_at_its_own_step(made):
-    ahead = Ahead(made, 9)
+def test_an_error_comes_through_at_its_own_step(maker):
+    ahead = Ahead(maker, 9)
     assert ahead(2) == "data 2"
     with pytest.raises(ValueError, match="step three"):
         ahead(3)

@@ -10,7 +10,7 @@ import torch
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.loop.step import Sums
-from train.measure.architecture import row
+from train.measure.accounting import architecture_row
 from train.measure.describe import GPUS, decoding, describe, find_gpu, gpu, peak, training
 from train.measure.estimate import training_memory
 from train.model.presets import PRESETS, preset
@@ -88,10 +88,10 @@ def test_decoding_waits_for_memory_and_training_for_arithmetic():
 
 
 def test_a_published_model_says_its_weight_decay():
-    assert "weight decay" not in row(TINY)
+    assert "weight decay" not in architecture_row(TINY)
     for name, decay in {"gpt-neox-20b": "0.01", "palm-8b": "learning rate squared"}.items():
-        assert row(preset(name), name)["weight decay"] == decay
-    assert row(preset("mistral-7b"), "mistral-7b")["weight decay"] == "not published"
+        assert architecture_row(preset(name), name)["weight decay"] == decay
+    assert architecture_row(preset("mistral-7b"), "mistral-7b")["weight decay"] == "not published"
 
 
 def test_a_window_bounds_what_a_cache_holds():
@@ -136,7 +136,7 @@ def test_an_unknown_gpu_lists_the_known():
 
 
 def test_every_preset_is_a_row():
-    rows = {name: row(build()) for name, build in PRESETS.items()}
+    rows = {name: architecture_row(build()) for name, build in PRESETS.items()}
     assert rows["gptj-6b"] == {
         "norm": "LayerNorm, before",
         "block": "parallel",

@@ -11,7 +11,7 @@ from train.attention.flash import ranges
 
 
 @triton.jit
-def _over(
+def _over_keys(
     acc, top, total, q, k_at, v_at, stride_k, stride_v, begin, rows_at, keys, scale, slope,
     start, end, first, last, sunk, prefix,
     MASKED: tl.constexpr, SINKS: tl.constexpr, PREFIX: tl.constexpr, SLOPES: tl.constexpr,
@@ -91,7 +91,7 @@ def kernel(
     top = tl.full([QUERIES], float("-inf"), dtype=tl.float32)
     total = tl.zeros([QUERIES], dtype=tl.float32)
     for begin in tl.range(full, past, KEYS):
-        acc, top, total = _over(
+        acc, top, total = _over_keys(
             acc, top, total, q_tile, k_at, v_at, k_row, v_row, begin, rows_at, keys, scale, slope,
             start, end, first, last, sunk, prefix_at,
             MASKED=False, SINKS=SINKS, PREFIX=PREFIX, SLOPES=SLOPES,
@@ -99,7 +99,7 @@ def kernel(
         )  # fmt: skip
     for number in tl.range(0, fars + heads + tails):
         begin = ranges.block_start(number, far, fars, near, heads, past, BLOCK=KEYS)
-        acc, top, total = _over(
+        acc, top, total = _over_keys(
             acc, top, total, q_tile, k_at, v_at, k_row, v_row, begin, rows_at, keys, scale, slope,
             start, end, first, last, sunk, prefix_at,
             MASKED=True, SINKS=SINKS, PREFIX=PREFIX, SLOPES=SLOPES,
