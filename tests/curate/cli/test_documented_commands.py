@@ -79,6 +79,23 @@ def test_files_that_modules_name_are_there(folder: str) -> None:
     assert {path: gone for path, gone in names.items() if gone} == {}
 
 
+LINK = re.compile(r"\]\(([^()\s:]*\.md)?(?:#([^()\s]+))?\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    for file, anchor in LINK.findall(document.read_text(encoding="utf-8")):
+        page = (document.parent / file).resolve() if file else document
+        assert page.exists(), file
+        assert not anchor or anchor in anchors(page), f"{file}#{anchor}"
+
+
 def test_examples_in_help_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     commands = [typer.main.get_command(app)]
     examples = 0
