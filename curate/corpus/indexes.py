@@ -91,7 +91,7 @@ class IndexedStep:
     own: Path
 
 
-def keep(out: Path, dedups: list[IndexedStep]) -> None:
+def write_indexes(out: Path, dedups: list[IndexedStep]) -> None:
     """Makes OUT/index hold the indexes of these dedups and nothing else, and OUT the files that
     they leave."""
     home = out / FOLDER
@@ -142,8 +142,8 @@ def _listed(listed: Path, out: Path) -> list[str]:
     return [path.relative_to(out).as_posix() for path in all_inside(out, names, listed)]
 
 
-def all_kept(out: Path, dedups: list[IndexedStep]) -> bool:
-    """Whether OUT holds what `keep` would put there."""
+def all_written(out: Path, dedups: list[IndexedStep]) -> bool:
+    """Whether OUT holds what `write_indexes` would put there."""
     return all(
         all((out / name).exists() for name in dedup.step.leaves())
         and (
@@ -265,6 +265,6 @@ def find(against: str, step: CorpusStep) -> Index:
     )
 
 
-def twice(label: str, name: str) -> UsageError:
+def duplicate_name(label: str, name: str) -> UsageError:
     """Two corpora by one name cannot be told apart in decisions."""
     return UsageError(f"{label}: against names two corpora {name!r}; write NAME=FOLDER for one")

@@ -99,7 +99,7 @@ class DedupStep(Removal):
         found_indexes = [indexes.find(name, self) for name in self.against]
         names = [index.name for index in found_indexes]
         if len(set(names)) < len(names):
-            raise indexes.twice(self.label, next(n for n in names if names.count(n) > 1))
+            raise indexes.duplicate_name(self.label, next(n for n in names if names.count(n) > 1))
         return found_indexes
 
     def identity(self) -> dict[str, Any]:

@@ -81,15 +81,15 @@ class LocalEngine:
         source = iter(tasks)
         try:
             while refill(waiting, source, self.workers) or any(w.task for w in self._pool):
-                self._hand_out(function, waiting)
+                self._send_tasks(function, waiting)
                 for worker, message in self._messages():
                     task = worker.task
                     if task is None:
                         if message is None:
-                            self._bury(worker)
+                            self._remove_dead(worker)
                         continue
                     if message is None:
-                        death = Death(self._bury(worker), worker.documents)
+                        death = Death(self._remove_dead(worker), worker.documents)
                         if on_death is None:
                             raise RunFailed(f"a worker died ({death.describe()})")
                         waiting.appendleft(on_death(task, death))
@@ -106,7 +106,7 @@ class LocalEngine:
             self.close()
             raise
 
-    def _hand_out(self, function: str, waiting: deque[Task]) -> None:
+    def _send_tasks(self, function: str, waiting: deque[Task]) -> None:
         idle = [w for w in self._pool if w.task is None]
         while waiting:
             if not idle and len(self._pool) < self.workers:
@@ -139,7 +139,7 @@ class LocalEngine:
                 del worker.buffer[: end + 1]
                 yield worker, json.loads(line)
 
-    def _bury(self, worker: _Worker) -> int:
+    def _remove_dead(self, worker: _Worker) -> int:
         status = worker.process.wait()
         self._pool.remove(worker)
         return status

@@ -137,7 +137,7 @@ class RayEngine:
         self._ray = ray
         try:
             if self._address:
-                _reach(self._address)
+                _check_reachable(self._address)
             if not ray.is_initialized():
                 self._connected_here = True
                 self._init(ray)
@@ -169,7 +169,7 @@ class RayEngine:
         actor = make.remote(environment, str(Path.cwd()))
         self._busy[actor.hello.remote(self._shared)] = (actor, None)
 
-    def _greet(self, hello: dict[str, Any]) -> None:
+    def _accept_host(self, hello: dict[str, Any]) -> None:
         if hello["version"] != __version__:
             raise UsageError(
                 f"{hello['node']} of the Ray cluster has llmcurate {hello['version']}, this is"
@@ -193,14 +193,14 @@ class RayEngine:
                 if self._ray is None and waiting:
                     self._connect()
                     refill(waiting, source, self._count)
-                self._hand_out(function, waiting)
-                for actor, task, message in self._answers():
+                self._send_tasks(function, waiting)
+                for actor, task, message in self._replies():
                     if message is None:
                         if task is not None:
-                            waiting.appendleft(self._again(function, task))
+                            waiting.appendleft(self._task_after_death(function, task))
                         continue
                     if task is None:
-                        self._greet(message)
+                        self._accept_host(message)
                         self._idle.append(actor)
                         continue
                     self._idle.append(actor)
@@ -220,7 +220,7 @@ class RayEngine:
             self.close()
             raise
 
-    def _hand_out(self, function: str, waiting: deque[Task]) -> None:
+    def _send_tasks(self, function: str, waiting: deque[Task]) -> None:
         starting = sum(task is None for _, task in self._busy.values())
         while len(self._idle) + starting < len(waiting) and (
             len(self._idle) + len(self._busy) < self._count
@@ -231,7 +231,7 @@ class RayEngine:
             actor, task = self._idle.pop(), waiting.popleft()
             self._busy[actor.run.remote(function, task)] = (actor, task)
 
-    def _answers(self) -> Iterator[tuple[Any, Task | None, dict[str, Any] | None]]:
+    def _replies(self) -> Iterator[tuple[Any, Task | None, dict[str, Any] | None]]:
         """(actor, task, answer) of what has come; no answer where the machine is lost."""
         if not self._busy:
             return
@@ -247,11 +247,11 @@ class RayEngine:
                 raise failure({"kind": "memory"}) from None
             except lost as error:
                 if task is None:
-                    self._again("hello", {"why": str(error).strip().splitlines()[0]})
+                    self._task_after_death("hello", {"why": str(error).strip().splitlines()[0]})
                 message = None
             yield actor, task, message
 
-    def _again(self, function: str, task: Task) -> Task:
+    def _task_after_death(self, function: str, task: Task) -> Task:
         """The task for another worker; RunFailed where that has been tried too often."""
         name = f"{task.get('function', function)} {task.get('part', '')}"
         self._lost[name] += 1
@@ -281,7 +281,7 @@ class RayEngine:
         self._ray = None
 
 
-def _reach(address: str) -> None:
+def _check_reachable(address: str) -> None:
     """OSError where nobody listens at HOST:PORT; Ray itself would try for many minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdigit():

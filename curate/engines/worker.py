@@ -20,19 +20,19 @@ from typing import Any
 
 from curate.engines.cpu_time import cpu_seconds
 
-_answers = -1
+_reply_file = -1
 
 
 def send(message: dict[str, Any]) -> None:
     """Writes one message to the engine."""
     data = (json.dumps(message) + "\n").encode()
     while data:
-        data = data[os.write(_answers, data) :]
+        data = data[os.write(_reply_file, data) :]
 
 
 def beat(first: int, last: int) -> None:
     """Tells the engine which documents are being worked on; what a death is blamed on."""
-    if _answers >= 0:
+    if _reply_file >= 0:
         send({"beat": [first, last]})
 
 
@@ -51,10 +51,10 @@ def _end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         os._exit(1)
-    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
 
 
-def _follow(parent: int) -> None:
+def _end_after(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)
@@ -91,8 +91,8 @@ def _run(task: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Serves tasks until stdin ends."""
-    global _answers
-    _answers = os.dup(1)
+    global _reply_file
+    _reply_file = os.dup(1)
     os.dup2(2, 1)  # whatever a library prints must not mix with the answers
     sys.stdout = sys.stderr
     _end_with(int(sys.argv[1]))

@@ -187,7 +187,7 @@ class _Run:
                 self.stages.run(stage, engine)
             if self.plan.stages:
                 self._write_corpus(engine)
-                indexes.keep(self.out, self.stages.indexes())
+                indexes.write_indexes(self.out, self.stages.indexes())
                 self.outcome.kept_ids = manifests.kept_ids(self.out)
         self._products()
         self.outcome.seconds = time.perf_counter() - began
@@ -217,7 +217,7 @@ class _Run:
             return False
         if self.plan.stages and not self._has_corpus(self.plan.corpus_key):
             return False
-        if self.plan.stages and not indexes.all_kept(self.out, self.stages.indexes()):
+        if self.plan.stages and not indexes.all_written(self.out, self.stages.indexes()):
             return False
         record = json.loads(path.read_text(encoding="utf-8"))
         for product in record["products"]:

@@ -2,7 +2,7 @@
 
 Only in this pass does the filter change, and only one process runs it, so that the decisions do not
 depend on how many workers made the keys. The report then gives the filter's fill and its rate of
-false positives, and `without_seen` applies the decisions to a batch.
+false positives, and `drop_seen` applies the decisions to a batch.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def check_in_order(words, slices, key_rows, keys, unit_rows, count, threshold, r
 
 
 @njit(cache=True, nogil=True)
-def documents_first(
+def check_documents_first(
     words,
     slices,
     key_rows,
@@ -202,7 +202,7 @@ def _batch(
         last = _lists(batch.column("last"))[1]
         own = np.zeros(len(first), np.int64)
         total = np.zeros(len(batch), np.int64)
-        documents_first(
+        check_documents_first(
             bloom.words,
             bloom.slices,
             key_rows,
@@ -344,7 +344,7 @@ def blank_without(data, offsets, rows, start, end):
     return blank
 
 
-def without_seen(
+def drop_seen(
     docs: Documents, at: np.ndarray, decisions: pa.Table, limit: float, rule: str
 ) -> Documents:
     """The batch after the decisions. at: int64[decisions], rows of the batch; limit: the threshold

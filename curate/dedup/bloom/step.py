@@ -193,6 +193,6 @@ class DedupBloom(DedupStep):
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         at = np.searchsorted(docs.table[NUMBER].to_numpy(), decisions["n"].to_numpy())
-        from curate.dedup.bloom.decisions import without_seen
+        from curate.dedup.bloom.decisions import drop_seen
 
-        return without_seen(docs, at, decisions, self.limit, CUT)
+        return drop_seen(docs, at, decisions, self.limit, CUT)

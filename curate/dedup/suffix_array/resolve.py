@@ -130,7 +130,7 @@ def _fit_spans(data, offsets, rows, start, end, linked, boundary, word_start, wo
         s = last + 1
 
 
-def fit(
+def fit_spans(
     data: np.ndarray,
     offsets: np.ndarray,
     spans: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
@@ -174,7 +174,7 @@ def number_documents(db: Any, order: str) -> None:
     )
 
 
-def take_passages(db: Any, passages: Iterable[Passages], regions: Regions) -> None:
+def insert_passages(db: Any, passages: Iterable[Passages], regions: Regions) -> None:
     """Makes the table passages: k, a, z, document and symbols; other, oa, oz: of the copy that it
     equals; later: whether that copy is preferred less."""
     db.execute(
@@ -335,7 +335,7 @@ def _decide(step: DedupSuffixArray, sketches: Sketches, sort_bytes: int) -> dict
     own_begin = int(regions.at[own]) if own < len(regions.at) else regions.symbols
     size = sketches.sizes.task_windows
     passages = find_passages(sketches.run, of, orders, none, own_begin, size)
-    take_passages(db, passages, regions)
+    insert_passages(db, passages, regions)
     make_spans(db, none)
     if step.of != "characters" or step.boundary != "character":
         replace_spans(db, _fitted(step, sketches))
@@ -399,5 +399,5 @@ def _fit_batch(
         tokens = (first_of, start.astype(np.int64), end.astype(np.int64))
     linked = spans["linked"].to_numpy()
     start, end = spans["a"].to_numpy(), spans["z"].to_numpy()
-    a, z = fit(data, offsets, (rows, start, end, linked), step.boundary, tokens)
+    a, z = fit_spans(data, offsets, (rows, start, end, linked), step.boundary, tokens)
     return pa.table({"row": spans["row"], "a": a, "z": z})

@@ -177,11 +177,11 @@ def test_a_source_may_move(staged, shard_folder, other, tmp_path):
     moved = str(shutil.copytree(other, tmp_path / "moved"))
 
     def renamed(stage):
-        found = [
+        sources = [
             dataclasses.replace(source, shards=moved) if source.shards == str(other) else source
             for source in stage.sources
         ]
-        return dataclasses.replace(stage, sources=tuple(found))
+        return dataclasses.replace(stage, sources=tuple(sources))
 
     again = dataclasses.replace(staged, stages=tuple(map(renamed, staged.stages)))
     lines: list[dict] = []

@@ -14,7 +14,7 @@ from train.data.rows import IGNORED, Rows
 from train.data.shards import read_shards
 from train.errors import TrainError
 
-LENGTHS = st.lists(st.integers(0, 60), max_size=40).map(lambda found: np.array(found, np.int64))
+LENGTHS = st.lists(st.integers(0, 60), max_size=40).map(lambda lengths: np.array(lengths, np.int64))
 
 
 @pytest.mark.parametrize("name", PACKINGS)

@@ -34,7 +34,7 @@ def test_the_first_rate_is_over_zero_and_none_is_over_lr_or_under_the_floor(conf
     assert learning_rates[0] > 0
     assert max(learning_rates) <= config.lr * (1 + 1e-12)
     after = learning_rates[config.warmup :]
-    assert all(rate >= config.lr * config.lr_floor * (1 - 1e-12) for rate in after)
+    assert all(rate >= config.lr * (config.lr_floor - 1e-12) for rate in after)
     assert after == sorted(after, reverse=True)
 
 
