@@ -20,7 +20,7 @@ def test_a_preset_is_shown_with_what_it_costs():
     assert out.exit_code == 0
     for line in ("tiny: 2.36 M parameters", "GQA 3:1, full", "Training memory (2 rows of 64"):
         assert line in out.stdout
-    assert "fits in the 80.00 GB of one H100" in out.stdout
+    assert "fits in the 80.0 GB of one H100" in out.stdout
 
 
 def test_the_same_as_json():
