@@ -101,7 +101,6 @@ def timed(work: dict[str, Callable[[], Any]]) -> dict[str, tuple[float, float]]:
 
 
 def main() -> None:
-    import kenlm
     import numpy as np
     import pyarrow as pa
 
@@ -113,6 +112,8 @@ def main() -> None:
     parser.add_argument("--arpa", type=Path)
     parser.add_argument("--model", type=Path)
     options = parser.parse_args()
+    import kenlm
+
     pa.set_cpu_count(1)
     folder = trained() if options.arpa is None or options.model is None else None
     arpa = options.arpa or folder / "perplexity.arpa"
