@@ -397,26 +397,11 @@ def _encode_rows(data, offsets, bpe, symbols, fallback, crossed, cache, work, ow
             k = np.int64(0)
             while True:
                 k, a, slot, w, none = recall_words(
-                    data,
-                    a,
-                    work.words,
-                    k,
-                    count,
-                    cache,
-                    sums,
-                    np.bool_(False),
-                    none,
-                    0.0,
-                    out,
-                    w,
+                    data, a, work.words, k, count, cache, sums, np.bool_(False), none, 0.0, out, w
                 )
                 if k == count:
                     break
-                z, low, high = (
-                    np.int64(work.words[k, END]),
-                    work.words[k, LOW],
-                    work.words[k, HIGH],
-                )
+                z, low, high = np.int64(work.words[k, END]), work.words[k, LOW], work.words[k, HIGH]
                 begin = w
                 w = _encode_word(data, a, z, bpe, symbols, fallback, work, out, w)
                 n = w - begin

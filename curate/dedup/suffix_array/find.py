@@ -262,8 +262,8 @@ def _regions_in_process(
 ) -> Regions:
     """The regions in order of arrival; their text is ARRIVED."""
     sieve, column = _counted(step, sketches, work), _column(step)
-    every = documents_of(sketches.batches([column], ROWS), column == "tokens")
-    return _passed(sieve, every, work / ARRIVED, step.of == "characters")
+    batches = documents_of(sketches.batches([column], ROWS), column == "tokens")
+    return _passed(sieve, batches, work / ARRIVED, step.of == "characters")
 
 
 def _passed(sieve: Sieve, documents: Iterator[DocumentBatch], path: Path, chars: bool) -> Regions:
@@ -313,10 +313,10 @@ def pass_group(task: Task) -> dict[str, Any]:
     group, work = Group.load(task), Path(task["work"])
     sieve = Sieve.load(work / SIEVE, task["window"])
     tokens = task["unit"] == "tokens"
-    batches = sketch_batches(group.files, ["tokens" if tokens else "text"], ROWS)
+    sketches = sketch_batches(group.files, ["tokens" if tokens else "text"], ROWS)
     text, regions = region_files(work, task["part"])
     with replacing(text) as aside:
-        every = documents_of(batches, tokens, group.first)
-        marked = _passed(sieve, every, aside, task["unit"] == "characters")
+        documents = documents_of(sketches, tokens, group.first)
+        marked = _passed(sieve, documents, aside, task["unit"] == "characters")
     marked.save(regions)
     return {}

@@ -217,7 +217,7 @@ SAMPLES = 32  # windows looked at for each cut
 
 def find_passages(
     run: Run,
-    of: RegionText,
+    region_text: RegionText,
     orders: Orders,
     all_: bool,
     own: int,
@@ -226,19 +226,31 @@ def find_passages(
 ) -> Iterator[Passages]:
     """Passages in order of their positions. all_, own: as `repeated` has them; size: of tasks;
     held_positions: of an order in memory. A single task is done in this process, without files."""
-    text, regions = of.text(), of.regions()
-    cuts = find_cuts(text, orders, of, -(-sum(orders.counts) // size))
+    text, regions = region_text.text(), region_text.regions()
+    cuts = find_cuts(text, orders, region_text, -(-sum(orders.counts) // size))
     ranges = range_starts(regions, size)
     if len(cuts) <= 2 and len(ranges) <= 2:
-        held = orders.part(
+        positions = orders.part(
             [0] * len(orders.counts), orders.counts, orders.folder / "held", held_positions
         )
         windows = repeated(
-            text.values, held, orders.bases, orders.counts, of.window, of.chars, all_, own
+            text.values,
+            positions,
+            orders.bases,
+            orders.counts,
+            region_text.window,
+            region_text.chars,
+            all_,
+            own,
         )
-        yield from passages(windows, text.values, regions, of.window, of.chars)
+        yield from passages(windows, text.values, regions, region_text.window, region_text.chars)
         return
-    settings = {**of.dump(), "to": str(orders.folder), "size": size, "held": held_positions}
+    settings = {
+        **region_text.dump(),
+        "to": str(orders.folder),
+        "size": size,
+        "held": held_positions,
+    }
     merges = [
         {"part": part, "begins": begins, "ends": ends, "bases": orders.bases, **settings}
         | {"all": all_, "own": own}
@@ -254,44 +266,52 @@ def find_passages(
         yield Passages(*np.load(passage_file(orders.folder, task), allow_pickle=False))
 
 
-def find_cuts(text: Mapped, orders: Orders, of: RegionText, parts: int) -> list[list[int]]:
+def find_cuts(text: Mapped, orders: Orders, region_text: RegionText, parts: int) -> list[list[int]]:
     """Cuts of each order into so many parts or fewer: a list a cut, from the beginnings to the
     ends."""
     cuts = [[0] * len(orders.bases), orders.counts]
     if parts < 2:
         return cuts
     stride = max(1, sum(orders.counts) // (SAMPLES * parts))
-    held = [
+    chunk_orders = [
         (base, Mapped(orders.path(chunk), np.dtype(np.uint32)).values)
         for chunk, base in enumerate(orders.bases)
     ]
     sampled = []
-    for base, order in held:
+    for base, order in chunk_orders:
         positions = base + (order[stride // 2 :: stride] & POSITION_BITS).astype(np.int64)
-        sampled += [window_of(text.values, position, of) for position in positions.tolist()]
+        sampled += [
+            window_of(text.values, position, region_text) for position in positions.tolist()
+        ]
     sampled.sort()
     at = sorted({len(sampled) * k // parts for k in range(1, parts)})
     for window in dict.fromkeys(sampled[k] for k in at if sampled):
-        cuts.insert(-1, [_first(text, order, base, window, of) for base, order in held])
+        cuts.insert(
+            -1, [_first(text, order, base, window, region_text) for base, order in chunk_orders]
+        )
     return cuts
 
 
-def _first(text: Mapped, order: np.ndarray, base: int, window: bytes, of: RegionText) -> int:
+def _first(
+    text: Mapped, order: np.ndarray, base: int, window: bytes, region_text: RegionText
+) -> int:
     """The index in a chunk's order of a window, or of the first one behind it."""
 
     def key(position: Any) -> bytes:
-        return window_of(text.values, base + int(position & POSITION_BITS), of)
+        return window_of(text.values, base + int(position & POSITION_BITS), region_text)
 
     return bisect_left(order, window, key=key)
 
 
-def window_of(text: np.ndarray, position: int, of: RegionText) -> bytes:
+def window_of(text: np.ndarray, position: int, region_text: RegionText) -> bytes:
     """The window at a position; such bytes stand in the order that the chunks are sorted in."""
-    if not of.chars:
-        return text[position : position + of.window].tobytes()
-    some = text[position : position + 4 * of.window + 1]
-    starts = np.flatnonzero((some & 0xC0) != 0x80)
-    return some[: starts[of.window] if len(starts) > of.window else len(some)].tobytes()
+    if not region_text.chars:
+        return text[position : position + region_text.window].tobytes()
+    nearby = text[position : position + 4 * region_text.window + 1]
+    starts = np.flatnonzero((nearby & 0xC0) != 0x80)
+    return nearby[
+        : starts[region_text.window] if len(starts) > region_text.window else len(nearby)
+    ].tobytes()
 
 
 def range_starts(regions: Regions, size: int) -> np.ndarray:
@@ -327,16 +347,23 @@ def merge_windows_files(task: Task) -> dict[str, list[str]]:
 
 def merge_windows(task: Task) -> dict[str, Any]:
     """A task: the windows that go, of those between two cuts."""
-    of, folder = RegionText.load(task), Path(task["to"])
+    region_text, folder = RegionText.load(task), Path(task["to"])
     begins, ends = task["begins"], task["ends"]
     orders = Orders(folder, task["bases"], [])
-    text = of.text().values
-    starts = range_starts(of.regions(), task["size"])
+    text = region_text.text().values
+    starts = range_starts(region_text.regions(), task["size"])
     scratch = folder / f"{TEMPORARY}{os.getpid()}-held-{task['part']}"
-    held = orders.part(begins, ends, scratch, task["held"])
+    positions = orders.part(begins, ends, scratch, task["held"])
     counts = [end - begin for begin, end in zip(begins, ends, strict=True)]
     windows = repeated(
-        text, held, orders.bases, counts, of.window, of.chars, task["all"], task["own"]
+        text,
+        positions,
+        orders.bases,
+        counts,
+        region_text.window,
+        region_text.chars,
+        task["all"],
+        task["own"],
     )
     blocks = [np.zeros((0, len(starts)), np.int64)]
     done = 0
@@ -371,8 +398,8 @@ def join_windows_files(task: Task) -> dict[str, list[str]]:
 
 def join_windows(task: Task) -> dict[str, Any]:
     """A task: the passages of a range of positions."""
-    of, folder, part = RegionText.load(task), Path(task["to"]), task["part"]
-    regions = of.regions()
+    region_text, folder, part = RegionText.load(task), Path(task["to"]), task["part"]
+    regions = region_text.regions()
     begin, end = range_starts(regions, task["size"])[part : part + 2].tolist()
     most = 4 * task["size"]  # only a region longer than that is put in order piece by piece
 
@@ -388,7 +415,9 @@ def join_windows(task: Task) -> dict[str, Any]:
                     first_of[offsets] = pairs[:, 1]
             yield base, first_of
 
-    parts = list(join(pieces(), of.text().values, regions, of.window, of.chars))
+    parts = list(
+        join(pieces(), region_text.text().values, regions, region_text.window, region_text.chars)
+    )
     columns = [np.concatenate([vars(p)[name] for p in parts] or [np.empty(0, np.int64)])
                for name in Passages.__dataclass_fields__]  # fmt: skip
     with replacing(passage_file(folder, task)) as aside, aside.open("wb") as file:

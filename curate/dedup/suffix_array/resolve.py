@@ -249,14 +249,14 @@ def spans_in_order(db: Any) -> Iterator[pa.Table]:
     )
     last = -1
     while True:
-        some = db.execute(
+        columns = db.execute(
             f"""SELECT k, a, z, linked, row FROM spans WHERE row > {last}
             AND row <= {last + _ROWS} ORDER BY row"""
         ).fetchnumpy()
-        if len(some["k"]) == 0:
+        if len(columns["k"]) == 0:
             return
-        yield pa.table({name: np.asarray(values) for name, values in some.items()})
-        last += len(some["k"])
+        yield pa.table({name: np.asarray(values) for name, values in columns.items()})
+        last += len(columns["k"])
 
 
 def replace_spans(db: Any, fitted: Iterable[pa.Table]) -> None:
@@ -328,13 +328,13 @@ def _decide(step: DedupSuffixArray, sketches: Sketches, sort_bytes: int) -> dict
     number_documents(db, survivors.preference(step.survivor))
     regions = regions_of(step, sketches, work)
     none = step.keep == "none"
-    of = RegionText(work, dtype_of(work).str, step.window, step.of == "characters")
-    orders = sort(sketches.run, of, regions.symbols, sort_bytes)
+    region_text = RegionText(work, dtype_of(work).str, step.window, step.of == "characters")
+    orders = sort(sketches.run, region_text, regions.symbols, sort_bytes)
     earlier = db.execute("SELECT count(*) FROM documents WHERE part < 0").fetchone()[0]
     own = int(np.searchsorted(regions.document, earlier)) if earlier else 0
     own_begin = int(regions.at[own]) if own < len(regions.at) else regions.symbols
     size = sketches.sizes.task_windows
-    passages = find_passages(sketches.run, of, orders, none, own_begin, size)
+    passages = find_passages(sketches.run, region_text, orders, none, own_begin, size)
     insert_passages(db, passages, regions)
     make_spans(db, none)
     if step.of != "characters" or step.boundary != "character":
@@ -365,20 +365,20 @@ def _fitted(step: DedupSuffixArray, sketches: Sketches) -> Iterator[pa.Table]:
     tokens = step.of == "tokens"
     waiting: list[pa.Table] = []
     spans = spans_in_order(sketches.connection)
-    some = next(spans, None)
+    pending = next(spans, None)
     columns = ["text", "token_start", "token_end"] if tokens else ["text"]
     first = 0
     for batch in sketches.batches(columns, ROWS):
-        if some is None:
+        if pending is None:
             return
         stop = first + len(batch)
-        while some is not None:  # all spans of these documents
-            cut = int(np.searchsorted(some["k"].to_numpy(), stop))
-            waiting.append(some.slice(0, cut))
-            if cut < some.num_rows:
-                some = some.slice(cut)
+        while pending is not None:  # all spans of these documents
+            cut = int(np.searchsorted(pending["k"].to_numpy(), stop))
+            waiting.append(pending.slice(0, cut))
+            if cut < pending.num_rows:
+                pending = pending.slice(cut)
                 break
-            some = next(spans, None)
+            pending = next(spans, None)
         spans_of_batch = pa.concat_tables(waiting)
         waiting = []
         if spans_of_batch.num_rows:

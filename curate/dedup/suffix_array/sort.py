@@ -187,13 +187,13 @@ def order_path(folder: Path, chunk: int) -> Path:
     return folder / f"order-{chunk:05d}.u32"
 
 
-def sort(run: Run, of: RegionText, total: int, sort_bytes: int) -> Orders:
+def sort(run: Run, region_text: RegionText, total: int, sort_bytes: int) -> Orders:
     """Sorts all chunks of a text of so many symbols; sort_bytes: of memory that a chunk may take.
     Chunks of an earlier try of the same sort are kept."""
-    width = np.dtype(of.dtype).itemsize
-    reach = _reach(of)
+    width = np.dtype(region_text.dtype).itemsize
+    reach = _reach(region_text)
     size = min(max(sort_bytes // PEAK // width - reach, reach), (MOST // width) - reach)
-    folder = of.folder / f"orders-{size}"
+    folder = region_text.folder / f"orders-{size}"
     folder.mkdir(exist_ok=True)
     clear_temporary(folder)
     bases = list(range(0, total, size))
@@ -202,7 +202,7 @@ def sort(run: Run, of: RegionText, total: int, sort_bytes: int) -> Orders:
         for part, base in enumerate(bases)
         if not order_path(folder, part).exists()
     ]
-    run_tasks(run, f"{__name__}:sort_chunk", [{**of.dump(), **task} for task in tasks])
+    run_tasks(run, f"{__name__}:sort_chunk", [{**region_text.dump(), **task} for task in tasks])
     counts = [order_path(folder, part).stat().st_size // 4 for part in range(len(bases))]
     return Orders(folder, bases, counts)
 
@@ -215,33 +215,35 @@ def sort_chunk_files(task: Task) -> dict[str, list[str]]:
 
 def sort_chunk(task: Task) -> dict[str, Any]:
     """A task: the order of a chunk's windows. It takes PEAK bytes a byte of the chunk."""
-    of = RegionText.load(task)
-    text, regions = of.text(), of.regions()
-    order = _sorted(text, regions, task["base"], task["stop"], of)
+    region_text = RegionText.load(task)
+    text, regions = region_text.text(), region_text.regions()
+    order = _sorted(text, regions, task["base"], task["stop"], region_text)
     with replacing(order_path(Path(task["to"]), task["part"])) as aside:
         order.tofile(aside)
     return {}
 
 
-def _reach(of: RegionText) -> int:
+def _reach(region_text: RegionText) -> int:
     """Symbols behind the end of a chunk that its windows may need."""
-    return 4 * of.window + 4 if of.chars else of.window
+    return 4 * region_text.window + 4 if region_text.chars else region_text.window
 
 
-def _sorted(text: Mapped, regions: Regions, base: int, stop: int, of: RegionText) -> np.ndarray:
+def _sorted(
+    text: Mapped, regions: Regions, base: int, stop: int, region_text: RegionText
+) -> np.ndarray:
     """uint32[windows]: those that start in text[base:stop], relative to base, in order."""
-    part = text.part(base, stop + _reach(of))
+    part = text.part(base, stop + _reach(region_text))
     part.flags.writeable = False  # as mapped texts are: another type would be compiled once more
     first = int(np.searchsorted(regions.at, base, side="right")) - 1
     last = int(np.searchsorted(regions.at, stop))
     near = slice(max(first, 0), last)
     starts = np.zeros(len(part), np.bool_)
     at, length = regions.at[near], regions.length[near]
-    _mark_starts(part, base, stop, at, length, of.window, of.chars, starts)
+    _mark_starts(part, base, stop, at, length, region_text.window, region_text.chars, starts)
     data, width = part.view(np.uint8), part.itemsize
     order = suffix_array(data)
     order = order[: _keep_starts(order, width, starts)].view(np.uint32)
-    _mark_same(data, order, of.window, width, of.chars)
+    _mark_same(data, order, region_text.window, width, region_text.chars)
     return order
 
 
