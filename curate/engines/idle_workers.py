@@ -68,15 +68,17 @@ def take() -> tuple[subprocess.Popen[bytes], object] | None:
 
 
 def give(process: subprocess.Popen[bytes], began: object) -> bool:
-    """Leaves an idle worker to the next engine; whether it was taken."""
-    if len(_waiting) >= _kept or process.poll() is not None:
+    """Leaves an idle worker to the next engine; whether it was taken. One too many ends the worker
+    that has waited longest: what it was started in may never come again."""
+    if not _kept or process.poll() is not None:
         return False
     _waiting.append((process, began))
+    stop()
     return True
 
 
 def stop() -> None:
-    """Ends those that nobody took, but for as many as are kept."""
+    """Ends those that have waited longest, but for as many as are kept."""
     while len(_waiting) > _kept:
         process, _ = _waiting.pop(0)
         process.kill()

@@ -24,9 +24,8 @@ from tests.curate.command_line import command_line, environment, run_here
 SENTENCE = "The river runs past the old mill and nobody works there."
 OUTPUTS = ("corpus", "rejected", "decisions.parquet")
 
-idle_workers.keep(
-    2
-)  # the runs of all tests of a process share workers: starting one takes a second
+# The runs of all tests of a process share workers: starting one takes a second.
+idle_workers.keep(2)
 
 
 class Bench:

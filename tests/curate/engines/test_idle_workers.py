@@ -37,7 +37,10 @@ def test_idle_workers_are_left_to_the_next_engine_where_that_is_wanted(tmp_path,
         assert pid_of_worker(engine) == first
     monkeypatch.setenv("SOMETHING", "else")
     with LocalEngine(1) as engine:
-        assert pid_of_worker(engine) != first, "it was started with another environment"
+        second = pid_of_worker(engine)
+    assert second != first, "it was started with another environment"
+    with LocalEngine(1) as engine:
+        assert pid_of_worker(engine) == second, "the one that fits takes the place of the other"
     idle_workers.keep(0)
     idle_workers.stop()
     assert not psutil.pid_exists(first) and idle_workers.take() is None
