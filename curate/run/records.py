@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ LIBRARIES = (
 )  # fmt: skip
 
 
+@cache
 def _versions() -> dict[str, str]:
     versions = {"llmcurate": __version__, "python": platform.python_version()}
     for name in LIBRARIES:
