@@ -111,7 +111,7 @@ def _passages(db: Any) -> str:
     """SQL of the passages to cut: matches of items that count, with their context, joined where
     they touch; of each, the item that has most of its windows there."""
     db.execute(
-        """CREATE OR REPLACE TABLE matches AS
+        """CREATE OR REPLACE TABLE matched_windows AS
         SELECT h.part, h.n, h.gram, h.a, h.z, c.item, c.share
         FROM (SELECT part, n, unnest(gram) AS gram, unnest(wide_first) AS a, unnest(wide_last) AS z
               FROM sketches WHERE len(gram) > 0) h
@@ -124,7 +124,7 @@ def _passages(db: Any) -> str:
           SELECT part, n, a, z, max(z) OVER (
             PARTITION BY part, n ORDER BY a, z
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-          FROM (SELECT DISTINCT part, n, a, z FROM matches))
+          FROM (SELECT DISTINCT part, n, a, z FROM matched_windows))
         SELECT *, count(*) FILTER (before IS NULL OR a > before)
           OVER (PARTITION BY part, n ORDER BY a, z) AS run FROM reached"""
     )
@@ -132,7 +132,7 @@ def _passages(db: Any) -> str:
       SELECT part, n, run, min(a) AS a, max(z) AS z FROM numbered GROUP BY part, n, run)
     JOIN (
       SELECT part, n, run, item, any_value(share) AS share
-      FROM numbered JOIN matches USING (part, n, a, z) GROUP BY part, n, run, item
+      FROM numbered JOIN matched_windows USING (part, n, a, z) GROUP BY part, n, run, item
       QUALIFY row_number() OVER (PARTITION BY part, n, run
         ORDER BY count(DISTINCT gram) DESC, any_value(share) DESC, item) = 1
     ) USING (part, n, run)"""

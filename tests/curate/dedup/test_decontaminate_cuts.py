@@ -81,6 +81,14 @@ def test_a_cut_names_the_item_that_most_of_the_passage_is_of(bench):
     assert (decided["span_start"], decided["similarity"]) == (start - 10, 1.0)
 
 
+def test_items_are_counted_alike_whether_documents_go_or_passages(bench):
+    evals = tuple(sets_of(bench, ITEMS))
+    rows = corpus(ITEMS, COMMON)
+    drop, cut = (here(rows, evals=evals, action=action).items for action in ("drop", "cut"))
+    assert drop == cut
+    assert 0 < max(item["documents"] for item in cut) < len(rows)
+
+
 def test_explain_names_the_item_and_its_set(bench):
     rows = [{"id": "d", "text": f"See: {ITEMS['math'][1]}"}, {"id": "e", "text": "Nothing."}]
     source = bench.jsonl("in.jsonl", rows)
