@@ -18,8 +18,8 @@ install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install -q --no-compile $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX) "$(TORCH)",-c $(CONSTRAINTS) "$(TORCH)")
-	$(PIP) install -q --no-compile $(if $(TORCH_INDEX),,-c $(CONSTRAINTS)) -e ".[train,dev]"
+	$(if $(TORCH_INDEX),$(PIP) install -q --no-compile --index-url $(TORCH_INDEX) "$(TORCH)")
+	$(PIP) install -q --no-compile $(if $(TORCH_INDEX),,-c $(CONSTRAINTS) "$(TORCH)") -e ".[train,dev]"
 	@touch $@
 
 demo: install
@@ -36,7 +36,7 @@ test-slow: install
 
 lint: install
 	$(BIN)/ruff check curate tokenize_kit train kernel_cache pipelines tests benchmarks scripts
-	$(BIN)/mypy
+	$(BIN)/mypy -n 2
 	$(BIN)/lint-imports
 
 # The schema of recipes and docs/reference.md, from the fields of settings.

@@ -56,15 +56,34 @@ _COMMENT = re.compile(r"#.*")
 
 
 def njit(*, cache: bool = False, **options: Any) -> Callable[[Function], Function]:
-    """numba's `njit`; with `cache`, machine code comes from our cache and goes there."""
+    """numba's `njit`. With `cache`, machine code comes from our cache and goes there; without, the
+    function is a part of kernels, which Python cannot call (TypeError): wrappers for calls from
+    Python and from C are a fifth of what compiling takes."""
+    options.update(no_cfunc_wrapper=True, no_cpython_wrapper=not cache)
 
     def compiled(function: Function) -> Function:
         kernel: Any = numba.njit(**options)(function)
-        if cache and isinstance(kernel, Dispatcher):  # not where NUMBA_DISABLE_JIT is set
+        if not isinstance(kernel, Dispatcher):  # where NUMBA_DISABLE_JIT is set
+            return cast(Function, kernel)
+        if cache:
             kernel._cache = KernelCache(function)
+        else:
+            kernel._compile_for_args = functools.partial(_refuse, function)
+            kernel._insert = _no_entry
         return cast(Function, kernel)
 
     return compiled
+
+
+def _refuse(function: Callable[..., Any], *args: Any, **named: Any) -> None:
+    raise TypeError(
+        f"{function.__module__}.{function.__qualname__} is a part of kernels; what Python calls is"
+        " decorated with njit(cache=True)"
+    )
+
+
+def _no_entry(*entry: Any) -> None:
+    """A part of kernels has no wrapper that numba could call."""
 
 
 def kernels_folder() -> Path | None:

@@ -22,6 +22,9 @@ for _name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):
 if _kernels := kernels_folder():
     os.environ["NUMBA_CACHE_DIR"] = str(_kernels)
 
+# No test is about a loss of power, and a run of ten documents waits for the disk seventy times.
+os.fsync = lambda file: None
+
 settings.register_profile("same", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile("explore" if os.environ.get("LLMCURATE_EXPLORE") else "same")

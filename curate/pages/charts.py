@@ -1,19 +1,16 @@
-"""Charts as inline SVG, drawn by matplotlib: the same bytes for the same figures.
+"""Charts as inline SVG: histograms, curves, yields, heat maps.
 
-matplotlib loads when the first chart is drawn. Colours are names of CSS variables, so that a page
-decides them, in the dark too; text stays text, in the page's font.
+Colours are CSS variables of the page, so that they follow it into the dark; text is text in the
+page's font. Equal figures give equal bytes.
 """
 
 from __future__ import annotations
 
-import io
-import logging
 import math
-import re
-import warnings
-from collections.abc import Callable, Sequence
-from functools import lru_cache, wraps
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from curate.disk.units import format_short
@@ -21,22 +18,12 @@ from curate.disk.units import format_short
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-WIDTH, HEIGHT = 460, 150  # in CSS pixels; drawn at this size or smaller
+WIDTH, HEIGHT = 460, 150  # of a chart, in CSS pixels; drawn at this size or smaller
 FONT = 11
-LEFT, RIGHT, TOP, BOTTOM = 46, 10, 20, 24
-# Colours that stand for CSS variables until the SVG is written.
-INK, MUTED, ACCENT, GONE, GRID = "#010101", "#020202", "#030303", "#040404", "#050505"
-VARIABLES = {INK: "ink", MUTED: "muted", ACCENT: "accent", GONE: "gone", GRID: "line"}
-SETTINGS: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "llmcurate",
-    "text.parse_math": False,
-    "font.family": "sans-serif",
-    "font.size": FONT * 0.72,  # points of the 72 to an inch that 100 pixels are drawn as
-    "axes.linewidth": 0.8,
-    "path.simplify": False,
-}
+LEFT, RIGHT, TOP, BOTTOM = 46, 10, 20, 24  # margins around the axes
+INK, MUTED, ACCENT, GONE, GRID = (f"var(--{name})" for name in "ink muted accent gone line".split())
 Chart = Callable[..., str]
+Points = Iterable[tuple[float, float]]
 
 
 def drawn(chart: Chart) -> Chart:
@@ -55,62 +42,85 @@ def drawn(chart: Chart) -> Chart:
     return safe
 
 
-@lru_cache(maxsize=1)
-def _library() -> Any:
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # no advice about its font cache
-    import matplotlib
-    from matplotlib.backends import backend_svg
-
-    # A user's own settings must not change the page; validating all of them anew costs
-    # milliseconds a chart.
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(SETTINGS)
-        settings = dict(matplotlib.rcParams)
-    return matplotlib, backend_svg, settings
+def _px(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def _figure(height: int = HEIGHT) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH / 100, height / 100), dpi=100)
-    box = (
-        LEFT / WIDTH,
-        BOTTOM / height,
-        (WIDTH - LEFT - RIGHT) / WIDTH,
-        (height - TOP - BOTTOM) / height,
-    )
-    axes = figure.add_axes(box)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(MUTED)
-    axes.tick_params(length=0, colors=MUTED, pad=4)
-    axes.set_axisbelow(True)
-    axes.grid(axis="y", color=GRID, linewidth=0.8)
-    return figure, axes
+def _text(x: float, y: float, text: str, anchor: str = "middle", colour: str = MUTED) -> str:
+    place = f'x="{_px(x)}" y="{_px(y)}" text-anchor="{anchor}" fill="{colour}"'
+    return f"<text {place}>{escape(text, quote=False)}</text>"
 
 
-def _svg(draw: Callable[[], Any], label: str) -> str:
-    """The figure that `draw` makes, as an SVG element."""
-    matplotlib, backend, settings = _library()
-    out = io.StringIO()
-    with matplotlib.rc_context(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a glyph that its fonts lack: the page's may have it
-        dict.update(matplotlib.rcParams, settings)
-        figure = draw()
-        backend.FigureCanvasSVG(figure)
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(out, format="svg", transparent=True, metadata=nothing)
-    svg = out.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<style.*?</style>|<!--.*?-->", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<g) id="[^"]*"', r"\1", svg)  # else each chart has its own `figure_1`
-    svg = re.sub(r"font: (?:\d+ )?([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
-    for colour, name in VARIABLES.items():
-        svg = svg.replace(colour, f"var(--{name})")
-    view = re.search(r'viewBox="([^"]*)"', svg)
-    head = f'<svg viewBox="{view.group(1) if view else ""}" role=img aria-label="{escape(label)}">'
-    body = svg[svg.index(">") + 1 :]
-    return head + re.sub(r"\s*\n\s*", " ", body).strip()
+def _svg(parts: Iterable[str], label: str, width: float = WIDTH, height: float = HEIGHT) -> str:
+    view = f'viewBox="0 0 {_px(width)} {_px(height)}" font-size="{FONT}"'
+    return f'<svg {view} role=img aria-label="{escape(label)}">{"".join(parts)}</svg>'
+
+
+class _Axes:
+    """The axes of a chart of `height` pixels over x from low to high and y from 0 or `bottom` to
+    `top`; what is drawn is appended to `parts`, in pixels."""
+
+    def __init__(
+        self, low: float, high: float, top: float, bottom: float = 0.0, height: int = HEIGHT
+    ) -> None:
+        self.low, self.high = low, high if high > low else low + 1
+        self.bottom, self.top = bottom, top if top > bottom else bottom + 1
+        self.base = height - BOTTOM
+        self.parts: list[str] = []
+
+    def x(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return LEFT + share * (WIDTH - LEFT - RIGHT)
+
+    def y(self, value: float) -> float:
+        share = (value - self.bottom) / (self.top - self.bottom)
+        return self.base - share * (self.base - TOP)
+
+    def path(self, points: Points, style: str, close: bool = False) -> None:
+        steps = "L".join(f"{_px(self.x(x))} {_px(self.y(y))}" for x, y in points)
+        self.parts.append(f'<path d="M{steps}{"Z" if close else ""}" {style}/>')
+
+    def ticks(self, xs: Sequence[tuple[float, str]], ys: Sequence[tuple[float, str]]) -> None:
+        """Labels along both axes, lines across the chart at the heights ys, and the x axis."""
+        for at, name in ys:
+            y = self.y(at)
+            line = f"M{LEFT} {_px(y)}H{WIDTH - RIGHT}"
+            self.parts.append(f'<path d="{line}" stroke="{GRID}" stroke-width="1.1"/>')
+            self.parts.append(_text(LEFT - 4, y + FONT / 3, name, "end"))
+        for at, name in xs:
+            x = self.x(at)
+            # One that is longer than the margin beside it ends where the axis does.
+            last = x + len(name) * FONT / 3.5 > WIDTH
+            self.parts.append(_text(x, self.base + FONT + 4, name, "end" if last else "middle"))
+
+    def axis(self) -> None:
+        line = f"M{LEFT} {self.base}H{WIDTH - RIGHT}"
+        self.parts.append(f'<path d="{line}" stroke="{MUTED}" stroke-width="1.1"/>')
+
+    def marks(self, marks: Iterable[tuple[float, str]]) -> None:
+        """Upright lines with a name above each; of two, which may stand close together, the first
+        has its name to the left and the second to the right."""
+        inside = [(at, name) for at, name in marks if self.low <= at <= self.high]
+        for nth, (at, name) in enumerate(inside):
+            x = self.x(at)
+            share = (at - self.low) / (self.high - self.low)
+            anchor = "start" if share < 0.15 else "end" if share > 0.85 else "middle"
+            if len(inside) == 2 and anchor == "middle":
+                anchor = "start" if nth else "end"
+            line = f"M{_px(x)} {self.base}V{TOP}"
+            self.parts.append(f'<path d="{line}" stroke="{INK}" stroke-width="1.7"/>')
+            self.parts.append(_text(x, TOP - 4, name, anchor, INK))
+
+
+def _round_values(low: float, high: float, most: int, whole: bool = False) -> list[float]:
+    """At most `most` + 1 multiples of 1, 2, 2.5 or 5 times a power of ten between low and high."""
+    if high <= low:
+        return [low]
+    power = 10.0 ** math.floor(math.log10((high - low) / most))
+    steps = [s * power for s in (1, 2, 2.5, 5, 10) if not whole or (s * power) % 1 == 0]
+    step = next((s for s in steps if (high - low) / s <= most), 1.0 if whole else 10 * power)
+    first = math.ceil(low / step - 1e-9)
+    return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
 def _scaling(scale: str) -> Callable[[float], float]:
@@ -119,36 +129,22 @@ def _scaling(scale: str) -> Callable[[float], float]:
     return lambda v: v
 
 
-def _x_ticks(axes: Any, edges: Sequence[float], scale: str, open_end: bool) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    low, high = edges[0], edges[-1]
-    if scale == "log":
-        decades = [0.0, *(10.0**k for k in range(0, 16))]
-        values = [v for v in decades if low <= v <= high]
-        if len(values) < 4:
-            values = [v for d in decades for v in (d, 3 * d) if low <= v <= high]
-        values = sorted(set(values))[:: math.ceil(len(values) / 7)]
-    else:
-        whole = len(edges) > 1 and edges[0] % 1 == 0.5
-        locator = MaxNLocator(6, integer=whole, steps=[1, 2, 2.5, 5, 10])
-        values = [float(v) for v in locator.tick_values(low, high) if low <= v <= high]
-    scaled = _scaling(scale)
-    labels = [format_short(v) for v in values]
-    if open_end:
-        values, labels = [*values[:-1], high], [*labels[:-1], f"{format_short(high)} and more"]
-    axes.set_xticks([scaled(v) for v in values], labels)
-    if open_end:
-        axes.get_xticklabels()[-1].set_horizontalalignment("right")
+def _x_ticks(low: float, high: float, scale: str, whole: bool = False) -> list[float]:
+    if scale != "log":
+        return _round_values(low, high, 6, whole)
+    decades = [0.0, *(10.0**k for k in range(0, 16))]
+    values = [v for v in decades if low <= v <= high]
+    if len(values) < 4:
+        values = [v for d in decades for v in (d, 3 * d) if low <= v <= high]
+    return sorted(set(values))[:: math.ceil(len(values) / 7)]
 
 
-def _root_ticks(axes: Any, most: float) -> None:
-    """Ticks of a square root axis: about 0, 1/16, 1/4 and all of a round number."""
-    axes.set_ylim(0, math.sqrt(most) * 1.02 if most else 1)
+def _root_ticks(most: float) -> list[tuple[float, str]]:
+    """Ticks of a square root axis: 0, a tenth, a half and all of a round number."""
     power = 10.0 ** math.floor(math.log10(most)) if most >= 1 else 1.0
     top = max(m * power for m in (1, 2, 5) if m * power <= max(most, 1))
     values = sorted({0.0, *(v for v in (top / 10, top / 2 if top > 1 else top, top) if v >= 1)})
-    axes.set_yticks([math.sqrt(v) for v in values], [format_short(round(v)) for v in values])
+    return [(math.sqrt(v), format_short(round(v))) for v in values]
 
 
 @drawn
@@ -168,54 +164,38 @@ def histogram(
     documents beside many can be seen. only_marked: nothing is known of the others. above: on which
     side of the threshold values are marked.
     """
-    counts = data["counts"]
+    counts, edges = data["counts"], data["edges"]
     gone = list(counts) if only_marked else list(marked) or [0] * len(counts)
-
-    def draw() -> Any:
-        figure, axes = _figure()
-        scaled = _scaling(data["scale"])
-        edges = [scaled(e) for e in data["edges"]]
-        for values, colour in (
-            (counts, GONE),
-            ([c - g for c, g in zip(counts, gone, strict=True)], ACCENT),
-        ):
-            if any(values):
-                roots = [math.sqrt(max(0, v)) for v in values]
-                axes.stairs(roots, edges, fill=True, color=colour, linewidth=0)
-        axes.set_xlim(edges[0], edges[-1])
-        _x_ticks(axes, data["edges"], data["scale"], data.get("open", False))
-        _root_ticks(axes, max(counts, default=0))
+    scaled = _scaling(data["scale"])
+    most = max(counts, default=0)
+    axes = _Axes(scaled(edges[0]), scaled(edges[-1]), math.sqrt(most) * 1.02 if most else 1.0)
+    whole = len(edges) > 1 and edges[0] % 1 == 0.5  # a bin for each whole number
+    values = _x_ticks(edges[0], edges[-1], data["scale"], whole)
+    xs = [(scaled(v), format_short(v)) for v in values]
+    if data.get("open", False):
+        xs[-1] = (axes.high, f"{format_short(edges[-1])} and more")
+    axes.ticks(xs, _root_ticks(most))
+    kept = [c - g for c, g in zip(counts, gone, strict=True)]
+    for heights, colour in ((counts, GONE), (kept, ACCENT)):
+        if any(heights):
+            roots = [math.sqrt(max(0, v)) for v in heights]
+            bins = zip(roots, pairwise(map(scaled, edges)), strict=True)
+            steps = [(edge, root) for root, sides in bins for edge in sides]
+            outline = [(axes.low, 0.0), *steps, (axes.high, 0.0)]
+            axes.path(outline, f'fill="{colour}"', close=True)
+    axes.axis()
+    marks = [(scaled(v), name) for v, name in lines]
+    if threshold is not None:
         # Between two whole numbers, where the threshold itself is on the side that stays.
-        shift = (0.5 if above else -0.5) if data["edges"][0] % 1 == 0.5 and above is not None else 0
-        drawn_at = [(scaled(v), name, "center") for v, name in lines]
-        if len(lines) == 2:  # may stand close together
-            drawn_at = [(*drawn_at[0][:2], "right"), (*drawn_at[1][:2], "left")]
-        if threshold is not None:
-            drawn_at.append(
-                (scaled(threshold + shift), f"limit {format_short(threshold)}", "center")
-            )
-        for at, name, side in drawn_at:
-            if not edges[0] <= at <= edges[-1]:
-                continue
-            axes.axvline(at, color=INK, linewidth=1.2)
-            share = (at - edges[0]) / (edges[-1] - edges[0])
-            axes.text(
-                at,
-                1.03,
-                name,
-                transform=axes.get_xaxis_transform(),
-                ha="left" if share < 0.15 else "right" if share > 0.85 else side,
-                va="bottom",
-                color=INK,
-            )
-        return figure
-
-    return _svg(draw, label)
+        shift = (0.5 if above else -0.5) if whole and above is not None else 0
+        marks.append((scaled(threshold + shift), f"limit {format_short(threshold)}"))
+    axes.marks(marks)
+    return _svg(axes.parts, label)
 
 
 @drawn
 def curve(
-    lines: Sequence[Sequence[tuple[float, float]]],
+    lines: Sequence[Iterable[tuple[float, float]]],
     label: str,
     x_name: str,
     doublings: Sequence[int] = (),
@@ -224,27 +204,31 @@ def curve(
 
     doublings: the ticks of an x axis on which a doubling is as far everywhere.
     """
-
-    def draw() -> Any:
-        from matplotlib.ticker import MaxNLocator
-
-        figure, axes = _figure(height=200)
-        styles = ({"color": ACCENT}, {"color": INK, "linestyle": "--", "marker": "o"})
-        for points, style in zip(lines, styles, strict=False):
-            xs, ys = zip(*points, strict=True)
-            axes.plot(xs, ys, linewidth=1.4, markersize=3.5, **style)
-        axes.margins(x=0.02, y=0.12)
-        axes.yaxis.set_major_locator(MaxNLocator(5))
-        if doublings:
-            axes.set_xscale("log", base=2)
-            axes.set_xticks(doublings, [f"{tick:,}" for tick in doublings])
-            axes.minorticks_off()
-        else:
-            axes.xaxis.set_major_locator(MaxNLocator(5))
-        axes.set_title(x_name, loc="right", color=MUTED, fontsize=FONT * 0.72)
-        return figure
-
-    return _svg(draw, label)
+    height = 200
+    scaled: Callable[[float], float] = math.log2 if doublings else lambda v: v
+    drawn_lines = [[(scaled(x), y) for x, y in line] for line in lines]
+    xs = [x for line in drawn_lines for x, _ in line]
+    ys = [y for line in drawn_lines for _, y in line]
+    wide, high = (max(xs) - min(xs)) * 0.02, (max(ys) - min(ys)) * 0.12 or abs(ys[0]) * 0.05
+    low, top = min(ys) - high, max(ys) + high
+    axes = _Axes(min(xs) - wide, max(xs) + wide, top, low, height)
+    if doublings:
+        ticks = [(scaled(v), f"{v:,}") for v in doublings if axes.low <= scaled(v) <= axes.high]
+    else:
+        ticks = [(v, format_short(v)) for v in _round_values(axes.low, axes.high, 5)]
+    axes.ticks(ticks, [(v, f"{v:.6g}") for v in _round_values(low, top, 5)])
+    axes.axis()
+    styles = (
+        f'fill="none" stroke="{ACCENT}" stroke-width="1.9"',
+        f'fill="none" stroke="{INK}" stroke-width="1.9" stroke-dasharray="5 2.5"',
+    )
+    for line, style in zip(drawn_lines, styles, strict=False):
+        axes.path(line, style)
+    for x, y in drawn_lines[1] if len(drawn_lines) > 1 else ():
+        centre = f'cx="{_px(axes.x(x))}" cy="{_px(axes.y(y))}"'
+        axes.parts.append(f'<circle {centre} r="2.4" fill="{INK}"/>')
+    axes.parts.append(_text(WIDTH - RIGHT, TOP - 6, x_name, "end"))
+    return _svg(axes.parts, label, height=height)
 
 
 @drawn
@@ -255,64 +239,42 @@ def yields(
     marks: Sequence[tuple[float, str]],
 ) -> str:
     """What is kept at thresholds: (threshold, surely, at most), and lines at chosen thresholds."""
-
-    def draw() -> Any:
-        from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-        figure, axes = _figure()
-        scaled = _scaling(scale)
-        xs = [scaled(t) for t, _, _ in points]
-        sure, most = [s for _, s, _ in points], [m for _, _, m in points]
-        axes.fill_between(xs, sure, most, color=GONE, linewidth=0)
-        axes.plot(xs, sure, color=ACCENT, linewidth=1.6)
-        low, high = points[0][0], points[-1][0]
-        axes.set_xlim(scaled(low), scaled(high) if high > low else scaled(low) + 1)
-        _x_ticks(axes, [low, high], scale, False)
-        axes.set_ylim(0, max(1.0, max(most) * 1.08))
-        axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: format_short(v)))
-        inside = sorted((at, name) for at, name in marks if low <= at <= high)
-        for nth, (at, name) in enumerate(inside):
-            axes.axvline(scaled(at), color=INK, linewidth=1.2)
-            span = scaled(high) - scaled(low)
-            share = (scaled(at) - scaled(low)) / span if span else 0.0
-            side = "left" if share < 0.15 else "right" if share > 0.85 else "center"
-            if len(inside) == 2:  # may stand close together
-                side = "left" if nth else "right"
-            where = axes.get_xaxis_transform()
-            axes.text(scaled(at), 1.03, name, transform=where, ha=side, va="bottom", color=INK)
-        return figure
-
-    return _svg(draw, label)
+    scaled = _scaling(scale)
+    low, high = points[0][0], points[-1][0]
+    top = max(1.0, max(most for _, _, most in points) * 1.08)
+    axes = _Axes(scaled(low), scaled(high), top)
+    xs = [(scaled(v), format_short(v)) for v in _x_ticks(low, high, scale)]
+    axes.ticks(xs, [(v, format_short(v)) for v in _round_values(0, top, 4, whole=True)])
+    sure = [(scaled(at), kept) for at, kept, _ in points]
+    most = [(scaled(at), kept) for at, _, kept in reversed(points)]
+    axes.path([*sure, *most], f'fill="{GONE}"', close=True)
+    axes.path(sure, f'fill="none" stroke="{ACCENT}" stroke-width="2.2"')
+    axes.axis()
+    axes.marks((scaled(at), name) for at, name in sorted(marks))
+    return _svg(axes.parts, label)
 
 
 @drawn
 def heat(labels: Sequence[str], cells: dict[tuple[str, str], float], label: str) -> str:
     """A square of shares: (row, column) -> 0 to 1, the darker the more; both sides are `labels`."""
-
-    def draw() -> Any:
-        from matplotlib.collections import PatchCollection
-        from matplotlib.colors import to_rgba
-        from matplotlib.figure import Figure
-        from matplotlib.patches import Rectangle
-
-        side, edge = 12 * len(labels) + 12, 12 * max(4, 0.6 * max(map(len, labels))) + 4
-        figure = Figure(figsize=((side + edge) / 100,) * 2, dpi=100)
-        share = side / (side + edge)
-        axes = figure.add_axes((1 - share, 0, share, share))
-        order = {name: i for i, name in enumerate(labels)}
-        marks = sorted((order[a], order[b], v) for (a, b), v in cells.items() if v > 0)
-        # A root, so that a few texts beside many can be seen.
-        colours = [to_rgba(ACCENT, round(math.sqrt(min(1.0, v)), 3)) for _, _, v in marks]
-        squares = [Rectangle((b - 0.5, a - 0.5), 1, 1) for a, b, _ in marks]
-        axes.add_collection(PatchCollection(squares, facecolors=colours, linewidths=0))
-        axes.set_xlim(-0.5, len(labels) - 0.5)
-        axes.set_ylim(len(labels) - 0.5, -0.5)
-        axes.set_xticks(range(len(labels)), labels, rotation=90)
-        axes.set_yticks(range(len(labels)), labels)
-        axes.tick_params(length=0, colors=MUTED, pad=2, top=True, labeltop=True, labelbottom=False)
-        for spine in axes.spines.values():
-            spine.set_color(GRID)
-        return figure
-
-    return _svg(draw, label)
+    cell, margin = 12, FONT * 0.62 * max(map(len, labels)) + 8
+    side = cell * len(labels)
+    order = {name: margin + cell * i for i, name in enumerate(labels)}
+    parts = []
+    for (row, column), share in sorted(cells.items()):
+        if share > 0:
+            # A root, so that a few texts beside many can be seen.
+            shade = round(math.sqrt(min(1.0, share)), 3)
+            opacity = f' fill-opacity="{shade:g}"' if shade < 1 else ""
+            place = f'x="{_px(order[column])}" y="{_px(order[row])}"'
+            size = f'width="{cell}" height="{cell}"'
+            parts.append(f'<rect {place} {size} fill="{ACCENT}"{opacity}/>')
+    for name, at in order.items():
+        middle = at + cell / 2 + FONT / 3
+        parts.append(_text(margin - 4, middle, name, "end"))
+        turned = _text(0, 0, name, "start")
+        move = f"translate({_px(middle)} {_px(margin - 4)}) rotate(-90)"
+        parts.append(f'<g transform="{move}">{turned}</g>')
+    box = f'x="{_px(margin)}" y="{_px(margin)}" width="{side}" height="{side}"'
+    parts.append(f'<rect {box} fill="none" stroke="{GRID}" stroke-width="1.1"/>')
+    return _svg(parts, label, margin + side + 4, margin + side + 4)

@@ -49,6 +49,44 @@ def _earlier(db: Any, earlier: EarlierIds | None) -> None:
     db.execute("CREATE TABLE before AS SELECT DISTINCT id FROM given SEMI JOIN named USING (id)")
 
 
+def _number_repeated(db: Any) -> None:
+    """Gives ids that come again their numbers: from `named`, `given`, `before` and `repeated` into
+    `changed`."""
+    # Numbers that documents of their own carry already (`a~2` beside two of `a`) are left to
+    # them; so every new id is new, as what stands before its last `~number` is its old one.
+    db.execute(
+        f"""CREATE TABLE taken AS
+        WITH split AS (
+          SELECT DISTINCT {_SPLIT} AS s
+          FROM (SELECT id FROM named UNION ALL SELECT id FROM given) WHERE contains(id, '~'))
+        SELECT s.id AS id, s.k::BIGINT AS k FROM split
+        WHERE s.k <> '' AND s.id IN (SELECT id FROM repeated)"""
+    )
+    db.execute(
+        """CREATE TABLE numbers AS
+        WITH sizes AS (
+          SELECT id, count(*) AS size, coalesce(any_value(t.ks), []) AS ks
+          FROM repeated LEFT JOIN (SELECT id, list(k) AS ks FROM taken GROUP BY id) t USING (id)
+          WHERE id IN (SELECT id FROM taken) GROUP BY id),
+        free AS (SELECT id, unnest(range(2, size + len(ks) + 2)) AS k FROM sizes)
+        SELECT free.id, free.k, row_number() OVER (PARTITION BY free.id ORDER BY free.k) AS nth
+        FROM free ANTI JOIN taken ON free.id = taken.id AND free.k = taken.k"""
+    )
+    db.execute(
+        """CREATE TABLE fresh AS
+        WITH numbered AS (
+          SELECT part, n, id, row_number() OVER (PARTITION BY id ORDER BY part, n) - 1
+                 + (id IN (SELECT id FROM before))::BIGINT AS nth
+          FROM repeated)
+        SELECT part, n, numbered.id || '~' || coalesce(numbers.k, nth + 1) AS id
+        FROM numbered LEFT JOIN numbers USING (id, nth) WHERE nth > 0"""
+    )
+    db.execute(
+        "DELETE FROM changed USING fresh WHERE changed.part = fresh.part AND changed.n = fresh.n"
+    )
+    db.execute("INSERT INTO changed SELECT part, n, id FROM fresh")
+
+
 def assign_ids(plan: InputPlan, folder: Path, earlier: EarlierIds | None = None) -> int:
     """Writes folder/ids.parquet, and issued.parquet where runs go on from each other; returns how
     many documents got another id."""
@@ -85,40 +123,8 @@ def assign_ids(plan: InputPlan, folder: Path, earlier: EarlierIds | None = None)
             WHERE id IN (SELECT id FROM named GROUP BY id HAVING count(*) > 1)
             OR id IN (SELECT id FROM before)"""
         )
-        # Numbers that documents of their own carry already (`a~2` beside two of `a`) are left to
-        # them; so every new id is new, as what stands before its last `~number` is its old one.
-        db.execute(
-            f"""CREATE TABLE taken AS
-            WITH split AS (
-              SELECT DISTINCT {_SPLIT} AS s
-              FROM (SELECT id FROM named UNION ALL SELECT id FROM given) WHERE contains(id, '~'))
-            SELECT s.id AS id, s.k::BIGINT AS k FROM split
-            WHERE s.k <> '' AND s.id IN (SELECT id FROM repeated)"""
-        )
-        db.execute(
-            """CREATE TABLE numbers AS
-            WITH sizes AS (
-              SELECT id, count(*) AS size, coalesce(any_value(t.ks), []) AS ks
-              FROM repeated LEFT JOIN (SELECT id, list(k) AS ks FROM taken GROUP BY id) t USING (id)
-              WHERE id IN (SELECT id FROM taken) GROUP BY id),
-            free AS (SELECT id, unnest(range(2, size + len(ks) + 2)) AS k FROM sizes)
-            SELECT free.id, free.k, row_number() OVER (PARTITION BY free.id ORDER BY free.k) AS nth
-            FROM free ANTI JOIN taken ON free.id = taken.id AND free.k = taken.k"""
-        )
-        db.execute(
-            """CREATE TABLE fresh AS
-            WITH numbered AS (
-              SELECT part, n, id, row_number() OVER (PARTITION BY id ORDER BY part, n) - 1
-                     + (id IN (SELECT id FROM before))::BIGINT AS nth
-              FROM repeated)
-            SELECT part, n, numbered.id || '~' || coalesce(numbers.k, nth + 1) AS id
-            FROM numbered LEFT JOIN numbers USING (id, nth) WHERE nth > 0"""
-        )
-        db.execute(
-            "DELETE FROM changed USING fresh"
-            " WHERE changed.part = fresh.part AND changed.n = fresh.n"
-        )
-        db.execute("INSERT INTO changed SELECT part, n, id FROM fresh")
+        if db.execute("SELECT 1 FROM repeated LIMIT 1").fetchone():
+            _number_repeated(db)
         if earlier is not None:
             with replacing(folder / ISSUED) as issued:
                 db.execute(

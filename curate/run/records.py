@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from curate.steps.contracts import Settings
 
 LIBRARIES = (
-    "pyarrow", "numpy", "numba", "duckdb", "resiliparse", "matplotlib", "tokenizers", "torch"
+    "pyarrow", "numpy", "numba", "duckdb", "resiliparse", "tokenizers", "torch"
 )  # fmt: skip
 
 

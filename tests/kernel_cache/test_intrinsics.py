@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+import numba
 import numpy as np
-from numba import njit
+import pytest
 
+from kernel_cache import njit
 from kernel_cache.intrinsics import njit_bare
 
 Tables = namedtuple("Tables", "first second")
@@ -24,8 +26,17 @@ def _largest(tables, n):
 def test_a_bare_kernel_counts_no_references():
     """numba counts those that a loop takes out of a tuple; that is what costs."""
     tables = Tables(np.arange(9), np.arange(9)[::-1].copy())
-    for compiled, counted in ((njit(_largest), True), (njit_bare(_largest), False)):
-        assert compiled(tables, 9) == 8
-        (text,) = compiled.inspect_llvm().values()
-        own = text.split("define")[1]  # the kernel itself, not what Python calls it by
-        assert ("@NRT_incref" in own) == counted
+    for part, counted in ((njit()(_largest), True), (njit_bare(_largest), False)):
+        kernel = numba.njit(lambda tables, n, part=part: part(tables, n))
+        assert kernel(tables, 9) == 8
+        (text,) = part.inspect_llvm().values()
+        assert ("@NRT_incref" in text.split("define")[1]) == counted
+
+
+def test_a_part_of_kernels_is_not_for_python():
+    part = njit_bare(_largest)
+    tables = Tables(np.arange(9), np.arange(9))
+    for _ in range(2):  # before and after it has been compiled into a kernel
+        with pytest.raises(TypeError, match="_largest is a part of kernels"):
+            part(tables, 9)
+        assert numba.njit(lambda tables, n: part(tables, n))(tables, 9) == 8

@@ -9,6 +9,7 @@ asked with the class of the next code point whether the text before it matches.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -77,9 +78,10 @@ class _Program:
         return len(self.positions) - 1
 
     def set(self, members: np.ndarray) -> int:
-        for number, other in enumerate(self.sets):
-            if np.array_equal(other, members):
-                return number
+        for same in (operator.is_, np.array_equal):  # copies of a repetition hold the same array
+            for number, other in enumerate(self.sets):
+                if same(other, members):
+                    return number
         if len(self.sets) >= MAX_SETS:
             raise UnsupportedPattern(f"a pattern of more than {MAX_SETS} sets of characters")
         self.sets.append(members)
@@ -139,14 +141,19 @@ class _Program:
 
 def _classes(sets: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """(class of every code point: uint8[0x110000], bool[classes, sets]: the sets of a class)."""
-    signature = np.zeros(CODE_POINTS, np.uint64)
+    # Runs of code points between which no set changes: thousands, of a million code points.
+    changes = [np.flatnonzero(members[1:] != members[:-1]) + 1 for members in sets]
+    starts = np.unique(np.concatenate([[0], *changes]))
+    signature = np.zeros(len(starts), np.uint64)
     for number, members in enumerate(sets):
-        signature |= members.astype(np.uint64) << np.uint64(number)
+        signature |= members[starts].astype(np.uint64) << np.uint64(number)
     kinds, numbers = np.unique(signature, return_inverse=True)
     if len(kinds) > 255:
         raise UnsupportedPattern("a pattern with more than 255 kinds of characters")
     bits = np.arange(len(sets), dtype=np.uint64)
-    return numbers.astype(np.uint8), (kinds[:, None] >> bits & np.uint64(1)).astype(np.bool_)
+    lengths = np.diff(starts, append=CODE_POINTS)
+    classes = np.repeat(numbers.astype(np.uint8), lengths)
+    return classes, (kinds[:, None] >> bits & np.uint64(1)).astype(np.bool_)
 
 
 class _States:
@@ -230,16 +237,16 @@ def _compile(pattern: str, dialect: Dialect) -> Table:
 
 def _table(pattern: str, rows: list[list[int]], numbers: np.ndarray) -> Table:
     """rows: Table.steps; numbers: the class of every code point: uint8[0x110000]."""
-    pages = numbers.reshape(-1, _PAGE)
-    blocks, pages_of = np.unique(pages, axis=0, return_inverse=True)
+    pages = [page.tobytes() for page in numbers.reshape(-1, _PAGE)]
+    blocks = {page: number for number, page in enumerate(sorted(set(pages)))}
     if len(blocks) > 255:
         raise UnsupportedPattern("a pattern whose sets are too scattered")
     return Table(
         pattern,
         np.array(rows, np.uint16),
         numbers[:128].copy(),
-        pages_of.reshape(-1).astype(np.uint8),
-        np.ascontiguousarray(blocks),
+        np.array([blocks[page] for page in pages], np.uint8),
+        np.frombuffer(b"".join(blocks), np.uint8).reshape(-1, _PAGE).copy(),
     )
 
 

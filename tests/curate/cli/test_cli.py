@@ -55,7 +55,6 @@ def test_help_imports_nothing_heavy() -> None:
         "import sys, curate.cli.app\n"
         "try: curate.cli.app.invoke(['--help'])\nexcept SystemExit: pass\n"
         "heavy = {'torch','numba','pyarrow','pydantic','numpy','duckdb','fasttext_pybind'}\n"
-        "heavy |= {'matplotlib'}\n"
         "heavy &= set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )

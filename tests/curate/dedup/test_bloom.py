@@ -76,7 +76,7 @@ GRAMS = {
 
 
 @pytest.mark.parametrize("mode", ["old-both", "paragraph", "document", "both"])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(texts=TEXTS, **GRAMS)
 def test_bffs_modes_equal_its_rules(mode, texts, ngram, least, threshold):
     seen: set[plain.Gram] = set()

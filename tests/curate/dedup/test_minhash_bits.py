@@ -9,6 +9,11 @@ from hypothesis import strategies as st
 
 from curate.dedup.minhash import signatures as bits_
 from curate.dedup.minhash import signatures as kernel
+from tests.callable_kernels import callable_kernel
+
+signatures = callable_kernel(kernel.signatures)
+equal_values = callable_kernel(kernel.equal_values)
+estimated = callable_kernel(kernel.estimated)
 
 
 def fmix32(h: int) -> int:
@@ -40,7 +45,7 @@ def test_bits_are_packed_and_compared_as_plain_python_does(rows, bits):
         whole = sum(v << (p * bits) for p, v in enumerate(values))
         assert int.from_bytes(row.tobytes(), "little") == whole
     equal = sum(a == b for a, b in zip(*kept, strict=True))
-    assert bits_.equal_values(packed[0], packed[1], len(rows[0]), bits) == equal
+    assert equal_values(packed[0], packed[1], len(rows[0]), bits) == equal
 
 
 def pairs(similarity: float, count: int, draw: np.random.Generator, size: int = 300):
@@ -51,8 +56,8 @@ def pairs(similarity: float, count: int, draw: np.random.Generator, size: int = 
     first = values[:, :size]
     second = values[:, size - shared :]
     offsets = np.arange(count + 1) * size
-    signatures = [kernel.signatures(offsets, x.reshape(-1).copy(), a, b) for x in (first, second)]
-    return *signatures, shared / (2 * size - shared)
+    both = [signatures(offsets, x.reshape(-1).copy(), a, b) for x in (first, second)]
+    return *both, shared / (2 * size - shared)
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8, 16, 32])
@@ -61,14 +66,14 @@ def test_the_estimate_is_unbiased_and_as_exact_as_theory_says(bits, similarity):
     """400 pairs: their mean within four of its standard errors, their spread within a fifth."""
     first, second, true = pairs(similarity, 400, np.random.default_rng(bits))
     x, y = bits_.pack(first, bits), bits_.pack(second, bits)
-    equal = np.array([bits_.equal_values(p, q, 112, bits) for p, q in zip(x, y, strict=True)])
+    equal = np.array([equal_values(p, q, 112, bits) for p, q in zip(x, y, strict=True)])
     chance = 2.0**-bits
     estimates = (equal / 112 - chance) / (1 - chance)  # not cut off at 0 as `estimated` is
     error = bits_.standard_error(true, 112, bits)
     assert abs(estimates.mean() - true) < 4 * error / 20 + 1e-9
     if error > 0.001:
         assert estimates.std() == pytest.approx(error, rel=0.2)
-    cut = [bits_.estimated(int(e), 112, bits) for e in equal]
+    cut = [estimated(int(e), 112, bits) for e in equal]
     assert cut == pytest.approx(np.clip(estimates, 0, 1))
 
 
@@ -77,8 +82,8 @@ def test_a_value_that_equals_by_chance_does_so_in_its_own_place():
     draw = np.random.default_rng(0)
     a, b = kernel.permutations(112, 1)
     hashes = draw.integers(0, 2**32, 400, np.uint64)
-    packed = bits_.pack(kernel.signatures(np.arange(401), hashes, a, b), 1)
-    equal = [bits_.equal_values(packed[i], packed[i + 1], 112, 1) for i in range(0, 400, 2)]
+    packed = bits_.pack(signatures(np.arange(401), hashes, a, b), 1)
+    equal = [equal_values(packed[i], packed[i + 1], 112, 1) for i in range(0, 400, 2)]
     assert min(equal) > 20 and max(equal) < 92  # 56 and eight standard deviations of 5.3
 
 

@@ -17,6 +17,7 @@ from curate.dedup.minhash.signatures import normal_form
 from curate.dedup.minhash.verify import Compared, jaccard, match_buckets, read_only
 from curate.text.buffers import text_buffers
 from curate.text.words import ascii_fold, character_tables, word_hashes, word_table
+from tests.callable_kernels import callable_kernel
 
 TEXTS = st.lists(
     st.text(st.sampled_from("aB1_ .-éÉ\u0301ไทย中文かk\u212a\ud7ff\U0001f600\0")), max_size=5
@@ -46,7 +47,7 @@ def theirs(hashes: list[int], permutations: int, seed: int):
 @settings(max_examples=40, deadline=None)
 def test_signatures_are_those_of_datasketch_bit_for_bit(lists, permutations, seed):
     a, b = kernel.permutations(permutations, seed)
-    ours = kernel.signatures(*flat(lists), a, b)
+    ours = callable_kernel(kernel.signatures)(*flat(lists), a, b)
     for row, hashes in zip(ours, lists, strict=True):
         assert row.tolist() == theirs(hashes, permutations, seed).hashvalues.tolist()
 
@@ -68,7 +69,7 @@ def test_signatures_go_to_datasketch_and_come_back_through_its_buffers():
     from datasketch import LeanMinHash
 
     a, b = kernel.permutations(128, 7)
-    signature = kernel.signatures(*flat([[1, 2, 3], [3, 2, 9], []]), a, b)
+    signature = callable_kernel(kernel.signatures)(*flat([[1, 2, 3], [3, 2, 9], []]), a, b)
     read = [LeanMinHash.deserialize(x, "<") for x in kernel.lean_buffers(signature, 7)]
     assert [r.hashvalues.tolist() for r in read] == signature.tolist()
     assert all((r.seed, r.scheme) == (7, "affine32") for r in read)
@@ -86,7 +87,7 @@ def test_lean_word_hashes_are_those_of_the_word_table(texts):
     for r in range(len(texts)):
         out = np.zeros(offsets[r + 1] - offsets[r] + 1, np.uint64)
         tables = (ascii_fold(), *character_tables())
-        n = word_hashes(data, offsets[r], offsets[r + 1], *tables, out)
+        n = callable_kernel(word_hashes)(data, offsets[r], offsets[r + 1], *tables, out)
         assert out[:n].tolist() == table.hash[table.rows[r] : table.rows[r + 1]].tolist()
 
 
@@ -149,7 +150,7 @@ def test_datatrove_form_knows_no_case_numbers_punctuation_or_accents():
 @settings(max_examples=200, deadline=None)
 def test_jaccard_is_exact_from_its_least_value_on(x, y, least):
     true = len(x & y) / len(x | y) if x | y else 0.0
-    similarity = jaccard(*(np.array(sorted(s), np.uint64) for s in (x, y)), least)
+    similarity = callable_kernel(jaccard)(*(np.array(sorted(s), np.uint64) for s in (x, y)), least)
     assert similarity == (true if true >= least else -1.0)
 
 

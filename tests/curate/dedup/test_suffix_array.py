@@ -105,7 +105,7 @@ one_text = st.sampled_from(ALPHABETS).flatmap(lambda a: st.text(a, max_size=24))
 some_texts = st.lists(one_text, min_size=0, max_size=6)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(
     some_texts,
     st.integers(1, 9),

@@ -172,13 +172,13 @@ def test_boundaries_are_member_starts_near_the_targets(codec: str) -> None:
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
 def test_a_nested_archive_stored_uncompressed_never_gives_a_boundary(codec: str) -> None:
     """The nested archive is incompressible, so its members stand verbatim in the outer file."""
-    inner = b"".join(COMPRESS[codec](record(RANDOM.randbytes(700))) for _ in range(3000))
+    inner = b"".join(COMPRESS[codec](record(RANDOM.randbytes(700))) for _ in range(1000))
     pack = (lambda data: gz(data, 0)) if codec == "gzip" else raw_zst
     outer = [pack(record(b"small"))] + [pack(record(inner)) for _ in range(3)]
     data = b"".join(outer)
-    assert data.count(compression.MAGIC[codec]) > 8000
+    assert data.count(compression.MAGIC[codec]) > 2500
     starts = {sum(map(len, outer[:i])) for i in range(len(outer))}
-    for target in (400_000, len(outer[1])):
+    for target in (130_000, len(outer[1])):
         assert set(verified_boundaries(io.BytesIO(data), len(data), target)) <= starts
 
 

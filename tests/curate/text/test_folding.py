@@ -21,12 +21,13 @@ from curate.text.folding import (
     lower_folding,
     lower_table,
 )
+from tests.callable_kernels import callable_kernel
 
 
 def folded(text: str, how: Folding | None = None) -> str | None:
     data = np.frombuffer(bytearray(text.encode()), np.uint8)
     out = np.empty(2 * len(data) + 1, np.uint8)
-    n = fold(data, 0, len(data), lower_folding() if how is None else how, out)
+    n = callable_kernel(fold)(data, 0, len(data), lower_folding() if how is None else how, out)
     return None if n == LOOK else out[:n].tobytes().decode()
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,8 +9,7 @@ from hypothesis import strategies as st
 
 from curate.text.sentences import count_sentences, sentences_of_words
 from curate.text.tables import segment
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "filters"))
+from tests.callable_kernels import callable_kernel
 from tests.curate.filters.reference_c4 import sentences
 
 TOKENS = (
@@ -25,7 +21,7 @@ TOKENS = (
 
 def count(line: str) -> int:
     data = np.frombuffer(bytearray(line.encode()), np.uint8)
-    return count_sentences(data, 0, len(data))
+    return callable_kernel(count_sentences)(data, 0, len(data))
 
 
 @pytest.mark.parametrize(
@@ -73,5 +69,7 @@ def test_kernel_counts_as_the_plain_version_on_odd_marks(line):
 def test_words_of_the_table_give_the_same_count(line):
     data = np.frombuffer(bytearray(line.encode()), np.uint8)
     words = segment(data, np.array([0, len(data)])).words
-    counted = sentences_of_words(data, words.start, words.end, words.chars, 0, len(words.start))
+    counted = callable_kernel(sentences_of_words)(
+        data, words.start, words.end, words.chars, 0, len(words.start)
+    )
     assert counted == count(line)

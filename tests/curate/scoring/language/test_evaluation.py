@@ -122,7 +122,7 @@ def test_the_heat_map_draws_only_pairs_that_occur() -> None:
     drawn = charts.heat(["a", "b"], cells, "pairs")
     assert drawn == charts.heat(["a", "b"], cells, "pairs")
     assert drawn.count("fill-opacity") == 1  # the root of 0.25; 1 needs none
-    assert "fill-opacity: 0.5" in drawn and "var(--accent)" in drawn
+    assert 'fill-opacity="0.5"' in drawn and "var(--accent)" in drawn
 
 
 def test_evaluation_is_written_beside_what_is_printed(
