@@ -16,6 +16,7 @@ be deleted. Where it cannot be written, kernels are compiled and not kept.
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import os
 import pickle
@@ -67,12 +68,25 @@ def njit(*, cache: bool = False, **options: Any) -> Callable[[Function], Functio
             return cast(Function, kernel)
         if cache:
             kernel._cache = KernelCache(function)
+            kernel._compile_for_args = functools.partial(_without_collector, kernel)
         else:
             kernel._compile_for_args = functools.partial(_refuse, function)
             kernel._insert = _no_entry
         return cast(Function, kernel)
 
     return compiled
+
+
+def _without_collector(kernel: Dispatcher, *args: Any, **named: Any) -> Any:
+    """Compiles for a call. Of the millions of objects that this makes the collector would look
+    through those that stay again and again."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return type(kernel)._compile_for_args(kernel, *args, **named)
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _refuse(function: Callable[..., Any], *args: Any, **named: Any) -> None:

@@ -32,6 +32,7 @@ from tokenize_kit.formats.forms import (
 from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, learn
 from tokenize_kit.learn.char_bpe import choose_characters
 from tokenize_kit.learn.words import WordCounts, lay_out
+from tokenize_kit.pattern.scan import read_only
 
 # Two merges may spell the same token, as a learned one and one of before: so many more are learned.
 _MORE = 16
@@ -44,10 +45,8 @@ def pieces_of(plan: Plan, letters: np.ndarray, ends: np.ndarray) -> Buffers:
 
     letters: uint8[]; ends: int64[pieces + 1].
     """
-    letters = letters.view()
-    letters.flags.writeable = False  # as everywhere: the kernel is compiled for it
     ones = np.ones(len(ends) - 1, np.int64)
-    return encode_pieces(letters, ends, ends[1:].copy(), ones, plan.bpe, new_cache())
+    return encode_pieces(read_only(letters), ends, ends[1:].copy(), ones, plan.bpe, new_cache())
 
 
 def learn_byte_tokens(

@@ -33,7 +33,7 @@ from tokenize_kit.formats.tokenizer_json import LETTERS, Unsupported, from_lette
 from tokenize_kit.pattern.automaton import Table, compile_pattern
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.pattern.parse import UnsupportedPattern
-from tokenize_kit.pattern.scan import cut_rows
+from tokenize_kit.pattern.scan import cut_rows, read_only
 
 # Of a byte-level BPE. bytes: int64[256]: the id of each byte; pairs: merges.pair_table; greedy:
 # greedy.Greedy, which is used where `orderly`; slots, token_at: trie.build_trie of all tokens:
@@ -224,6 +224,7 @@ class ByteEncoder:
 
         data: uint8[], valid UTF-8; offsets: int64[rows + 1].
         """
+        data = read_only(data)
         ends, counts = cut_rows(data, offsets, self._tables)
         try:
             cache = self._idle.pop()

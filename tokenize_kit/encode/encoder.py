@@ -35,6 +35,7 @@ from tokenize_kit.encode.words import WORDS, CachePool, Crossings, Fallback, cro
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import SPACE
 from tokenize_kit.formats.tokenizer_json import Unsupported, flat_steps, panicked
+from tokenize_kit.pattern.scan import read_only
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _RUNS = {"Regex": " {2,}"}
@@ -158,9 +159,9 @@ class PieceEncoder:
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(ids: uint32[], how many of each row: int64[rows])."""
         if self._normalizer is not None:
-            data, offsets = normalize_rows(data, offsets, self._normalizer)
+            data, offsets = normalize_rows(read_only(data), offsets, self._normalizer)
         memory = self._memories.take()
-        ids, sizes = self._kernel(data, offsets, *self._tables, memory)
+        ids, sizes = self._kernel(read_only(data), offsets, *self._tables, memory)
         self._memories.give(memory)
         return ids, sizes
 

@@ -27,6 +27,7 @@ from tokenize_kit.formats.sentencepiece_model import (
     read_model,
 )
 from tokenize_kit.formats.tokenizer_json import Unsupported
+from tokenize_kit.pattern.scan import read_only
 
 # SentencePiece's BPE as merges over characters: two neighbours merge where they spell a piece, the
 # highest score first, the leftmost of equals. User-defined symbols are taken out before; an unused
@@ -96,7 +97,8 @@ class SpmEncoder:
         data: uint8[], valid UTF-8; offsets: int64[rows + 1].
         """
         if self.reason is None:
-            return self._encode(*normalize_rows(data, offsets, self._normalizer))
+            data, offsets = normalize_rows(read_only(data), offsets, self._normalizer)
+            return self._encode(read_only(data), offsets)
         return self._by_library(data, offsets)
 
 

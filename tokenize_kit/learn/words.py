@@ -16,7 +16,7 @@ from kernel_cache import njit
 from kernel_cache.intrinsics import hash_bytes, njit_within
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.pattern.automaton import Table
-from tokenize_kit.pattern.scan import cut_rows
+from tokenize_kit.pattern.scan import cut_rows, read_only
 
 _SLOTS, _BYTES = 1 << 16, 1 << 20
 
@@ -38,6 +38,7 @@ class WordCounts:
 
     def add(self, data: np.ndarray, offsets: np.ndarray, weight: int = 1) -> None:
         """Counts the rows of valid UTF-8, data: uint8[], offsets: int64[rows + 1]."""
+        data = read_only(data)
         ends, _ = cut_rows(data, offsets, self.tables)
         at, start = 0, int(offsets[0])
         while at < len(ends):
