@@ -10,10 +10,13 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import unicodedata
+import zlib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,6 +65,64 @@ def load_pages() -> list[Page]:
                 site = site_of(row["url"])
                 pages.append(Page(page, site, row["with"], row["without"]))
     return pages
+
+
+WORD = re.compile(r"\w+")
+
+
+@dataclass
+class WholePage:
+    """A decoded page with its whole main text; title, author, date: "" where it has none."""
+
+    html: str
+    url: str
+    site: str
+    kind: str
+    text: str
+    title: str
+    author: str
+    date: str
+
+
+def load_whole_pages() -> list[WholePage]:
+    """The development pages of WCXB, in the archive's order."""
+    from warcio.archiveiterator import ArchiveIterator
+
+    from curate.text.buffers import decode
+
+    with gzip.open(need("wcxb/dev-gold.jsonl.gz")[0], "rt") as lines:
+        gold = {row["record_id"]: row for row in map(json.loads, lines)}
+    pages = []
+    for path in need("wcxb/*.warc.gz"):
+        with path.open("rb") as file:
+            for record in ArchiveIterator(file):
+                name = record.rec_headers.get_header("WARC-Record-ID") or ""
+                row = gold.get(name.strip("<>"))
+                if record.rec_type != "response" or row is None:
+                    continue
+                page, _ = decode(record.content_stream().read())
+                stated = (row[k] or "" for k in ("text", "title", "author", "date"))
+                site = ".".join(site_of(row["url"]).split(".")[-2:])
+                pages.append(WholePage(page, row["url"], site, row["page_type"], *stated))
+    return pages
+
+
+def words(text: str) -> list[str]:
+    """As WCXB counts them."""
+    return WORD.findall(text.lower())
+
+
+def f1_of_words(ours: Counter[str], gold: Counter[str]) -> float:
+    """F1 of multisets of words; 1 for two empty ones."""
+    if not ours and not gold:
+        return 1.0
+    hits = (ours & gold).total()
+    return 2 * hits / (ours.total() + gold.total())
+
+
+def fold_of(site: str, folds: int, salt: int = 0) -> int:
+    """In which fold the pages of a site are."""
+    return (zlib.crc32(site.encode()) + salt * 7919) * 2654435761 % 2**32 * folds >> 32
 
 
 def site_of(url: str) -> str:

@@ -54,6 +54,8 @@ HINTS: dict[str, str] = {
     "visually-hidden lightbox dialog -print-only noprint no-print -alert",
     "title": "title headline -heading -head- -lead- -intro- -summary teasertext -deck- -standfirst "
     "-subtitle -kicker -dachzeile -vorspann -excerpt",
+    "noscript": "",  # by the element, as is the next
+    "unseen": "",
 }
 KINDS = tuple(HINTS)
 BIT = {name: 1 << number for number, name in enumerate(KINDS)}
@@ -242,3 +244,15 @@ def read_attributes(data, i, z, spans, keys, values, states, state_bits):
             hidden = True
         elif attribute == _ARIA and e - a == 4:  # "true"
             hints |= _OVERLAY
+
+
+@njit(nogil=True)
+def shape_of(data, tag, seen, spans):
+    """A number for an element's tag and class, digits aside: units of equal shape have the same."""
+    key = (_BASIS ^ np.uint64(tag)) * _PRIME
+    if seen >> _CLASS & 1:
+        for i in range(spans[2 * _CLASS], spans[2 * _CLASS + 1]):
+            b = data[i]
+            if not 48 <= b <= 57:
+                key = (key ^ np.uint64(b | 32)) * _PRIME
+    return np.int64(key >> np.uint64(1))

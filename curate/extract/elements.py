@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from curate.extract.attributes import BIT
 from curate.extract.tags import (
     ATTR,
     F_BOLD,
@@ -23,6 +24,7 @@ from curate.extract.tags import (
     KINDS,
     MAX_DEPTH,
     N_ALL,
+    N_KEY,
     N_OWN,
     N_PARENT,
     N_PRE,
@@ -45,10 +47,11 @@ from kernel_cache import njit
 
 _A, _P, _LI, _DT, _DD, _PRE_TAG = (TAG[n] for n in ("a", "p", "li", "dt", "dd", "pre"))
 _TABLE, _TR, _TD, _TH = (TAG[n] for n in ("table", "tr", "td", "th"))
-_MAIN, _ARTICLE, _LISTING = (TAG[n] for n in ("main", "article", "listing"))
+_LISTING = TAG["listing"]
 _LISTS = np.zeros(len(KINDS), np.bool_)
 _LISTS[[TAG[n] for n in ("ul", "ol", "menu", "dir", "dl")]] = True
 _HREF = 1 << ATTR["href"]
+_NOSCRIPT, _IN_NOSCRIPT, _UNSEEN = TAG["noscript"], BIT["noscript"], BIT["unseen"]
 
 
 @njit(nogil=True)
@@ -101,9 +104,13 @@ def close_implied(st, stack, opened, tag):
 
 
 @njit(nogil=True)
-def open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, seen):
+def open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, seen, shape):
     """Pushes an element; a block becomes a node."""
     kind = KINDS[tag]
+    if tag == _NOSCRIPT:
+        hints |= _IN_NOSCRIPT
+    if hidden:
+        hints |= _UNSEEN
     if tag == _A and opened[_A]:  # links do not nest
         k = st[ST_DEPTH]
         while k > 0 and stack[k, S_TAG] != _A and not KINDS[stack[k, S_TAG]] & IS_BLOCK:
@@ -127,8 +134,7 @@ def open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, seen):
     if tag == _PRE_TAG or tag == _LISTING:
         flags |= F_PRE
         st[ST_PRE] += 1
-    # Scripts reveal pages that hide their whole content until they are loaded.
-    if kind & IS_MUTE or (hidden and tag != _MAIN and tag != _ARTICLE):
+    if kind & IS_MUTE:
         flags |= F_MUTE
         st[ST_MUTE] += 1
     row[S_TAG], row[S_FLAGS], row[S_HINTS] = tag, flags, above[S_HINTS] | hints
@@ -141,6 +147,7 @@ def open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, seen):
         nodes[node, N_TAG], nodes[node, N_PARENT] = tag, above[S_NODE]
         nodes[node, N_OWN], nodes[node, N_ALL] = hints, row[S_HINTS]
         nodes[node, N_PRE] = st[ST_PRE]
+        nodes[node, N_KEY] = shape
         row[S_NODE] = node
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from curate.extract.attributes import SPANS, read_attributes, read_name
+from curate.extract.attributes import SPANS, read_attributes, read_name, shape_of
 from curate.extract.elements import close_element, close_implied, open_element
 from curate.extract.entities import read_entity
 from curate.extract.metadata import FIELDS, note_script, note_tag, note_title
@@ -364,6 +364,7 @@ def scan(data, a, z, tags, tables):
             close_implied(st, stack, opened, tag)
         if kind & IS_VOID or tag == _HEAD:
             continue
-        open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, seen)
+        shape = shape_of(data, tag, seen, spans)
+        open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, seen, shape)
     flush(st, text, blocks)
     return text[: st[ST_POS]], blocks[: st[ST_BLOCKS]], nodes[: st[ST_NODES]], meta

@@ -8,7 +8,7 @@ from kernel_cache import njit
 
 VOID = "area base br col embed hr img input link meta param source track wbr".split()
 # Content that is not text of the page, up to the end tag, whatever stands in between.
-RAW = "script style iframe noembed noframes noscript textarea title svg".split()
+RAW = "script style iframe noembed noframes textarea title svg".split()
 # Elements whose text is not read: what they hold is an interface, or replaced by a plug-in.
 MUTE = "select button template audio video canvas object datalist map".split()
 BLOCK = (
@@ -17,7 +17,7 @@ BLOCK = (
     "menu nav ol p pre search section summary table tbody td tfoot th thead tr ul"
 ).split()
 BOLD = "b strong em i u mark big".split()
-INLINE = ["a", "code", "kbd", "samp", "tt", "time", "span", "q", "font", "head", *BOLD]
+INLINE = ["a", "code", "kbd", "samp", "tt", "time", "span", "q", "font", "head", "noscript", *BOLD]
 
 NAMES = ["", *VOID, *RAW, *MUTE, *[t for t in BLOCK if t not in VOID], *INLINE]
 TAG = {name: number for number, name in enumerate(NAMES)}
@@ -89,7 +89,7 @@ MAX_ELEMENTS = 500_000  # tags in a page; each may need a row of both tables
 START, END, NODE, LINK_BYTES, LINKS, BOLD_BYTES, HINTS, CUT, BLOCK_COLUMNS = range(9)
 # Columns of a node: its tag, its parent (the page itself is node 0), hints of its own and with all
 # around it, and 1 where it stands in preformatted text.
-N_TAG, N_PARENT, N_OWN, N_ALL, N_PRE, NODE_COLUMNS = range(6)
+N_TAG, N_PARENT, N_OWN, N_ALL, N_PRE, N_KEY, NODE_COLUMNS = range(7)
 # The scanner's state.
 # The scanner's state: where the text ends and where its open block begins; white space since its
 # last letter; how many blocks, nodes, open elements, elements too deep to be opened; how many open

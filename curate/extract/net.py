@@ -1,0 +1,233 @@
+"""The model that chooses main text: a small network over the blocks of a page.
+
+Each block's inputs become HIDDEN numbers; two layers mix these with those of the two blocks before
+and behind, and with the means over the groups that the block belongs to: the elements around it,
+equal paths, its siblings, its unit, the page. A block's logit is a sum over all three layers. From
+the mean over the page and the page's own inputs comes what kind of page it is, which all blocks
+see. The weights are a data file that benchmarks/fit_extract.py makes.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from curate.extract.features import MASS, PROSE
+from curate.extract.inputs import COUNT, fill, look, page_inputs
+from curate.extract.tags import N_PARENT, NODE
+from curate.extract.units import numbered
+from kernel_cache import njit
+
+MODEL = "main-text.npz"
+KINDS = "article collection documentation forum listing product service".split()
+SPAN = 2  # blocks before and behind that a layer sees
+GROUPS = 6  # kinds of groups
+PARTS = 1 + 2 * SPAN + GROUPS + 1  # what a layer's weights are for
+
+# first: float32[COUNT, H] and first_bias: [H]; page: [PAGE_COUNT, H]; kind_page: [PAGE_COUNT, K],
+# kind_mean: [H, K], kind_bias: [K], kind_out: [K, KINDS], kind_out_bias: [KINDS]; kind_hidden:
+# [KINDS, H]; layers: [LAYERS, PARTS, H, H] and layer_biases: [LAYERS, H]; out: [LAYERS + 1, H];
+# out_bias: [1].
+Net = namedtuple(
+    "Net",
+    "first first_bias page kind_page kind_mean kind_bias kind_out kind_out_bias kind_hidden layers"
+    " layer_biases out out_bias",
+)
+
+
+@lru_cache(maxsize=1)
+def fitted() -> Any:
+    """The weights of the package: Net."""
+    with np.load(files("curate.extract").joinpath(MODEL).open("rb")) as arrays:
+        return Net(*(np.ascontiguousarray(arrays[name], np.float32) for name in Net._fields))
+
+
+@njit(nogil=True)
+def _add(values, weights, out):
+    """out: float32[n] += values: float32[m] times weights: float32[m, n]."""
+    for k in range(len(values)):
+        x = values[k]
+        if x != 0:
+            for j in range(len(out)):
+                out[j] += x * weights[k, j]
+
+
+@njit(nogil=True)
+def _clip(values):
+    for j in range(len(values)):
+        values[j] = max(values[j], np.float32(0))
+
+
+@njit(nogil=True)
+def _first_layer(blocks, nodes, seen, net, page):
+    """float32[blocks, H]."""
+    hidden = np.empty((len(blocks), net.first.shape[1]), np.float32)
+    bias = net.first_bias.copy()
+    _add(page, net.page, bias)
+    row = np.empty(COUNT, np.float32)
+    before, prose = np.float32(0), np.float32(0)
+    for i in range(len(blocks)):
+        fill(i, before, prose, blocks, nodes, seen, row)
+        m = seen.measures[i]
+        before += m[MASS]
+        prose += m[MASS] * m[PROSE]
+        h = hidden[i]
+        h[:] = bias
+        _add(row, net.first, h)
+        _clip(h)
+    return hidden
+
+
+@njit(nogil=True)
+def _means(hidden, weights, group, count):
+    """float32[count, H]: the weighted means of the groups: int64[blocks] that blocks are in."""
+    means = np.zeros((count, hidden.shape[1]), np.float32)
+    total = np.zeros(count, np.float32)
+    for i in range(len(hidden)):
+        g = group[i]
+        total[g] += weights[i]
+        for j in range(hidden.shape[1]):
+            means[g, j] += weights[i] * hidden[i, j]
+    for g in range(count):
+        scale = 1 / max(total[g], np.float32(1e-6))
+        for j in range(hidden.shape[1]):
+            means[g, j] *= scale
+    return means
+
+
+@njit(nogil=True)
+def _kinds_of(page, mean, net):
+    """float32[KINDS]: the probabilities of the kinds."""
+    inner = net.kind_bias.copy()
+    _add(page, net.kind_page, inner)
+    _add(mean, net.kind_mean, inner)
+    _clip(inner)
+    kinds = net.kind_out_bias.copy()
+    _add(inner, net.kind_out, kinds)
+    most = kinds.max()
+    total = np.float32(0)
+    for k in range(len(kinds)):
+        kinds[k] = np.exp(kinds[k] - most)
+        total += kinds[k]
+    for k in range(len(kinds)):
+        kinds[k] /= total
+    return kinds
+
+
+@njit(nogil=True)
+def groups_of(blocks, nodes, seen):
+    """(int64[GROUPS, blocks]: the groups of each block, int64[GROUPS]: how many there are)."""
+    n, units = len(blocks), seen.units
+    groups = np.empty((GROUPS, n), np.int64)
+    counts = np.empty(GROUPS, np.int64)
+    keys = np.empty((GROUPS, n), np.int64)
+    for i in range(n):
+        node = blocks[i, NODE]
+        up = nodes[node, N_PARENT]
+        keys[0, i], keys[1, i] = up, nodes[up, N_PARENT]
+        repeated, unit = units.repeated[node], units.unit[node]
+        keys[3, i] = units.sibling[repeated] if repeated >= 0 else -1
+        keys[4, i] = units.sibling[unit] if unit >= 0 else -1
+        keys[5, i] = unit
+    for g in range(GROUPS):
+        if g == 2:
+            groups[g], counts[g] = seen.path, seen.paths
+        else:
+            groups[g], counts[g] = numbered(keys[g])
+    return groups, counts
+
+
+@njit(nogil=True)
+def _layer(hidden, weights, bias, mass, groups, counts, page_mean):
+    """float32[blocks, H]: the next layer; weights: float32[PARTS, H, H]."""
+    n, width = hidden.shape
+    out = np.empty((n, width), np.float32)
+    base = bias.copy()
+    _add(page_mean, weights[PARTS - 1], base)
+    for i in range(n):
+        o = out[i]
+        o[:] = base
+        _add(hidden[i], weights[0], o)
+        part = 1
+        for d in range(-SPAN, SPAN + 1):
+            if d:
+                if 0 <= i + d < n:
+                    _add(hidden[i + d], weights[part], o)
+                part += 1
+    for g in range(GROUPS):
+        means = _means(hidden, mass, groups[g], counts[g])
+        terms = np.zeros((counts[g], width), np.float32)
+        for k in range(counts[g]):
+            _add(means[k], weights[1 + 2 * SPAN + g], terms[k])
+        for i in range(n):
+            term = terms[groups[g, i]]
+            for j in range(width):
+                out[i, j] += term[j]
+    for i in range(n):
+        _clip(out[i])
+    return out
+
+
+@njit(nogil=True)
+def judge(blocks, nodes, seen, net):
+    """(logits: float32[blocks], kinds: float32[KINDS]) of a page with at least one block."""
+    n = len(blocks)
+    page = page_inputs(blocks, nodes, seen)
+    hidden = _first_layer(blocks, nodes, seen, net, page)
+    mass = np.empty(n, np.float32)
+    for i in range(n):
+        mass[i] = np.sqrt(seen.measures[i, MASS])
+    whole = np.zeros(n, np.int64)
+    kinds = _kinds_of(page, _means(hidden, mass, whole, 1)[0], net)
+    logits = np.empty(n, np.float32)
+    for i in range(n):
+        logits[i] = net.out_bias[0]
+        for j in range(hidden.shape[1]):
+            logits[i] += hidden[i, j] * net.out[0, j]
+        _add(kinds, net.kind_hidden, hidden[i])
+    groups, counts = groups_of(blocks, nodes, seen)
+    for layer in range(len(net.layers)):
+        mean = _means(hidden, mass, whole, 1)[0]
+        hidden = _layer(
+            hidden, net.layers[layer], net.layer_biases[layer], mass, groups, counts, mean
+        )
+        for i in range(n):
+            for j in range(hidden.shape[1]):
+                logits[i] += hidden[i, j] * net.out[layer + 1, j]
+    return logits, kinds
+
+
+@njit(nogil=True)
+def keep_best(measures, chances):
+    """keep: bool[blocks]: the blocks whose text is expected to have the highest F1 with the main
+    text: the likeliest ones, down to where expected F1 = 2 hits / (kept + main text) is highest
+    (Lewis 1995). On a page where little is sure this keeps more than a fixed limit would."""
+    order = np.argsort(-chances)
+    expected = np.float32(0)
+    for i in range(len(chances)):
+        expected += chances[i] * measures[i, MASS]
+    kept, hits, best, limit = np.float32(0), np.float32(0), np.float32(0), np.float32(1)
+    for k in range(len(order)):
+        i = order[k]
+        kept += measures[i, MASS]
+        hits += chances[i] * measures[i, MASS]
+        score = 2 * hits / (kept + expected)
+        if score > best:
+            best, limit = score, chances[i]
+    return chances >= limit
+
+
+@njit(nogil=True)
+def choose(text, blocks, nodes, net):
+    """(keep: bool[blocks] of a page with at least one block, its kind, the kind's probability)."""
+    seen = look(text, blocks, nodes)
+    chances, kinds = judge(blocks, nodes, seen, net)
+    for i in range(len(chances)):
+        x = min(max(chances[i], np.float32(-30)), np.float32(30))
+        chances[i] = 1 / (1 + np.exp(-x))
+    kind = kinds.argmax()
+    return keep_best(seen.measures, chances), kind, kinds[kind]

@@ -1,0 +1,87 @@
+"""Repeated units of a page: posts, cards, rows and sections of equal shape, judged together.
+
+Elements with one parent and equal tag and class (digits aside) are siblings; those that hold
+several blocks are units. Blocks whose elements have equal paths from the page's root down belong
+together too, wherever they stand.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+
+from curate.extract.features import SUM_BLOCKS, SUM_LINKED, SUM_MASS, SUM_PROSE
+from curate.extract.tags import N_KEY, N_PARENT, N_TAG, NODE
+from kernel_cache import njit
+
+# Columns of a group of siblings: how many have text, their mass, that in links, that in prose, the
+# sum of the roots of their masses, their blocks.
+G_COUNT, G_MASS, G_LINKED, G_PROSE, G_ROOTS, G_BLOCKS, G_FIGURES = range(7)
+_MULTIPLIER = np.int64(1000003)
+
+# depth, path, tags: int64[nodes]: how deep a node is, and hashes of the shapes and of the tags on
+# the path to it; sibling: its group of siblings; groups: float32[groups, G_FIGURES]; ordinal: its
+# number among its siblings; unit, outer, repeated: the nearest and the outermost unit and the
+# nearest element with a sibling around it, itself included, or -1.
+Units = namedtuple("Units", "depth path tags sibling groups ordinal unit outer repeated")
+
+
+@njit(nogil=True)
+def numbered(keys):
+    """(number of each key, in no order: int64[], how many there are)."""
+    order = np.argsort(keys)
+    numbers = np.zeros(len(keys), np.int64)
+    count = 0
+    for k in range(len(order)):
+        if k and keys[order[k]] != keys[order[k - 1]]:
+            count += 1
+        numbers[order[k]] = count
+    return numbers, count + 1 if len(keys) else 0
+
+
+@njit(nogil=True)
+def find_units(nodes, sums):
+    """Units of a page; sums: float32[nodes, SUMS]."""
+    n = len(nodes)
+    depth, path, tags = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    keys = np.zeros(n, np.int64)
+    for k in range(1, n):
+        up = nodes[k, N_PARENT]
+        path[k] = path[up] * _MULTIPLIER ^ nodes[k, N_KEY]
+        tags[k] = tags[up] * _MULTIPLIER ^ nodes[k, N_TAG] * np.int64(2654435761)
+        keys[k] = up * _MULTIPLIER ^ nodes[k, N_KEY]
+        depth[k] = depth[up] + 1
+    sibling, count = numbered(keys)
+    groups = np.zeros((count, G_FIGURES), np.float32)
+    ordinal = np.zeros(n, np.float32)
+    for k in range(1, n):
+        if sums[k, SUM_MASS] > 0:
+            g = groups[sibling[k]]
+            ordinal[k] = g[G_COUNT]
+            g[G_COUNT] += 1
+            g[G_MASS] += sums[k, SUM_MASS]
+            g[G_LINKED] += sums[k, SUM_LINKED]
+            g[G_PROSE] += sums[k, SUM_PROSE]
+            g[G_ROOTS] += np.sqrt(sums[k, SUM_MASS])
+            g[G_BLOCKS] += sums[k, SUM_BLOCKS]
+    unit, outer, repeated = np.full(n, -1), np.full(n, -1), np.full(n, -1)
+    for k in range(1, n):
+        up = nodes[k, N_PARENT]
+        several = groups[sibling[k], G_COUNT] >= 2
+        repeated[k] = k if several else repeated[up]
+        if several and sums[k, SUM_BLOCKS] >= 2:
+            unit[k] = k
+            outer[k] = outer[up] if outer[up] >= 0 else k
+        else:
+            unit[k], outer[k] = unit[up], outer[up]
+    return Units(depth, path, tags, sibling, groups, ordinal, unit, outer, repeated)
+
+
+@njit(nogil=True)
+def blocks_of(keys, blocks):
+    """(the number of each block's group, how many groups) by a key of its node: int64[nodes]."""
+    own = np.empty(len(blocks), np.int64)
+    for i in range(len(blocks)):
+        own[i] = keys[blocks[i, NODE]]
+    return numbered(own)
