@@ -25,7 +25,16 @@ import torch
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.extract_pages import WholePage, f1_of_words, fold_of, load_whole_pages, words
+from benchmarks.extract_pages import (
+    Page,
+    WholePage,
+    f1_of_words,
+    fold_of,
+    load_pages,
+    load_whole_pages,
+    squeezed,
+    words,
+)
 from curate.extract.blocks import Seen, look_at
 from curate.extract.net import GROUPS, KINDS, MODEL, SPAN
 
@@ -34,6 +43,8 @@ HIDDEN, KIND_HIDDEN, LAYERS = 40, 24, 2
 EPOCHS, PAGES, RATE, DECAY = 16, 24, 2e-3, 0.3
 DROP, DROP_INPUT = 0.5, 0.4
 LIKELIHOOD, KIND_WEIGHT = 0.6, 0.05
+UNKNOWN = -1
+GOLD = 500  # words of the main text of a page of which passages alone are known
 MEAN_OF = 0.995  # of the weights that are kept: a moving mean over steps
 
 
@@ -78,18 +89,41 @@ def labels(texts: list[list[str]], gold: str) -> np.ndarray:
 
 @dataclass
 class Labelled:
-    """A page with at least one block. y: labels; words: of each block."""
+    """A page with at least one block. y: labels; known: 1 where there is one, else 0; words: how
+    many each block has; gold: words of the main text, 0 where it is not whole; kind: of KINDS, or
+    UNKNOWN."""
 
-    page: WholePage
+    site: str
     seen: Seen
-    words: list[list[str]]
     y: np.ndarray
+    known: np.ndarray
+    words: np.ndarray
+    gold: int
+    kind: int
 
 
 def label(page: WholePage) -> Labelled:
     seen = look_at(page.html)
     texts = [words(text) for text in seen.texts]
-    return Labelled(page, seen, texts, labels(texts, page.text))
+    count = np.array([len(t) for t in texts], np.float32)
+    gold = len(words(page.text))
+    known = np.full(len(texts), gold > 0, np.float32)
+    kind = KINDS.index(page.kind)
+    return Labelled(page.site, seen, labels(texts, page.text), known, count, gold, kind)
+
+
+def label_passages(page: Page) -> Labelled:
+    """Blocks with a passage that belongs are main text, those with one that does not are not."""
+    seen = look_at(page.html)
+    texts = [squeezed(text) for text in seen.texts]
+    y, known = np.zeros(len(texts)), np.zeros(len(texts), np.float32)
+    for passages, value in ((page.without, 0), (page.with_, 1)):
+        for passage in map(squeezed, passages):
+            for i, text in enumerate(texts):
+                if passage in text:
+                    y[i], known[i] = value, 1
+    count = np.array([len(words(t)) for t in texts], np.float32)
+    return Labelled(page.site, seen, y, known, count, 0, UNKNOWN)
 
 
 def pack(pages: list[Labelled]) -> dict[str, Any]:
@@ -115,15 +149,16 @@ def pack(pages: list[Labelled]) -> dict[str, Any]:
         "rows": whole([p.seen.rows for p in pages]),
         "mass": whole([p.seen.mass for p in pages]).sqrt(),
         "y": whole([p.y for p in pages]).float(),
-        "words": torch.tensor([float(len(w)) for p in pages for w in p.words]),
+        "known": whole([p.known for p in pages]),
+        "words": whole([p.words for p in pages]),
         "groups": torch.from_numpy(np.concatenate(groups, axis=1)),
         "group_counts": base.tolist(),
         "page": torch.from_numpy(own),
         "pages": len(pages),
         "near": near,
         "page_rows": torch.from_numpy(np.stack([p.seen.page for p in pages])),
-        "gold": torch.tensor([float(len(words(p.page.text))) for p in pages]),
-        "kind": torch.tensor([KINDS.index(p.page.kind) for p in pages]),
+        "gold": torch.tensor([float(p.gold) for p in pages]),
+        "kind": torch.tensor([p.kind for p in pages]),
     }
 
 
@@ -216,11 +251,13 @@ def loss_of(logits: Tensor, kinds: Tensor, batch: dict[str, Any]) -> Tensor:
 
     chances, has = torch.sigmoid(logits), (gold > 0).float()
     f1 = 2 * total(chances * y * count) / (total(chances * count) + gold + 1e-6)
-    weight = (count.clamp(max=200) / (gold[own] + 30)).sqrt() * has[own]
+    typical = gold + GOLD * (1 - has)
+    weight = (count.clamp(max=200) / (typical[own] + 30)).sqrt() * batch["known"]
     entropy = nn.functional.binary_cross_entropy_with_logits
-    likelihood = entropy(logits, y, weight=weight, reduction="sum") / weight.sum()
-    kind = nn.functional.cross_entropy(kinds, batch["kind"])
-    return ((1 - f1) * has).sum() / has.sum() + LIKELIHOOD * likelihood + KIND_WEIGHT * kind
+    likelihood = entropy(logits, y, weight=weight, reduction="sum") / weight.sum().clamp_min(1)
+    kind = nn.functional.cross_entropy(kinds, batch["kind"], ignore_index=UNKNOWN, reduction="sum")
+    kind = kind / (batch["kind"] != UNKNOWN).sum().clamp_min(1)
+    return ((1 - f1) * has).sum() / has.sum().clamp_min(1) + LIKELIHOOD * likelihood + KIND_WEIGHT * kind
 
 
 def fit(pages: list[Labelled], seed: int = 0) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from curate.extract.attributes import automaton
 from curate.extract.entities import entity_table
-from curate.extract.features import MASS, PROSE
+from curate.extract.features import MASS
 from curate.extract.inputs import COUNT, fill, look, page_inputs
 from curate.extract.metadata import FIELDS, value_of
 from curate.extract.net import choose, fitted, groups_of
@@ -115,22 +115,21 @@ def main_text(page: str, markdown: bool = False) -> str:
 def _inputs(text, blocks, nodes):
     seen = look(text, blocks, nodes)
     rows = np.zeros((len(blocks), COUNT), np.float32)
-    before, prose = np.float32(0), np.float32(0)
     for i in range(len(blocks)):
-        fill(i, before, prose, blocks, nodes, seen, rows[i])
-        m = seen.measures[i]
-        before += m[MASS]
-        prose += m[MASS] * m[PROSE]
+        fill(i, blocks, nodes, seen, rows[i])
     groups, _ = groups_of(blocks, nodes, seen)
     return rows, page_inputs(blocks, nodes, seen), groups, seen.measures[:, MASS].copy()
 
 
 @dataclass
 class Seen:
-    """What the network sees of a page. texts: one a block; rows: float32[blocks, COUNT]; page:
-    float32[PAGE_COUNT]; groups: int64[GROUPS, blocks]; mass: float32[blocks], letters."""
+    """What the network sees of a page. texts: one a block; blocks, nodes: tags.py's tables; rows:
+    float32[blocks, COUNT]; page: float32[PAGE_COUNT]; groups: int64[GROUPS, blocks]; mass:
+    float32[blocks], letters."""
 
     texts: list[str]
+    blocks: np.ndarray
+    nodes: np.ndarray
     rows: np.ndarray
     page: np.ndarray
     groups: np.ndarray
@@ -145,4 +144,4 @@ def look_at(page: str) -> Seen:
     text, blocks, nodes, _ = scan(data, 0, len(data), tags, tables())
     raw = text.tobytes()
     texts = [raw[b[START] : b[END]].decode() for b in blocks]
-    return Seen(texts, *_inputs(text, blocks, nodes))
+    return Seen(texts, blocks, nodes, *_inputs(text, blocks, nodes))

@@ -47,7 +47,8 @@ from kernel_cache import njit
 
 _A, _P, _LI, _DT, _DD, _PRE_TAG = (TAG[n] for n in ("a", "p", "li", "dt", "dd", "pre"))
 _TABLE, _TR, _TD, _TH = (TAG[n] for n in ("table", "tr", "td", "th"))
-_LISTING = TAG["listing"]
+_LISTING, _BUTTON = TAG["listing"], TAG["button"]  # a button in a heading unfolds what is below
+_HEADINGS = np.array([TAG[f"h{k}"] for k in range(1, 7)])
 _LISTS = np.zeros(len(KINDS), np.bool_)
 _LISTS[[TAG[n] for n in ("ul", "ol", "menu", "dir", "dl")]] = True
 _HREF = 1 << ATTR["href"]
@@ -104,6 +105,14 @@ def close_implied(st, stack, opened, tag):
 
 
 @njit(nogil=True)
+def _in_heading(opened):
+    for tag in _HEADINGS:
+        if opened[tag]:
+            return True
+    return False
+
+
+@njit(nogil=True)
 def open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, seen, shape):
     """Pushes an element; a block becomes a node."""
     kind = KINDS[tag]
@@ -134,7 +143,8 @@ def open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, seen, 
     if tag == _PRE_TAG or tag == _LISTING:
         flags |= F_PRE
         st[ST_PRE] += 1
-    if kind & IS_MUTE:
+    mute = kind & IS_MUTE and not (tag == _BUTTON and _in_heading(opened))
+    if mute or (hidden and not kind & IS_BLOCK):
         flags |= F_MUTE
         st[ST_MUTE] += 1
     row[S_TAG], row[S_FLAGS], row[S_HINTS] = tag, flags, above[S_HINTS] | hints

@@ -103,10 +103,12 @@ _CELL = TAGS.index("cell")
 _PREFORMATTED, _H1, _H3 = TAGS.index("pre"), TAGS.index("h1"), TAGS.index("h3")
 
 # What a page's rows are made from: measures, sums, around, heading as features.measure has them;
+# running: float64[blocks + 1, 3], mass of the text before a block, that in links, that in prose;
 # units.Units; the groups of blocks with equal paths and with equal paths of tags, and figures of
 # both: float32[groups, 6]: blocks, mass, that in links, in prose, sentences' ends.
 Seen = namedtuple(
-    "Seen", "measures sums around heading units path paths path_figures tags tag_paths tag_figures"
+    "Seen",
+    "measures sums running around heading units path paths path_figures tags tag_paths tag_figures",
 )
 
 
@@ -135,16 +137,21 @@ def look(text, blocks, nodes):
     units = find_units(nodes, sums)
     path, paths = blocks_of(units.path, blocks)
     tags, tag_paths = blocks_of(units.tags, blocks)
+    running = np.zeros((len(blocks) + 1, 3))
+    for i in range(len(blocks)):
+        mass = measures[i, MASS]
+        running[i + 1, 0] = running[i, 0] + mass
+        running[i + 1, 1] = running[i, 1] + mass * measures[i, LINKED]
+        running[i + 1, 2] = running[i, 2] + mass * measures[i, PROSE]
     return Seen(
-        measures, sums, around, heading, units, path, paths, _figures(path, paths, measures),
+        measures, sums, running, around, heading, units, path, paths, _figures(path, paths, measures),
         tags, tag_paths, _figures(tags, tag_paths, measures),
     )  # fmt: skip
 
 
 @njit(nogil=True)
-def fill(i, before, prose_before, blocks, nodes, seen, row):
-    """Fills row: float32[COUNT] for block i; before, prose_before: mass of the page's text and of
-    its prose before it."""
+def fill(i, blocks, nodes, seen, row):
+    """Fills row: float32[COUNT] for block i."""
     measures, sums, units = seen.measures, seen.sums, seen.units
     m, block = measures[i], blocks[i]
     node, n = block[NODE], len(blocks)
@@ -162,9 +169,9 @@ def fill(i, before, prose_before, blocks, nodes, seen, row):
     row[k + _TAG_CLASS[nodes[node, N_TAG]]] = 1
     k += _N_TAGS
     heading = seen.heading
-    row[k] = (before + m[MASS] / 2) / total
+    row[k] = (seen.running[i, 0] + m[MASS] / 2) / total
     row[k + 1] = i / n
-    row[k + 2] = prose_before / max(sums[0, SUM_PROSE], np.float32(1))
+    row[k + 2] = seen.running[i, 2] / max(sums[0, SUM_PROSE], np.float32(1))
     row[k + 3] = _log(np.float32(n - i))
     row[k + 4] = _log(np.float32(i))
     row[k + 5] = 0 if heading < 0 else max(-40, min(40, i - heading)) / 40
@@ -203,14 +210,11 @@ def fill(i, before, prose_before, blocks, nodes, seen, row):
         up = nodes[up, N_PARENT]
         k += 6
     for wide in WINDOWS:
-        mass, linked, prose, count = np.float32(0), np.float32(0), np.float32(0), 0
-        for j in range(max(0, i - wide), min(n, i + wide + 1)):
-            o = measures[j]
-            mass += o[MASS]
-            linked += o[MASS] * o[LINKED]
-            prose += o[MASS] * o[PROSE]
-            count += 1
-        row[k], row[k + 1], row[k + 2] = _log(mass / count), linked / mass, prose / mass
+        a, z = max(0, i - wide), min(n, i + wide + 1)
+        mass = seen.running[z, 0] - seen.running[a, 0]
+        row[k] = _log(np.float32(mass / (z - a)))
+        row[k + 1] = (seen.running[z, 1] - seen.running[a, 1]) / mass
+        row[k + 2] = (seen.running[z, 2] - seen.running[a, 2]) / mass
         k += 3
     for f in (seen.path_figures[seen.path[i]], seen.tag_figures[seen.tags[i]]):
         row[k], row[k + 1], row[k + 2] = _log(f[0]), f[1] / total, f[2] / f[1]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.extract.features import MASS, PROSE
+from curate.extract.features import MASS
 from curate.extract.inputs import COUNT, fill, look, page_inputs
 from curate.extract.tags import N_PARENT, NODE
 from curate.extract.units import numbered
@@ -69,12 +69,8 @@ def _first_layer(blocks, nodes, seen, net, page):
     bias = net.first_bias.copy()
     _add(page, net.page, bias)
     row = np.empty(COUNT, np.float32)
-    before, prose = np.float32(0), np.float32(0)
     for i in range(len(blocks)):
-        fill(i, before, prose, blocks, nodes, seen, row)
-        m = seen.measures[i]
-        before += m[MASS]
-        prose += m[MASS] * m[PROSE]
+        fill(i, blocks, nodes, seen, row)
         h = hidden[i]
         h[:] = bias
         _add(row, net.first, h)

@@ -181,7 +181,8 @@ class Extract(Step):
     """Turns HTML into text; rows that already have text pass unchanged."""
 
     name: ClassVar[str] = "extract"
-    version: ClassVar[int] = 2  # 2: list bullets and alternative texts, as DCLM has them
+    # 2: list bullets and alternative texts, as DCLM has them. 3: blocks by the network of net.py.
+    version: ClassVar[int] = 3
 
     extractor: Literal["blocks", "resiliparse", "trafilatura", "justext", "text"] = Field(
         "blocks",
@@ -280,9 +281,10 @@ class Batch:
         return self
 
     def by_blocks(self, markdown: bool) -> Batch:
-        """Text, title, date, author and language by the extractor of our own."""
+        """Text, title, date, author, language and kind of page by the extractor of our own."""
         from curate.extract import metadata
         from curate.extract.blocks import main_texts
+        from curate.extract.net import KINDS
         from curate.extract.tags import MAX_ELEMENTS
 
         pages = pa.array(self.pages, pa.large_string())
@@ -306,6 +308,10 @@ class Batch:
             columns["lang_hint"].append(metadata.language_tag(lang))
         for name, values in columns.items():
             self.columns[name] = pa.array(values, DATE if name == "published" else pa.string())
+        unknown = result.kinds < 0
+        kinds = pa.array(KINDS).take(pa.array(result.kinds, pa.int64(), mask=unknown))
+        self.columns["kind"] = kinds
+        self.columns["kind_probability"] = pa.array(result.chances, pa.float32(), mask=unknown)
         return self
 
     def finish(self) -> Documents:

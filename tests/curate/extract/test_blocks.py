@@ -194,6 +194,8 @@ def test_the_step_adds_what_pages_state_as_columns() -> None:
     assert [d and d.isoformat() for d in table["extract.published"].to_pylist()] == [
         "2020-01-02T00:00:00+00:00", None, None,
     ]  # fmt: skip
+    kinds, chances = (table[f"extract.{c}"].to_pylist() for c in ("kind", "kind_probability"))
+    assert kinds[0] == "article" and chances[0] > 0.5 and kinds[2] is chances[2] is None
     assert [(d.rule, d.rows.tolist()) for d in docs.drops] == [("no_text", [2])]
 
 

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.extract.blocks import look_at, main_texts, weights
+from curate.extract.blocks import look_at, main_texts
+from curate.extract.net import Net, fitted
 
 
 def blocks(page: str) -> list[str]:
@@ -23,9 +24,8 @@ def blocks(page: str) -> list[str]:
 
 def written(page: str, markdown: bool = False) -> str:
     """All blocks of a page, whatever the model thinks of them."""
-    first, last = (np.zeros_like(w) for w in weights())
-    last[0] = 100  # the constant feature
-    found: str = main_texts(pa.array([page], pa.large_string()), markdown, (first, last)).text[0]
+    net = Net(*(np.zeros_like(w) for w in fitted()))
+    found: str = main_texts(pa.array([page], pa.large_string()), markdown, net).text[0]
     return found.as_py()  # type: ignore[attr-defined]
 
 
@@ -65,13 +65,13 @@ CONSTRUCTS: dict[str, tuple[str, list[str]]] = {
         "<p>a<script>if (a<b) '<p>x</p>'</script>b<style>p{}</style>c</p>", ["abc"],
     ),
     "noscript and template": (
-        "<p>a</p><noscript><p>x</p></noscript><template><p>y</p></template>", ["a"],
+        "<p>a</p><noscript><p>x</p></noscript><template><p>y</p></template>", ["a", "x"],
     ),
     "what forms hold": (
         "<form>a<select><option>x</select><textarea>y</textarea><button>z</button>b</form>", ["ab"],
     ),
     "svg and title": ("<title>t</title><p>a<svg><title>x</title><text>y</text></svg>b", ["ab"]),
-    "hidden": ("<p hidden>x</p><p>a<span style='color:red; DISPLAY : none'>y</span>b</p>", ["ab"]),
+    "hidden": ("<p hidden>x</p><p>a<span style='color:red; DISPLAY : none'>y</span>b</p>", ["x", "ab"]),
     "visible styles": ("<p style='display:block'>a<b style='visibility:visible'>b</b></p>", ["ab"]),
     "p without end tags": ("<p>one<p>two<div>three<p>four", ["one", "two", "three", "four"]),
     "li without end tags": ("<ul><li>one<li>two<ul><li>in</ul><li>three</ul>four",
@@ -153,13 +153,13 @@ def test_what_is_written_holds_every_block_once_in_order(name: str) -> None:
 
 
 def test_features_see_links_hints_and_elements() -> None:
-    from curate.extract.features import FEATURES
+    from curate.extract.inputs import INPUTS
 
     page = "<nav class=main-menu><a href=/>Home</a></nav><article><p>Hello there.</p></article>"
     seen = look_at(page)
     assert seen.texts == ["Home", "Hello there."]
-    value = {name: seen.rows[:, k].tolist() for k, name in enumerate(FEATURES)}
-    assert value["linked 0.95"] == [1, 0] and value["in nav"] == [1, 0]
+    value = {name: seen.rows[:, k].tolist() for k, name in enumerate(INPUTS)}
+    assert value["linked"] == [1, 0] and value["in nav"] == [1, 0]
     assert value["hint nav"] == [1, 0] and value["in article"] == [0, 1]
     assert value["ends"] == [0, 1] and value["tag p"] == [0, 1]
     assert np.isfinite(seen.rows).all()
