@@ -58,8 +58,8 @@ _COMMENT = re.compile(r"#.*")
 
 def njit(*, cache: bool = False, **options: Any) -> Callable[[Function], Function]:
     """numba's `njit`. With `cache`, machine code comes from our cache and goes there; without, the
-    function is a part of kernels, which Python cannot call (TypeError): wrappers for calls from
-    Python and from C are a fifth of what compiling takes."""
+    function is a part of kernels: compiled without a wrapper for calls from Python, which raise
+    TypeError. Neither has numba's wrapper for calls from C."""
     options.update(no_cfunc_wrapper=True, no_cpython_wrapper=not cache)
 
     def compiled(function: Function) -> Function:
@@ -78,8 +78,8 @@ def njit(*, cache: bool = False, **options: Any) -> Callable[[Function], Functio
 
 
 def _without_collector(kernel: Dispatcher, *args: Any, **named: Any) -> Any:
-    """Compiles for a call. Of the millions of objects that this makes the collector would look
-    through those that stay again and again."""
+    """Compiles a kernel for a call, with the garbage collector off: numba makes millions of objects
+    that stay, which it would look through again and again."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -98,6 +98,13 @@ def _refuse(function: Callable[..., Any], *args: Any, **named: Any) -> None:
 
 def _no_entry(*entry: Any) -> None:
     """A part of kernels has no wrapper that numba could call."""
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """A view that is not written to: one type for kernels, whether memory or a file holds it."""
+    view = array.view(np.ndarray)
+    view.flags.writeable = False
+    return view
 
 
 def kernels_folder() -> Path | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 460, 150  # of a chart, in CSS pixels; drawn at this size or smaller
 FONT = 11
+LETTER = 0.6 * FONT  # width of a letter, about
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 20, 24  # margins around the axes
 INK, MUTED, ACCENT, GONE, GRID = (f"var(--{name})" for name in "ink muted accent gone line".split())
 Chart = Callable[..., str]
@@ -81,7 +82,7 @@ class _Axes:
         self.parts.append(f'<path d="M{steps}{"Z" if close else ""}" {style}/>')
 
     def ticks(self, xs: Sequence[tuple[float, str]], ys: Sequence[tuple[float, str]]) -> None:
-        """Labels along both axes, lines across the chart at the heights ys, and the x axis."""
+        """Labels along both axes, and lines across the chart at the heights ys."""
         for at, name in ys:
             y = self.y(at)
             line = f"M{LEFT} {_px(y)}H{WIDTH - RIGHT}"
@@ -89,11 +90,11 @@ class _Axes:
             self.parts.append(_text(LEFT - 4, y + FONT / 3, name, "end"))
         for at, name in xs:
             x = self.x(at)
-            # One that is longer than the margin beside it ends where the axis does.
-            last = x + len(name) * FONT / 3.5 > WIDTH
+            last = x + len(name) * LETTER / 2 > WIDTH  # it would be cut off
             self.parts.append(_text(x, self.base + FONT + 4, name, "end" if last else "middle"))
 
     def axis(self) -> None:
+        """The x axis, over what is drawn."""
         line = f"M{LEFT} {self.base}H{WIDTH - RIGHT}"
         self.parts.append(f'<path d="{line}" stroke="{MUTED}" stroke-width="1.1"/>')
 
@@ -201,14 +202,16 @@ def curve(
     doublings: Sequence[int] = (),
 ) -> str:
     """One or two lines of (x, y): the first in the accent colour, the second as dots and dashes.
+    Points that are no finite number are left out.
 
     doublings: the ticks of an x axis on which a doubling is as far everywhere.
     """
     height = 200
     scaled: Callable[[float], float] = math.log2 if doublings else lambda v: v
-    drawn_lines = [[(scaled(x), y) for x, y in line] for line in lines]
-    xs = [x for line in drawn_lines for x, _ in line]
-    ys = [y for line in drawn_lines for _, y in line]
+    points = [[(scaled(x), y) for x, y in line if math.isfinite(y)] for line in lines]
+    xs, ys = [x for line in points for x, _ in line], [y for line in points for _, y in line]
+    if not ys:
+        raise ValueError("no point to draw")
     wide, high = (max(xs) - min(xs)) * 0.02, (max(ys) - min(ys)) * 0.12 or abs(ys[0]) * 0.05
     low, top = min(ys) - high, max(ys) + high
     axes = _Axes(min(xs) - wide, max(xs) + wide, top, low, height)
@@ -222,9 +225,10 @@ def curve(
         f'fill="none" stroke="{ACCENT}" stroke-width="1.9"',
         f'fill="none" stroke="{INK}" stroke-width="1.9" stroke-dasharray="5 2.5"',
     )
-    for line, style in zip(drawn_lines, styles, strict=False):
-        axes.path(line, style)
-    for x, y in drawn_lines[1] if len(drawn_lines) > 1 else ():
+    for line, style in zip(points, styles, strict=False):
+        if line:
+            axes.path(line, style)
+    for x, y in points[1] if len(points) > 1 else ():
         centre = f'cx="{_px(axes.x(x))}" cy="{_px(axes.y(y))}"'
         axes.parts.append(f'<circle {centre} r="2.4" fill="{INK}"/>')
     axes.parts.append(_text(WIDTH - RIGHT, TOP - 6, x_name, "end"))
@@ -257,7 +261,7 @@ def yields(
 @drawn
 def heat(labels: Sequence[str], cells: dict[tuple[str, str], float], label: str) -> str:
     """A square of shares: (row, column) -> 0 to 1, the darker the more; both sides are `labels`."""
-    cell, margin = 12, FONT * 0.62 * max(map(len, labels)) + 8
+    cell, margin = 12, LETTER * max(map(len, labels)) + 8
     side = cell * len(labels)
     order = {name: margin + cell * i for i, name in enumerate(labels)}
     parts = []

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from tokenizers import Tokenizer
 
+from kernel_cache import read_only
 from tokenize_kit.change.verify import Buffers, pack_texts
 from tokenize_kit.encode.byte_bpe import Plan, encode_pieces
 from tokenize_kit.encode.words import new_cache
@@ -32,7 +33,6 @@ from tokenize_kit.formats.forms import (
 from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, learn
 from tokenize_kit.learn.char_bpe import choose_characters
 from tokenize_kit.learn.words import WordCounts, lay_out
-from tokenize_kit.pattern.scan import read_only
 
 # Two merges may spell the same token, as a learned one and one of before: so many more are learned.
 _MORE = 16

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from kernel_cache import njit
+from kernel_cache import njit, read_only
 from kernel_cache.intrinsics import njit_bare
 from tokenize_kit.encode.greedy import encode_greedy, make_greedy, no_greedy
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
@@ -33,7 +33,7 @@ from tokenize_kit.formats.tokenizer_json import LETTERS, Unsupported, from_lette
 from tokenize_kit.pattern.automaton import Table, compile_pattern
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.pattern.parse import UnsupportedPattern
-from tokenize_kit.pattern.scan import cut_rows, read_only
+from tokenize_kit.pattern.scan import cut_rows
 
 # Of a byte-level BPE. bytes: int64[256]: the id of each byte; pairs: merges.pair_table; greedy:
 # greedy.Greedy, which is used where `orderly`; slots, token_at: trie.build_trie of all tokens:

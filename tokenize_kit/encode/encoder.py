@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
+from kernel_cache import read_only
 from tokenize_kit.encode.byte_bpe import ByteEncoder, Plan, read_plan
 from tokenize_kit.encode.char_bpe import Merges, encode_characters, make_char_bpe, make_symbols
 from tokenize_kit.encode.normalize import (
@@ -35,7 +36,6 @@ from tokenize_kit.encode.words import WORDS, CachePool, Crossings, Fallback, cro
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import SPACE
 from tokenize_kit.formats.tokenizer_json import Unsupported, flat_steps, panicked
-from tokenize_kit.pattern.scan import read_only
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _RUNS = {"Regex": " {2,}"}

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kernel_cache import read_only
 from tokenize_kit.encode.char_bpe import Merges, encode_characters, make_char_bpe, make_symbols
 from tokenize_kit.encode.normalize import Normalizer, make_normalizer, normalize_rows, read_charsmap
 from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
@@ -27,7 +28,6 @@ from tokenize_kit.formats.sentencepiece_model import (
     read_model,
 )
 from tokenize_kit.formats.tokenizer_json import Unsupported
-from tokenize_kit.pattern.scan import read_only
 
 # SentencePiece's BPE as merges over characters: two neighbours merge where they spell a piece, the
 # highest score first, the leftmost of equals. User-defined symbols are taken out before; an unused

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kernel_cache import njit
+from kernel_cache import njit, read_only
 from kernel_cache.intrinsics import hash_bytes, njit_within
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.pattern.automaton import Table
-from tokenize_kit.pattern.scan import cut_rows, read_only
+from tokenize_kit.pattern.scan import cut_rows
 
 _SLOTS, _BYTES = 1 << 16, 1 << 20
 

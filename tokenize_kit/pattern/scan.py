@@ -132,10 +132,3 @@ def cut_rows(data, offsets, tables):
             total = before + n
         counts[row] = total - before
     return ends[:total], counts
-
-
-def read_only(data: np.ndarray) -> np.ndarray:
-    """A view that is not written to: kernels of texts are compiled for these alone."""
-    view = data.view()
-    view.flags.writeable = False
-    return view

@@ -47,7 +47,7 @@ from curate.dedup.minhash.signatures import equal_values, estimated, shingle_set
 from curate.disk.files import TEMPORARY, replacing
 from curate.disk.inside import remove
 from curate.text.buffers import as_large_string
-from kernel_cache import njit
+from kernel_cache import njit, read_only
 
 # The first tasks read a group of sketch files each and write, for every candidate, its set of
 # shingles or its packed signature, sorted into the part that compares it. A task holds some texts
@@ -325,8 +325,8 @@ def _compared(rows: np.ndarray, data: np.ndarray, task: Task, scratch: Path) -> 
     if task["bits"]:
         extents[:, 0] //= task["width"]
         packed = data.reshape(-1, task["width"])
-        return read_only(Compared(none, extents, packed, task["values"], task["bits"]))
-    return read_only(Compared(data.view(np.uint64), extents, np.empty((0, 0), np.uint8), 0, 0))
+        return for_kernels(Compared(none, extents, packed, task["values"], task["bits"]))
+    return for_kernels(Compared(data.view(np.uint64), extents, np.empty((0, 0), np.uint8), 0, 0))
 
 
 def write_matches(
@@ -370,12 +370,7 @@ def write_matches(
     return {}
 
 
-def read_only(by: Compared) -> Compared:
-    """The same in the one type that kernels take: arrays of no class, not to be written to."""
-
-    def view(array: np.ndarray) -> np.ndarray:
-        read_only = array.view(np.ndarray)
-        read_only.flags.writeable = False
-        return read_only
-
-    return by._replace(shingles=view(by.shingles), extents=view(by.extents), packed=view(by.packed))
+def for_kernels(by: Compared) -> Compared:
+    """The same in the one type that kernels take: read-only arrays."""
+    shingles, extents, packed = map(read_only, (by.shingles, by.extents, by.packed))
+    return by._replace(shingles=shingles, extents=extents, packed=packed)

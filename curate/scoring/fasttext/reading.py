@@ -25,6 +25,7 @@ from curate.scoring.fasttext.model_file import (
     Quantizer,
     read_layout,
 )
+from kernel_cache import read_only
 
 HS, SIGMOID, SOFTMAX = 0, 1, 2
 KIND = {"hs": HS, "ns": SIGMOID, "ova": SIGMOID, "softmax": SOFTMAX}
@@ -157,29 +158,24 @@ def _decoded(data: np.ndarray, matrix: Matrix) -> np.ndarray:
     return out
 
 
-def _read_only(array: np.ndarray) -> np.ndarray:
-    array.flags.writeable = False  # one type for kernels, whether it lies in the file or not
-    return array
-
-
 def _input(data: np.ndarray, matrix: Matrix, decoded: int) -> Rows:
-    none = _read_only(np.empty(0, np.float32))
-    no_codes = _read_only(np.empty((0, 1), np.uint8))
+    none = read_only(np.empty(0, np.float32))
+    no_codes = read_only(np.empty((0, 1), np.uint8))
     if matrix.quantizer is None:
         dense = _floats(data, matrix.at, matrix.rows * matrix.dim)
         return Rows(dense.reshape(matrix.rows, matrix.dim), no_codes, none, 1, none)
     norms = _norms(data, matrix)
     if matrix.rows * matrix.dim * 4 <= decoded:
-        dense = _read_only(_decoded(data, matrix) * norms[:, None])
+        dense = read_only(_decoded(data, matrix) * norms[:, None])
         return Rows(dense, no_codes, none, 1, none)
     book = _codebook(data, matrix.quantizer, matrix.dim)
-    dense = _read_only(np.empty((0, matrix.dim), np.float32))
-    return Rows(dense, _codes(data, matrix), book, matrix.quantizer.each, _read_only(norms))
+    dense = read_only(np.empty((0, matrix.dim), np.float32))
+    return Rows(dense, _codes(data, matrix), book, matrix.quantizer.each, read_only(norms))
 
 
 def _output(data: np.ndarray, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
     if matrix.quantizer is not None:
-        return _read_only(_decoded(data, matrix)), _norms(data, matrix)
+        return read_only(_decoded(data, matrix)), _norms(data, matrix)
     dense = _floats(data, matrix.at, matrix.rows * matrix.dim).reshape(matrix.rows, matrix.dim)
     return dense, np.ones(matrix.rows, np.float32)
 

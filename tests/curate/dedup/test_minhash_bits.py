@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.dedup.minhash import signatures as bits_
 from curate.dedup.minhash import signatures as kernel
 from tests.callable_kernels import callable_kernel
 
@@ -38,8 +37,8 @@ ROWS = st.integers(1, 40).flatmap(
 @given(ROWS, st.integers(1, 32))
 @settings(max_examples=150, deadline=None)
 def test_bits_are_packed_and_compared_as_plain_python_does(rows, bits):
-    packed = bits_.pack(np.array(rows, np.uint32), bits)
-    assert packed.shape == (2, bits_.packed_bytes(len(rows[0]), bits))
+    packed = kernel.pack(np.array(rows, np.uint32), bits)
+    assert packed.shape == (2, kernel.packed_bytes(len(rows[0]), bits))
     kept = [fields(row, bits) for row in rows]
     for row, values in zip(packed, kept, strict=True):
         whole = sum(v << (p * bits) for p, v in enumerate(values))
@@ -65,11 +64,11 @@ def pairs(similarity: float, count: int, draw: np.random.Generator, size: int = 
 def test_the_estimate_is_unbiased_and_as_exact_as_theory_says(bits, similarity):
     """400 pairs: their mean within four of its standard errors, their spread within a fifth."""
     first, second, true = pairs(similarity, 400, np.random.default_rng(bits))
-    x, y = bits_.pack(first, bits), bits_.pack(second, bits)
+    x, y = kernel.pack(first, bits), kernel.pack(second, bits)
     equal = np.array([equal_values(p, q, 112, bits) for p, q in zip(x, y, strict=True)])
     chance = 2.0**-bits
     estimates = (equal / 112 - chance) / (1 - chance)  # not cut off at 0 as `estimated` is
-    error = bits_.standard_error(true, 112, bits)
+    error = kernel.standard_error(true, 112, bits)
     assert abs(estimates.mean() - true) < 4 * error / 20 + 1e-9
     if error > 0.001:
         assert estimates.std() == pytest.approx(error, rel=0.2)
@@ -82,7 +81,7 @@ def test_a_value_that_equals_by_chance_does_so_in_its_own_place():
     draw = np.random.default_rng(0)
     a, b = kernel.permutations(112, 1)
     hashes = draw.integers(0, 2**32, 400, np.uint64)
-    packed = bits_.pack(signatures(np.arange(401), hashes, a, b), 1)
+    packed = kernel.pack(signatures(np.arange(401), hashes, a, b), 1)
     equal = [equal_values(packed[i], packed[i + 1], 112, 1) for i in range(0, 400, 2)]
     assert min(equal) > 20 and max(equal) < 92  # 56 and eight standard deviations of 5.3
 
@@ -90,5 +89,5 @@ def test_a_value_that_equals_by_chance_does_so_in_its_own_place():
 def test_the_standard_error_is_that_of_the_paper():
     """Li and Koenig 2010: with all bits the variance is that of MinHash; one bit more than doubles
     it at 0.5 (0.25 / k against 0.75 * 0.25 / 0.25 / k)."""
-    assert bits_.standard_error(0.5, 100, 32) == pytest.approx(0.05, rel=1e-6)
-    assert bits_.standard_error(0.5, 100, 1) == pytest.approx((0.75 / 100) ** 0.5)
+    assert kernel.standard_error(0.5, 100, 32) == pytest.approx(0.05, rel=1e-6)
+    assert kernel.standard_error(0.5, 100, 1) == pytest.approx((0.75 / 100) ** 0.5)

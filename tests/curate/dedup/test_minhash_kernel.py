@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from curate.dedup.minhash import signatures as kernel
 from curate.dedup.minhash.banding import PRESETS, curve_text, estimate, midpoint, predicted
 from curate.dedup.minhash.signatures import normal_form
-from curate.dedup.minhash.verify import Compared, jaccard, match_buckets, read_only
+from curate.dedup.minhash.verify import Compared, for_kernels, jaccard, match_buckets
 from curate.text.buffers import text_buffers
 from curate.text.words import ascii_fold, character_tables, word_hashes, word_table
 from tests.callable_kernels import callable_kernel
@@ -171,7 +171,7 @@ def by_shingles(sets_: list[set[int]]) -> Compared:
     length = np.array([len(s) for s in sets_])
     extents = np.stack([np.cumsum(length) - length, length], axis=1)
     values = np.array([v for s in sets_ for v in sorted(s)], np.uint64)
-    return read_only(Compared(values, extents, np.empty((0, 0), np.uint8), 0, 0))
+    return for_kernels(Compared(values, extents, np.empty((0, 0), np.uint8), 0, 0))
 
 
 def matched(buckets: list[list[int]], sets_: list[set[int]], least: float, first: bool):

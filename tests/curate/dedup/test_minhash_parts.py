@@ -31,9 +31,9 @@ from curate.dedup.minhash.signatures import pack
 from curate.dedup.minhash.verify import (
     KIND,
     Compared,
+    for_kernels,
     keep_best,
     match_buckets,
-    read_only,
     write_matches,
 )
 
@@ -89,7 +89,7 @@ class Corpus:
             by = Compared(values[:0], extents, self.packed[by_k], VALUES, bits)
         parent = np.arange(self.count, dtype=np.uint32)
         partner, best = np.full(self.count, NONE, np.uint32), np.zeros(self.count)
-        edges = match_buckets(*in_arrays(self.in_k), read_only(by), least, first, most, parent)
+        edges = match_buckets(*in_arrays(self.in_k), for_kernels(by), least, first, most, parent)
         keep_best(*edges, first, partner, best)
         flatten(parent)
         clear_roots(parent, partner)

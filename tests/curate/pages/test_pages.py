@@ -1,4 +1,4 @@
-"""Pages: every value is escaped, differences are marked, charts are plain SVG."""
+"""Pages: every value is escaped, differences are marked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.pages import charts, templates
+from curate.pages import templates
 from curate.pages.html import percent, plain, quote, word_diff
 from curate.pages.templates import render
 
@@ -59,23 +59,6 @@ def test_white_space_alone_is_no_difference() -> None:
 def test_a_word_of_megabytes_is_cut() -> None:
     left, _, _ = word_diff("x" * 5_000_000, "y")
     assert len(left) < 300
-
-
-def test_charts_have_no_ids_of_their_own_and_no_mathematics() -> None:
-    data = {"scale": "log", "edges": [0.0, 10.0, 100.0], "counts": [5, 1]}
-    svg = charts.histogram(data, "a $b$ <c>", marked=[1, 0], threshold=10.0)
-    assert svg.startswith("<svg viewBox=") and 'aria-label="a $b$ &lt;c&gt;"' in svg
-    assert "limit 10" in svg and " id=" not in svg and "<?xml" not in svg
-    assert "var(--accent)" in svg and "#" not in svg
-    assert svg == charts.histogram(data, "a $b$ <c>", marked=[1, 0], threshold=10.0)
-
-
-def test_an_empty_histogram_is_a_chart_too() -> None:
-    assert "<svg" in charts.histogram({"scale": "linear", "edges": [0.0, 1.0], "counts": [0]}, "x")
-
-
-def test_a_curve_of_two_points_is_drawn() -> None:
-    assert "<svg" in charts.curve([[(1.0, 3.0), (2.0, 2.0)], [(2.0, 2.5)]], "loss", "steps")
 
 
 def test_pages_are_made_where_no_cache_can_be_written(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import signal
 import subprocess
@@ -110,7 +109,6 @@ def whole(tokenizer_json, source, tmp_path_factory):
 @pytest.fixture
 def encoded(tokenizer_json, source, monkeypatch):
     """encode(out, layout): (documents that were encoded, the messages)."""
-    monkeypatch.setattr(os, "fsync", lambda file: None)
 
     def encode(out, layout, chunks=None, workers=2):
         counts, lines = [], []

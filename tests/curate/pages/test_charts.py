@@ -1,0 +1,97 @@
+"""Charts are plain SVG, and what they show is what they were given."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.pages import charts
+
+BASE, TOP = charts.HEIGHT - charts.BOTTOM, charts.TOP
+LEFT, WIDE = charts.LEFT, charts.WIDTH - charts.LEFT - charts.RIGHT
+
+
+def outline(svg: str, colour: str) -> list[tuple[float, float]]:
+    """The points of the path in that colour."""
+    (path,) = re.findall(rf'<path d="M([^"]*?)Z?" [^>]*"{re.escape(colour)}"', svg)
+    points = []
+    for point in path.split("L"):
+        x, y = point.split()
+        points.append((float(x), float(y)))
+    return points
+
+
+def labels(svg: str) -> list[str]:
+    return re.findall(r">([^<]+)</text>", svg)
+
+
+def test_charts_have_no_ids_of_their_own_and_no_mathematics() -> None:
+    data = {"scale": "log", "edges": [0.0, 10.0, 100.0], "counts": [5, 1]}
+    svg = charts.histogram(data, "a $b$ <c>", marked=[1, 0], threshold=10.0)
+    assert svg.startswith("<svg viewBox=") and 'aria-label="a $b$ &lt;c&gt;"' in svg
+    assert "limit 10" in svg and " id=" not in svg and "<?xml" not in svg
+    assert "var(--accent)" in svg and "#" not in svg
+    assert svg == charts.histogram(data, "a $b$ <c>", marked=[1, 0], threshold=10.0)
+
+
+def test_an_empty_histogram_is_a_chart_too() -> None:
+    assert "<svg" in charts.histogram({"scale": "linear", "edges": [0.0, 1.0], "counts": [0]}, "x")
+
+
+def test_a_curve_of_two_points_is_drawn() -> None:
+    assert "<svg" in charts.curve([[(1.0, 3.0), (2.0, 2.0)], [(2.0, 2.5)]], "loss", "steps")
+
+
+def test_bars_are_as_high_as_the_roots_of_the_counts() -> None:
+    data = {"scale": "linear", "edges": [0.0, 1.0, 2.0, 4.0], "counts": [100, 25, 0]}
+    bars = outline(charts.histogram(data, "x"), charts.ACCENT)
+    full = (BASE - TOP) / 1.02
+    ends = [LEFT, LEFT, LEFT + WIDE / 4, LEFT + WIDE / 4, LEFT + WIDE / 2, LEFT + WIDE / 2]
+    assert [x for x, _ in bars[:6]] == pytest.approx(ends, abs=0.01)
+    heights = [BASE - y for _, y in bars]
+    assert heights == pytest.approx([0, full, full, full / 2, full / 2, 0, 0, 0], abs=0.01)
+
+
+def test_what_goes_stands_behind_what_stays() -> None:
+    data = {"scale": "linear", "edges": [0.0, 1.0, 2.0], "counts": [4, 9]}
+    svg = charts.histogram(data, "x", marked=[4, 0], threshold=1.0)
+    assert min(y for _, y in outline(svg, charts.GONE)) == pytest.approx(TOP + 2.08, abs=0.1)
+    kept = outline(svg, charts.ACCENT)
+    assert [round(BASE - y) for _, y in kept] == [0, 0, 0, 104, 104, 0]
+    assert f'd="M{LEFT + WIDE // 2} {BASE}V{TOP}"' in svg and "limit 1" in labels(svg)
+
+
+def test_a_curve_goes_through_its_points_and_leaves_out_what_is_no_number() -> None:
+    lines = [[(1.0, 3.0), (2.0, math.nan), (3.0, 1.0)], [(2.0, math.inf)]]
+    svg = charts.curve(lines, "loss", "steps")
+    (x0, y0), (x1, y1) = outline(svg, charts.ACCENT + '" stroke-width="1.9')
+    assert x0 - LEFT == pytest.approx(charts.WIDTH - charts.RIGHT - x1) and y0 < y1
+    assert "nan" not in svg and "inf" not in svg and "<circle" not in svg
+    assert {"1", "2", "3", "steps"} <= set(labels(svg))
+    assert "no point to draw" in charts.curve([[(1.0, math.nan)], []], "loss", "steps")
+
+
+def test_doublings_are_as_far_everywhere() -> None:
+    points = [(512.0, 4.0), (1024.0, 3.0), (2048.0, 2.0)]
+    svg = charts.curve([points], "bytes", "vocabulary", [512, 1024, 2048])
+    (a, _), (b, _), (c, _) = outline(svg, charts.ACCENT + '" stroke-width="1.9')
+    assert b - a == pytest.approx(c - b, abs=0.02) and "1,024" in labels(svg)
+
+
+@given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9), st.integers(2, 8), st.booleans())
+def test_ticks_are_few_round_and_within(low, span, most, whole):
+    values = charts._round_values(low, low + span, most, whole)
+    slack = 1e-6 * (abs(low) + span)
+    assert len(values) <= most + 1
+    assert all(low - slack <= v <= low + span + slack for v in values)
+    assert not whole or all(v % 1 == 0 for v in values)
+
+
+def test_a_label_at_the_edge_is_not_cut_off() -> None:
+    data = {"scale": "linear", "edges": [0.0, 1e6], "counts": [1], "open": True}
+    svg = charts.histogram(data, "x")
+    assert re.search(r'text-anchor="end"[^>]*>1M and more<', svg)
