@@ -1,8 +1,7 @@
 """Pages with passages that their main text has and lacks, texts by other extractors, and scores.
 
-Counted as trafilatura's own evaluation does (adbar/trafilatura, tests/evaluate.py): a passage that
-belongs and is there is a true positive, one that does not and is there a false positive; here after
-white space, soft hyphens and the composition of letters are made equal in both.
+Counted as `llmcurate extract-eval` does (curate/extract/evaluate.py), after white space, soft hyphens
+and the composition of letters are made equal in both.
 """
 
 from __future__ import annotations
@@ -13,14 +12,13 @@ import os
 import subprocess
 import sys
 import tempfile
-import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.shared_texts import ROOT, last_json, need
+from curate.extract.evaluate import site_of, snippet_counts, snippet_scores
 
 PEER = ROOT / ".bench" / "extract" / "bin" / "python"
 
@@ -33,11 +31,6 @@ class Page:
     site: str
     with_: list[str]
     without: list[str]
-
-
-def squeezed(text: str) -> str:
-    """White space as single spaces, soft hyphens gone, letters and their marks composed."""
-    return unicodedata.normalize("NFC", " ".join(text.replace("\u00ad", "").split()))
 
 
 def load_pages() -> list[Page]:
@@ -64,34 +57,19 @@ def load_pages() -> list[Page]:
     return pages
 
 
-def site_of(url: str) -> str:
-    """The host without www; behind an archive's address the one that it keeps."""
-    _, _, kept = url.rpartition("/http")
-    host = urlsplit("http" + kept if "web.archive.org" in url else url).hostname or url
-    return host.removeprefix("www.")
-
-
 def counts(pages: list[Page], texts: list[str]) -> tuple[int, int, int, int]:
     """True positives, false positives, false negatives, true negatives."""
-    tp = fp = fn = tn = 0
-    for page, text in zip(pages, texts, strict=True):
-        text = squeezed(text)
-        present = sum(squeezed(p) in text for p in page.with_)
-        wrong = sum(squeezed(p) in text for p in page.without)
-        tp, fn = tp + present, fn + len(page.with_) - present
-        fp, tn = fp + wrong, tn + len(page.without) - wrong
+    each = [
+        snippet_counts(text, page.with_, page.without)
+        for page, text in zip(pages, texts, strict=True)
+    ]
+    tp, fp, fn, tn = (sum(column) for column in zip(*each, strict=True))
     return tp, fp, fn, tn
 
 
 def scores(pages: list[Page], texts: list[str]) -> dict[str, float]:
     """precision, recall, f1, accuracy."""
-    tp, fp, fn, tn = counts(pages, texts)
-    return {
-        "precision": tp / max(1, tp + fp),
-        "recall": tp / max(1, tp + fn),
-        "f1": 2 * tp / max(1, 2 * tp + fp + fn),
-        "accuracy": (tp + tn) / max(1, tp + fp + fn + tn),
-    }
+    return snippet_scores(*counts(pages, texts))
 
 
 def write_pages(pages: list[Page], path: Path) -> None:

@@ -22,8 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.extract_pages import Page, load_pages, scores, squeezed, texts_by, write_pages
+from benchmarks.extract_pages import Page, load_pages, scores, texts_by, write_pages
 from curate.extract.blocks import Seen, look_at, main_texts, surroundings_of
+from curate.extract.evaluate import squeezed
 from curate.extract.features import FEATURES, MASS, SECOND
 
 VOTERS = {  # and how much each one's word is worth

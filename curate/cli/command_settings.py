@@ -135,6 +135,21 @@ class Forget(CommandSettings):
     purge: bool = Field(False, description="Snapshots that still hold them are removed.")
 
 
+class ExtractEval(CommandSettings):
+    """The evaluation of extractors."""
+
+    command = "extract-eval"
+
+    extractor: tuple[
+        Literal["blocks", "resiliparse", "trafilatura", "justext", "text"], ...
+    ] = Field(
+        ("blocks",),
+        min_length=1,
+        description="An extractor that is scored: blocks, resiliparse, trafilatura, justext or text."
+        " Several are set beside the first.",
+    )
+
+
 class LanguageEvaluate(CommandSettings):
     """The measurement of a language model."""
 
