@@ -1,7 +1,6 @@
 """Pages with passages that their main text has and lacks, texts by other extractors, and scores.
 
-Counted as `llmcurate extract-eval` does (curate/extract/evaluate.py), after white space, soft hyphens
-and the composition of letters are made equal in both.
+Counted as `llmcurate extract-eval` does (curate/extract/evaluate.py).
 """
 
 from __future__ import annotations

@@ -140,13 +140,13 @@ class ExtractEval(CommandSettings):
 
     command = "extract-eval"
 
-    extractor: tuple[
-        Literal["blocks", "resiliparse", "trafilatura", "justext", "text"], ...
-    ] = Field(
-        ("blocks",),
-        min_length=1,
-        description="An extractor that is scored: blocks, resiliparse, trafilatura, justext or text."
-        " Several are set beside the first.",
+    extractor: tuple[Literal["blocks", "resiliparse", "trafilatura", "justext", "text"], ...] = (
+        Field(
+            ("blocks",),
+            min_length=1,
+            description="An extractor to score: blocks, resiliparse, trafilatura, justext or text."
+            " The others are set beside the first.",
+        )
     )
 
 

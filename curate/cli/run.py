@@ -1,4 +1,4 @@
-"""`llmcurate init`, `run`, `extract`, `extract-eval`, `filter`, `schema` and `demo`: recipes over documents."""
+"""`llmcurate init`, `run`, `extract`, `extract-eval`, `filter`, `schema`, `demo`: recipes."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ def extract_eval(
 ) -> None:
     """Score extractors on pages whose main text is known.
 
-    A line of GOLD names a page by `record_id` or `url`. It gives its `text`, or snippets that belong
-    (`with`) and do not (`without`), and may state title, author, date, page_type and lang.
+    A line of GOLD names a page by `record_id` or `url`. It gives its `text`, or snippets that
+    belong (`with`) and do not (`without`), and may state title, author, date, page_type and lang.
 
     \b
     Examples:

@@ -1,9 +1,10 @@
 """Measures of extracted pages against gold: words, snippets, title, author and date, intervals.
 
-Words are measured as WCXB does (Foley 2026): precision, recall and F1 of the multisets of lower-case
-words of a page, and their mean over pages. Snippets are counted as trafilatura's own evaluation does
-(adbar/trafilatura, tests/evaluate.py): one that belongs and is there is a true positive, one that
-does not and is there a false positive, over all pages together.
+Words are measured as WCXB does (Foley 2026): precision, recall and F1 of the multisets of a page's
+lower-case words, and their mean over pages. Snippets are counted as trafilatura's own evaluation
+does (adbar/trafilatura, tests/evaluate.py): one that belongs and is there is a true positive, one
+that does not and is there a false positive, over all pages together; here after white space, soft
+hyphens and the composition of letters are made equal in both.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,8 @@ def _gold(row: dict[str, Any] | str, path: str, number: int) -> Gold:
     values: dict[str, Any] = {}
     for name in TEXTS:
         value = row.get(name)
+        if name == "author" and isinstance(value, list) and all(isinstance(v, str) for v in value):
+            value = ", ".join(value)
         if not isinstance(value, (str, type(None))):
             raise UsageError(f"{where}: `{name}` is no text")
         values[name] = value if name == "text" or value is None else value.strip() or None
@@ -191,7 +193,8 @@ class Evaluation:
 
         def gold_of(docs: Documents) -> list[Gold | None]:
             ids, urls = (docs.table[name].to_pylist() for name in ("id", "url"))
-            return [by_id.get(record_key(i)) or by_url.get(u) for i, u in zip(ids, urls, strict=True)]
+            pairs = zip(ids, urls, strict=True)
+            return [by_id.get(record_key(own)) or by_url.get(url) for own, url in pairs]
 
         with Progress("scoring pages", len(by_id) + len(by_url), quiet) as progress:
             for part in range(len(plan.partitions)):
@@ -313,8 +316,7 @@ class Evaluation:
         every = np.array([name if name is not None else "" for name in names], object)
         none = np.array([name is None for name in names], np.bool_)
         return [
-            self._group(name, none if name is None else (every == name) & ~none)
-            for name in ordered
+            self._group(name, none if name is None else (every == name) & ~none) for name in ordered
         ]
 
     def _differences(self) -> dict[str, dict[str, Any]]:
@@ -369,25 +371,27 @@ class Evaluation:
         named = {"id": page.id, "url": page.url, "site": page.site}
         return {**named, "page_type": page.gold.page_type, "lang": page.lang, "scores": scores}
 
-    def worst(self, most: int = WORST_PAGES) -> Iterator[dict[str, Any]]:
-        """The pages with the lowest F1 of the first extractor, those with more gold first, and what
-        differs; none that is perfect."""
+    def worst(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """The pages with the lowest F1 of the first extractor that is not 1, those with more gold
+        first: (pages of which it made a text, with what differs; pages of which it made none)."""
         scored = [(page.score(0), page) for page in self.pages]
         chosen = [(score, page) for score, page in scored if score is not None and score < 1]
         chosen.sort(key=lambda row: (row[0], -len(row[1].gold.text or ""), row[1].id))
-        for score, page in chosen[:most]:
-            text = measures.squeezed(page.texts[0])
-            yield {
-                "score": score,
-                "page": self._page(page),
-                "reason": page.reasons[0],
-                "sides": None
-                if page.gold.text is None
-                else side_by_side(page.gold.text, page.texts[0]),
-                "text": page.texts[0],
-                "missing": [s for s in page.gold.with_ if measures.squeezed(s) not in text],
-                "extra": [s for s in page.gold.without if measures.squeezed(s) in text],
-            }
+        with_text = [row for row in chosen if row[1].texts[0].strip()]
+        empty = [self._page(page) for _, page in chosen if not page.texts[0].strip()]
+        return [self._differences_of(*row) for row in with_text[:WORST_PAGES]], empty
+
+    def _differences_of(self, score: float, page: Page) -> dict[str, Any]:
+        gold, text = page.gold, page.texts[0]
+        squeezed = measures.squeezed(text)
+        return {
+            "score": score,
+            "page": self._page(page),
+            "sides": None if gold.text is None else side_by_side(gold.text, text),
+            "text": text,
+            "missing": [s for s in gold.with_ if measures.squeezed(s) not in squeezed],
+            "extra": [s for s in gold.without if measures.squeezed(s) in squeezed],
+        }
 
 
 def _stated(docs: Documents) -> list[dict[str, Any]]:
@@ -404,7 +408,7 @@ def _stated(docs: Documents) -> list[dict[str, Any]]:
 
 def _verdicts(gold: Gold, stated: dict[str, Any]) -> dict[str, str]:
     """By field that the gold states: right, wrong or missing."""
-    same = {
+    same: dict[str, Callable[[Any, str], bool]] = {
         "title": measures.same_title,
         "author": measures.same_author,
         "date": measures.same_date,
@@ -435,7 +439,7 @@ def _sums(page: Page, nth: int, wanted: Counter[str]) -> np.ndarray:
 
 
 def measured(totals: np.ndarray) -> np.ndarray:
-    """float64[..., _WIDTH] of sums to float64[..., len(MEASURES)]; NaN where nothing was counted."""
+    """float64[..., _WIDTH] of sums to float64[..., len(MEASURES)]; NaN where there is nothing."""
     pages, ratios = totals[..., _WORDS : _WORDS + 1], totals[..., _WORDS + 1 : _SNIPPETS]
     tp, fp, fn, _ = (totals[..., _SNIPPETS + k] for k in range(4))
     verdicts = totals[..., _FIELDS:].reshape(*totals.shape[:-1], len(FIELDS), len(VERDICTS))
@@ -476,9 +480,9 @@ def text_of(figures: dict[str, Any]) -> str:
             ratios = [_number(values[f"{family}.{name}"][0]) for name in RATIOS]
             rows.append((label, *ratios, span(values[measure])))
         for label, values in figures["differences"].items():
-            difference = _signed(values[measure][0])
-            first = figures["extractors"][0]
-            rows.append((f"{label} less {first}", "", "", difference, span(values[measure], True)))
+            ratios = [_signed(values[f"{family}.{name}"][0]) for name in RATIOS]
+            named = f"{label} less {figures['extractors'][0]}"
+            rows.append((named, *ratios, span(values[measure], signed=True)))
         shown += ["", *table(head, rows)]
     groups = figures["page_types"]
     if len(groups) > 1:
@@ -536,12 +540,14 @@ def span(figure: list[float | None], signed: bool = False) -> str:
 
 def render(evaluation: Evaluation, figures: dict[str, Any]) -> str:
     """extract-eval.html."""
+    worst, empty = evaluation.worst()
     return templates.render(
         "evaluate/extractors.html",
         evaluation=figures,
         kinds=kinds_of(figures),
         notes=notes(figures["counts"]),
-        worst=list(evaluation.worst()),
+        worst=worst,
+        empty=empty,
         sites=figures["sites"][:WORST_SITES],
         span=span,
         fields=FIELDS,
