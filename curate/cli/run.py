@@ -118,7 +118,7 @@ def extract_eval(
     \b
     Examples:
     llmcurate extract-eval gold.jsonl crawl.warc.gz -o scores
-    llmcurate extract-eval gold.jsonl crawl/ --extractor blocks --extractor resiliparse
+    llmcurate extract-eval gold.jsonl crawl/ --extractor blocks --extractor text
     """
     from curate.cli.command_settings import ExtractEval
     from curate.inspect import results
