@@ -122,7 +122,8 @@ def extract_eval(
     """
     from curate.cli.command_settings import ExtractEval
     from curate.inspect import results
-    from curate.inspect.evaluate.extractors import Evaluation, render, text_of
+    from curate.inspect.evaluate.extractors import Evaluation
+    from curate.inspect.evaluate.extractors_rendering import render, text_of
 
     results.check_folder(out)
     chosen = ExtractEval.of(settings)

@@ -12,26 +12,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.disk.units import format_count, format_percent
 from curate.documents.documents import Documents
 from curate.errors import UsageError
 from curate.extract import evaluate as measures
-from curate.formats.compression import CorruptData, decompressed_chunks, open_input
 from curate.formats.inputs import InputPlan, plan_inputs
-from curate.formats.jsonl import lines, parse
 from curate.formats.reading import PartitionReader, ReadSettings
-from curate.pages import templates
+from curate.inspect.evaluate.extractors_gold import FIELDS, Gold, read_gold, record_key
 from curate.pages.side_by_side import side_by_side
 from curate.steps.contracts import Step
 from curate.steps.recipe import compose
 from curate.terminal.progress import Progress, say
-from curate.terminal.tables import table
 
-LONGEST_ROW = 64 << 20  # bytes of a line of gold
 WORST_PAGES = 30
-WORST_SITES = 30
-FIELDS = ("title", "author", "date")
-TEXTS = ("record_id", "url", "text", "page_type", "lang", *FIELDS)
 VERDICTS = ("right", "wrong", "missing")
 RATIOS = ("precision", "recall", "f1")
 MEASURES = (
@@ -42,75 +34,6 @@ MEASURES = (
 # What a page adds up to: pages with a text, and their words' precision, recall and F1; snippets'
 # true positives, false positives, false negatives, true negatives; verdicts on each field.
 _WORDS, _SNIPPETS, _FIELDS, _WIDTH = 0, 4, 8, 8 + len(FIELDS) * len(VERDICTS)
-
-
-@dataclass(frozen=True)
-class Gold:
-    """What is known of a page. text: all of its main text; with_, without: snippets that belong
-    to it and that do not; date: `2024-05-31` or `2024-05`. None where nothing is stated."""
-
-    record_id: str | None
-    url: str | None
-    text: str | None
-    with_: tuple[str, ...]
-    without: tuple[str, ...]
-    title: str | None
-    author: str | None
-    date: str | None
-    page_type: str | None
-    lang: str | None
-
-
-def record_key(record_id: str) -> str:
-    """A record's id without `<>` and `urn:uuid:`, in lower case."""
-    return record_id.strip().strip("<>").strip().lower().removeprefix("urn:uuid:")
-
-
-def read_gold(path: str) -> list[Gold]:
-    """The rows of a file of JSON lines, compressed or not. UsageError names the first line that is
-    no gold."""
-    rows = []
-    try:
-        with open_input(path) as file:
-            numbered = lines(decompressed_chunks(file), 0, None, LONGEST_ROW)
-            for number, (_, line, _) in enumerate(numbered, 1):
-                if line is None:
-                    raise UsageError(f"{path} line {number}: more than {LONGEST_ROW:,} bytes")
-                if line.strip():
-                    rows.append(_gold(parse(line.removeprefix(b"\xef\xbb\xbf")), path, number))
-    except CorruptData as error:
-        raise UsageError(f"{path}: {error}") from None
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from None
-    if not rows:
-        raise UsageError(f"{path} holds no gold")
-    return rows
-
-
-def _gold(row: dict[str, Any] | str, path: str, number: int) -> Gold:
-    where = f"{path} line {number}"
-    if isinstance(row, str):
-        raise UsageError(f"{where}: {row}")
-    values: dict[str, Any] = {}
-    for name in TEXTS:
-        value = row.get(name)
-        if name == "author" and isinstance(value, list) and all(isinstance(v, str) for v in value):
-            value = ", ".join(value)
-        if not isinstance(value, (str, type(None))):
-            raise UsageError(f"{where}: `{name}` is no text")
-        values[name] = value if name == "text" or value is None else value.strip() or None
-    for name in ("with", "without"):
-        value = row.get(name) or []
-        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-            raise UsageError(f"{where}: `{name}` is no list of texts")
-        values["with_" if name == "with" else name] = tuple(value)
-    if values["record_id"] is None and values["url"] is None:
-        raise UsageError(f"{where}: give `record_id` or `url`")
-    if values["text"] is None and not values["with_"] and not values["without"]:
-        raise UsageError(f"{where}: give `text`, or snippets in `with` and `without`")
-    if values["date"] is not None and not measures.DATE.match(values["date"]):
-        raise UsageError(f"{where}: `date` {values['date']}: write it as 2024-05-31 or 2024-05")
-    return Gold(**values)
 
 
 @dataclass
@@ -459,96 +382,3 @@ def _figures(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> dict[str, 
         name: [None if np.isnan(v) else round(float(v), 6) for v in row]
         for name, row in zip(MEASURES, rows, strict=True)
     }
-
-
-def kinds_of(figures: dict[str, Any]) -> list[tuple[str, str]]:
-    """(measure, its title) of the F1s that the gold allows: of words, of snippets."""
-    kinds = [("texts", "words", "F1 of words"), ("snippets", "snippets", "F1 of snippets")]
-    return [(f"{name}.f1", title) for key, name, title in kinds if figures["all"][key]]
-
-
-def text_of(figures: dict[str, Any]) -> str:
-    """The figures for a terminal."""
-    everything = figures["all"]
-    shown = [f"{format_count(everything['pages'])} pages of {everything['sites']:,} sites"]
-    shown += notes(figures["counts"])
-    for measure, title in kinds_of(figures):
-        family = measure.partition(".")[0]
-        head = (title, "precision", "recall", "F1", "95 % interval")
-        rows = []
-        for label, values in everything["extractors"].items():
-            ratios = [_number(values[f"{family}.{name}"][0]) for name in RATIOS]
-            rows.append((label, *ratios, span(values[measure])))
-        for label, values in figures["differences"].items():
-            ratios = [_signed(values[f"{family}.{name}"][0]) for name in RATIOS]
-            named = f"{label} less {figures['extractors'][0]}"
-            rows.append((named, *ratios, span(values[measure], signed=True)))
-        shown += ["", *table(head, rows)]
-    groups = figures["page_types"]
-    if len(groups) > 1:
-        for measure, title in kinds_of(figures):
-            head = (title, "pages", *figures["extractors"])
-            cells = [
-                (
-                    str(group["name"] or "(not stated)"),
-                    format_count(group["pages"]),
-                    *(_number(v[measure][0]) for v in group["extractors"].values()),
-                )
-                for group in groups
-            ]
-            shown += ["", *table(head, cells)]
-    shown += _metadata(everything)
-    return "\n".join(shown)
-
-
-def _metadata(everything: dict[str, Any]) -> list[str]:
-    rows = []
-    for label, values in everything["extractors"].items():
-        if any(values[f"{name}.missing"][0] not in (None, 1.0) for name in FIELDS):
-            for name in FIELDS:
-                shares = [format_percent(values[f"{name}.{v}"][0]) for v in VERDICTS]
-                stated = format_count(everything["stated"][name])
-                rows.append((f"{name} by {label}", stated, *shares))
-    return ["", *table(("metadata", "stated", *VERDICTS), rows)] if rows else []
-
-
-def notes(counts: dict[str, int]) -> list[str]:
-    """What was not scored, one sentence each."""
-    said = [
-        (counts["gold_without_page"], "gold rows have no page in the input"),
-        (counts["gold_with_refused_page"], "of them have one that cannot be read whole"),
-        (counts["gold_repeated"], "gold rows name a page that an earlier row names"),
-        (counts["pages_without_gold"], "pages have no gold"),
-        (counts["pages_repeated"], "pages repeat one that is scored"),
-    ]
-    return [f"{number:,} {what}" for number, what in said if number]
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def _signed(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.3f}"
-
-
-def span(figure: list[float | None], signed: bool = False) -> str:
-    """The interval of a figure: `0.812 to 0.834`."""
-    ends = [_signed(v) if signed else _number(v) for v in figure[1:]]
-    return "" if "-" in ends else " to ".join(ends)
-
-
-def render(evaluation: Evaluation, figures: dict[str, Any]) -> str:
-    """extract-eval.html."""
-    worst, empty = evaluation.worst()
-    return templates.render(
-        "evaluate/extractors.html",
-        evaluation=figures,
-        kinds=kinds_of(figures),
-        notes=notes(figures["counts"]),
-        worst=worst,
-        empty=empty,
-        sites=figures["sites"][:WORST_SITES],
-        span=span,
-        fields=FIELDS,
-    )

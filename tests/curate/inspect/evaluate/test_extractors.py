@@ -15,7 +15,9 @@ from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
 from curate.errors import UsageError
-from curate.inspect.evaluate.extractors import Evaluation, read_gold, record_key, render, text_of
+from curate.inspect.evaluate.extractors import Evaluation
+from curate.inspect.evaluate.extractors_gold import read_gold, record_key
+from curate.inspect.evaluate.extractors_rendering import render, text_of
 from tests.curate.conftest import Bench
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[5] / "shared"))
