@@ -1,8 +1,6 @@
 """Pages with passages that their main text has and lacks, texts by other extractors, and scores.
 
-Counted as trafilatura's own evaluation does (adbar/trafilatura, tests/evaluate.py): a passage that
-belongs and is there is a true positive, one that does not and is there a false positive; here after
-white space, soft hyphens and the composition of letters are made equal in both.
+Counted as `llmcurate extract-eval` does (curate/extract/evaluate.py).
 """
 
 from __future__ import annotations
@@ -10,20 +8,17 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
-import unicodedata
 import zlib
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.shared_texts import ROOT, last_json, need
+from curate.extract.evaluate import site_of, snippet_counts, snippet_scores
 
 PEER = ROOT / ".bench" / "extract" / "bin" / "python"
 
@@ -36,11 +31,6 @@ class Page:
     site: str
     with_: list[str]
     without: list[str]
-
-
-def squeezed(text: str) -> str:
-    """White space as single spaces, soft hyphens gone, letters and their marks composed."""
-    return unicodedata.normalize("NFC", " ".join(text.replace("\u00ad", "").split()))
 
 
 def load_pages() -> list[Page]:
@@ -65,9 +55,6 @@ def load_pages() -> list[Page]:
                 site = site_of(row["url"])
                 pages.append(Page(page, site, row["with"], row["without"]))
     return pages
-
-
-WORD = re.compile(r"\w+")
 
 
 @dataclass
@@ -102,57 +89,30 @@ def load_whole_pages() -> list[WholePage]:
                     continue
                 page, _ = decode(record.content_stream().read())
                 stated = (row[k] or "" for k in ("text", "title", "author", "date"))
-                site = ".".join(site_of(row["url"]).split(".")[-2:])
+                site = site_of(row["url"])
                 pages.append(WholePage(page, row["url"], site, row["page_type"], *stated))
     return pages
 
 
-def words(text: str) -> list[str]:
-    """As WCXB counts them."""
-    return WORD.findall(text.lower())
-
-
-def f1_of_words(ours: Counter[str], gold: Counter[str]) -> float:
-    """F1 of multisets of words; 1 for two empty ones."""
-    if not ours and not gold:
-        return 1.0
-    hits = (ours & gold).total()
-    return 2 * hits / (ours.total() + gold.total())
-
-
-def fold_of(site: str, folds: int, salt: int = 0) -> int:
-    """In which fold the pages of a site are."""
-    return (zlib.crc32(site.encode()) + salt * 7919) * 2654435761 % 2**32 * folds >> 32
-
-
-def site_of(url: str) -> str:
-    """The host without www; behind an archive's address the one that it keeps."""
-    _, _, kept = url.rpartition("/http")
-    host = urlsplit("http" + kept if "web.archive.org" in url else url).hostname or url
-    return host.removeprefix("www.")
+def fold_of(site: str, folds: int) -> int:
+    """In which fold the pages of a site are: all of a domain, its last two labels, in one."""
+    domain = ".".join(site.split(".")[-2:])
+    return zlib.crc32(domain.encode()) * 2654435761 % 2**32 * folds >> 32
 
 
 def counts(pages: list[Page], texts: list[str]) -> tuple[int, int, int, int]:
     """True positives, false positives, false negatives, true negatives."""
-    tp = fp = fn = tn = 0
-    for page, text in zip(pages, texts, strict=True):
-        text = squeezed(text)
-        present = sum(squeezed(p) in text for p in page.with_)
-        wrong = sum(squeezed(p) in text for p in page.without)
-        tp, fn = tp + present, fn + len(page.with_) - present
-        fp, tn = fp + wrong, tn + len(page.without) - wrong
+    each = [
+        snippet_counts(text, page.with_, page.without)
+        for page, text in zip(pages, texts, strict=True)
+    ]
+    tp, fp, fn, tn = (sum(column) for column in zip(*each, strict=True))
     return tp, fp, fn, tn
 
 
 def scores(pages: list[Page], texts: list[str]) -> dict[str, float]:
     """precision, recall, f1, accuracy."""
-    tp, fp, fn, tn = counts(pages, texts)
-    return {
-        "precision": tp / max(1, tp + fp),
-        "recall": tp / max(1, tp + fn),
-        "f1": 2 * tp / max(1, 2 * tp + fp + fn),
-        "accuracy": (tp + tn) / max(1, tp + fp + fn + tn),
-    }
+    return snippet_scores(*counts(pages, texts))
 
 
 def write_pages(pages: list[Page], path: Path) -> None:

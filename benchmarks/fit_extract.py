@@ -5,7 +5,9 @@
 Truth: the development pages of WCXB (Foley 2026, CC-BY-4.0), seven kinds of pages with their whole
 main text. Which blocks of ours make up that text is found by aligning words; what is fitted is the
 mean over pages of the F1 of words (in its soft form: chances in the place of decisions), beside
-the likelihood of the labels. The figures are of five folds, all pages of a site in one of them.
+the likelihood of the labels. Pages of trafilatura's evaluation (Apache-2.0), mostly German, of
+which passages alone are known, add the likelihood of the blocks with these. The figures are of
+five folds, all pages of a site in one of them.
 --write fits on all pages and writes curate/extract/main-text.npz, the same bytes every time on one
 machine.
 """
@@ -28,14 +30,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.extract_pages import (
     Page,
     WholePage,
-    f1_of_words,
     fold_of,
     load_pages,
     load_whole_pages,
-    squeezed,
-    words,
+    scores,
 )
 from curate.extract.blocks import Seen, look_at
+from curate.extract.evaluate import f1_of_words, squeezed, words
 from curate.extract.net import GROUPS, KINDS, MODEL, SPAN
 
 FOLDS = 5
@@ -257,7 +258,8 @@ def loss_of(logits: Tensor, kinds: Tensor, batch: dict[str, Any]) -> Tensor:
     likelihood = entropy(logits, y, weight=weight, reduction="sum") / weight.sum().clamp_min(1)
     kind = nn.functional.cross_entropy(kinds, batch["kind"], ignore_index=UNKNOWN, reduction="sum")
     kind = kind / (batch["kind"] != UNKNOWN).sum().clamp_min(1)
-    return ((1 - f1) * has).sum() / has.sum().clamp_min(1) + LIKELIHOOD * likelihood + KIND_WEIGHT * kind
+    ratio = ((1 - f1) * has).sum() / has.sum().clamp_min(1)
+    return ratio + LIKELIHOOD * likelihood + KIND_WEIGHT * kind
 
 
 def fit(pages: list[Labelled], seed: int = 0) -> dict[str, np.ndarray]:
@@ -292,49 +294,53 @@ def fit(pages: list[Labelled], seed: int = 0) -> dict[str, np.ndarray]:
     return network.arrays()
 
 
-def texts_of_unseen_sites(pages: list[WholePage]) -> list[str]:
-    """Our texts of all pages, each by weights fitted without the pages of its fold."""
+def texts_of_unseen_sites(
+    pages: list[WholePage], partly: list[Page]
+) -> tuple[list[str], list[str]]:
+    """Our texts of all pages of both kinds, by weights fitted without the pages of its fold."""
     import pyarrow as pa
 
     from curate.extract.blocks import main_texts
     from curate.extract.net import Net
 
-    labelled = [label(page) for page in pages]
-    fold = np.array([fold_of(page.site, FOLDS) for page in pages])
-    texts = [""] * len(pages)
+    every: list[WholePage | Page] = [*pages, *partly]
+    labelled = [*map(label, pages), *map(label_passages, partly)]
+    fold = np.array([fold_of(page.site, FOLDS) for page in every])
+    texts = [""] * len(every)
     for k in range(FOLDS):
-        others = [p for p, f in zip(labelled, fold, strict=True) if f != k and len(p.y)]
-        arrays = fit(others)
+        arrays = fit([p for p, f in zip(labelled, fold, strict=True) if f != k and len(p.y)])
         chosen = np.flatnonzero(fold == k)
-        html = pa.array([pages[n].html for n in chosen], pa.large_string())
+        html = pa.array([every[n].html for n in chosen], pa.large_string())
         net = Net(*(np.ascontiguousarray(arrays[name]) for name in Net._fields))
         for n, text in zip(chosen, main_texts(html, net=net).text.to_pylist(), strict=True):
             texts[n] = text
-    return texts
+    return texts[: len(pages)], texts[len(pages) :]
 
 
 def table(pages: list[WholePage], texts: list[str]) -> str:
     """Mean F1 of words by kind of page."""
-    scores: dict[str, list[float]] = defaultdict(list)
+    found: dict[str, list[float]] = defaultdict(list)
     for page, text in zip(pages, texts, strict=True):
         score = f1_of_words(Counter(words(text)), Counter(words(page.text)))
-        scores[page.kind].append(score)
-        scores["all"].append(score)
-    return "\n".join(f"{k:<16}{len(v):>6}{np.mean(v):>8.3f}" for k, v in sorted(scores.items()))
+        found[page.kind].append(score)
+        found["all"].append(score)
+    return "\n".join(f"{k:<16}{len(v):>6}{np.mean(v):>8.3f}" for k, v in sorted(found.items()))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--write", action="store_true", help="fit on all pages, write the weights")
     arguments = parser.parse_args()
-    pages = load_whole_pages()
+    pages, partly = load_whole_pages(), load_pages()
     if arguments.write:
         path = Path(__file__).resolve().parents[1] / "curate" / "extract" / MODEL
-        arrays = fit([p for p in map(label, pages) if len(p.y)])
-        np.savez_compressed(path, **arrays)
-        print(f"{path}: {path.stat().st_size / 1e3:.0f} kB, fitted on {len(pages)} pages")
+        labelled = [*map(label, pages), *map(label_passages, partly)]
+        np.savez_compressed(path, **fit([p for p in labelled if len(p.y)]))
+        print(f"{path}: {path.stat().st_size / 1e3:.0f} kB, {len(labelled)} pages")
         return
-    print(table(pages, texts_of_unseen_sites(pages)))
+    texts, partly_texts = texts_of_unseen_sites(pages, partly)
+    print(table(pages, texts))
+    print("passages", scores(partly, partly_texts))
 
 
 if __name__ == "__main__":

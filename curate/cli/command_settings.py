@@ -135,6 +135,21 @@ class Forget(CommandSettings):
     purge: bool = Field(False, description="Snapshots that still hold them are removed.")
 
 
+class ExtractEval(CommandSettings):
+    """The evaluation of extractors."""
+
+    command = "extract-eval"
+
+    extractor: tuple[Literal["blocks", "resiliparse", "trafilatura", "justext", "text"], ...] = (
+        Field(
+            ("blocks",),
+            min_length=1,
+            description="An extractor to score: blocks, resiliparse, trafilatura, justext or text."
+            " The others are set beside the first.",
+        )
+    )
+
+
 class LanguageEvaluate(CommandSettings):
     """The measurement of a language model."""
 

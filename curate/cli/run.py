@@ -1,4 +1,4 @@
-"""`llmcurate init`, `run`, `extract`, `filter`, `schema` and `demo`: recipes over documents."""
+"""`llmcurate init`, `run`, `extract`, `extract-eval`, `filter`, `schema`, `demo`: recipes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from curate.cli.options import (
     Inputs,
     Json,
+    Page,
     Quiet,
     Sets,
     Workers,
@@ -93,6 +94,50 @@ def extract(
     llmcurate extract crawl.warc.gz -o out --format markdown
     """
     run_steps("extract", [("extract", settings)], inputs, options, sets)
+
+
+@command(app, "ExtractEval", "extract-eval")
+def extract_eval(
+    gold: Annotated[
+        Path, typer.Argument(metavar="GOLD", help="JSON lines: the main texts of pages of IN.")
+    ],
+    inputs: Annotated[
+        list[str], typer.Argument(metavar="IN...", help="Web archives: files, folders or URLs.")
+    ],
+    out: Page = None,
+    sets: Sets = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Score extractors on pages whose main text is known.
+
+    A line of GOLD names a page by `record_id` or `url`. It gives its `text`, or snippets that
+    belong (`with`) and do not (`without`), and may state title, author, date, page_type and lang.
+
+    \b
+    Examples:
+    llmcurate extract-eval gold.jsonl crawl.warc.gz -o scores
+    llmcurate extract-eval gold.jsonl crawl/ --extractor blocks --extractor text
+    """
+    from curate.cli.command_settings import ExtractEval
+    from curate.inspect import results
+    from curate.inspect.evaluate.extractors import Evaluation
+    from curate.inspect.evaluate.extractors_rendering import render, text_of
+
+    results.check_folder(out)
+    chosen = ExtractEval.of(settings)
+    silent = quiet or as_json
+    scores = Evaluation(gold, inputs, chosen.extractor, tuple(sets or ()), silent)
+    figures = scores.dump()
+    results.show(
+        figures,
+        lambda: text_of(figures),
+        lambda: render(scores, figures),
+        out,
+        as_json,
+        name="extract-eval",
+    )
 
 
 FILTERS = [name for name, place in REGISTRY.items() if place.startswith("curate.filters.")]
