@@ -144,8 +144,8 @@ def look(text, blocks, nodes):
         running[i + 1, 1] = running[i, 1] + mass * measures[i, LINKED]
         running[i + 1, 2] = running[i, 2] + mass * measures[i, PROSE]
     return Seen(
-        measures, sums, running, around, heading, units, path, paths, _figures(path, paths, measures),
-        tags, tag_paths, _figures(tags, tag_paths, measures),
+        measures, sums, running, around, heading, units, path, paths,
+        _figures(path, paths, measures), tags, tag_paths, _figures(tags, tag_paths, measures),
     )  # fmt: skip
 
 

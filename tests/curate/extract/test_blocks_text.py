@@ -71,7 +71,9 @@ CONSTRUCTS: dict[str, tuple[str, list[str]]] = {
         "<form>a<select><option>x</select><textarea>y</textarea><button>z</button>b</form>", ["ab"],
     ),
     "svg and title": ("<title>t</title><p>a<svg><title>x</title><text>y</text></svg>b", ["ab"]),
-    "hidden": ("<p hidden>x</p><p>a<span style='color:red; DISPLAY : none'>y</span>b</p>", ["x", "ab"]),
+    "hidden": (
+        "<p hidden>x</p><p>a<span style='color:red; DISPLAY : none'>y</span>b</p>", ["x", "ab"],
+    ),
     "visible styles": ("<p style='display:block'>a<b style='visibility:visible'>b</b></p>", ["ab"]),
     "p without end tags": ("<p>one<p>two<div>three<p>four", ["one", "two", "three", "four"]),
     "li without end tags": ("<ul><li>one<li>two<ul><li>in</ul><li>three</ul>four",
