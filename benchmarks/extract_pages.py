@@ -115,7 +115,7 @@ def scores(pages: list[Page], texts: list[str]) -> dict[str, float]:
     return snippet_scores(*counts(pages, texts))
 
 
-def write_pages(pages: list[Page], path: Path) -> None:
+def write_pages(pages: list[Page] | list[WholePage], path: Path) -> None:
     path.write_text("".join(json.dumps({"html": p.html}) + "\n" for p in pages))
 
 

@@ -14,8 +14,8 @@ case "${1:-datatrove}" in
     ;;
   extract)
     home=.bench/extract
-    ready=.ready-1
-    packages="trafilatura==2.0.0 jusText==3.0.2 lxml_html_clean"
+    ready=.ready-2
+    packages="trafilatura==2.0.0 jusText==3.0.2 readability-lxml==0.8.4.1 lxml_html_clean"
     ;;
   llama_cpp)
     home=.bench/llama_cpp

@@ -66,6 +66,17 @@ def justext() -> Extractor:
     return one_by_one(extract)
 
 
+def readability() -> Extractor:
+    """Arc90's, in the port that Python has: its article's text, lines between its elements."""
+    from lxml.html import fromstring
+    from readability import Document
+
+    def extract(html: str) -> str:
+        return "\n".join(fromstring(Document(html).summary()).itertext())
+
+    return one_by_one(extract)
+
+
 def resiliparse() -> Extractor:
     from curate.extract.step import main_text
 
@@ -90,7 +101,8 @@ def blocks() -> Extractor:
 def extractor(name: str) -> Extractor:
     if name in TRAFILATURA:
         return trafilatura(**TRAFILATURA[name])
-    return {"justext": justext, "resiliparse": resiliparse, "blocks": blocks}[name]()
+    ours = {"resiliparse": resiliparse, "blocks": blocks}
+    return {"justext": justext, "readability": readability, **ours}[name]()
 
 
 def main() -> None:
