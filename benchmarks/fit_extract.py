@@ -7,9 +7,8 @@ main text. Which blocks of ours make up that text is found by aligning words; wh
 mean over pages of the F1 of words (in its soft form: chances in the place of decisions), beside
 the likelihood of the labels. Pages of trafilatura's evaluation (Apache-2.0), mostly German, of
 which passages alone are known, add the likelihood of the blocks with these. The figures are of
-five folds, all pages of a site in one of them.
---write fits on all pages and writes curate/extract/main-text.npz, the same bytes every time on one
-machine.
+five folds, all pages of a domain in one of them. --write also fits on all pages and writes
+curate/extract/main-text.npz, the same bytes every time on one machine, with the figures in its card.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import argparse
 import random
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ HIDDEN, KIND_HIDDEN, LAYERS = 40, 24, 2
 EPOCHS, PAGES, RATE, DECAY = 16, 24, 2e-3, 0.3
 DROP, DROP_INPUT = 0.5, 0.4
 LIKELIHOOD, KIND_WEIGHT = 0.6, 0.05
+LEAST = 10  # pages of a language that is told apart
 UNKNOWN = -1
 GOLD = 500  # words of the main text of a page of which passages alone are known
 MEAN_OF = 0.995  # of the weights that are kept: a moving mean over steps
@@ -317,30 +318,70 @@ def texts_of_unseen_sites(
     return texts[: len(pages)], texts[len(pages) :]
 
 
-def table(pages: list[WholePage], texts: list[str]) -> str:
-    """Mean F1 of words by kind of page."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for page, text in zip(pages, texts, strict=True):
-        score = f1_of_words(Counter(words(text)), Counter(words(page.text)))
-        found[page.kind].append(score)
-        found["all"].append(score)
-    return "\n".join(f"{k:<16}{len(v):>6}{np.mean(v):>8.3f}" for k, v in sorted(found.items()))
+FIGURES = "<!-- figures: benchmarks/fit_extract.py --write -->\n"
+
+
+def table(head: str, groups: list[str], measure: Callable[[list[int]], float]) -> str:
+    """A measure of the pages of each group, of which those of fewer than LEAST pages are one."""
+    members: dict[str, list[int]] = defaultdict(list)
+    for k, group in enumerate(groups):
+        members[group if groups.count(group) >= LEAST else "others"].append(k)
+    order = sorted(members, key=lambda g: (g == "others", -len(members[g]), g))
+    members["all"] = list(range(len(groups)))
+    rows = (f"| {g} | {len(members[g])} | {measure(members[g]):.3f} |" for g in [*order, "all"])
+    return "\n".join([f"| {head} |", "|---|---|---|", *rows]) + "\n"
+
+
+def languages_of(pages: list[WholePage] | list[Page]) -> list[str]:
+    """What the pages state, without regions."""
+    import pyarrow as pa
+
+    from curate.extract.blocks import main_texts
+    from curate.extract.metadata import language_tag
+
+    result = main_texts(pa.array([page.html for page in pages], pa.large_string()))
+    stated = (language_tag(result.stated(row)[3]) or "none" for row in range(len(pages)))
+    return [tag.split("-")[0] for tag in stated]
+
+
+def tables(pages: list[WholePage], partly: list[Page]) -> str:
+    """What texts of sites not seen are worth, in Markdown."""
+    texts, others = texts_of_unseen_sites(pages, partly)
+    f1 = [
+        f1_of_words(Counter(words(text)), Counter(words(page.text)))
+        for page, text in zip(pages, texts, strict=True)
+    ]
+
+    def mean(rows: list[int]) -> float:
+        return float(np.mean([f1[k] for k in rows]))
+
+    def pooled(rows: list[int]) -> float:
+        return scores([partly[k] for k in rows], [others[k] for k in rows])["f1"]
+
+    language = "language that the page states"
+    return "\n".join(
+        [
+            table("kind of page (WCXB) | pages | F1 of words", [p.kind for p in pages], mean),
+            table(f"{language} (WCXB) | pages | F1 of words", languages_of(pages), mean),
+            table(f"{language} | pages | F1 of passages", languages_of(partly), pooled),
+        ]
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--write", action="store_true", help="fit on all pages, write the weights")
+    parser.add_argument("--write", action="store_true", help="write the weights, and their card")
     arguments = parser.parse_args()
     pages, partly = load_whole_pages(), load_pages()
+    figures = tables(pages, partly)
+    print(figures)
     if arguments.write:
         path = Path(__file__).resolve().parents[1] / "curate" / "extract" / MODEL
         labelled = [*map(label, pages), *map(label_passages, partly)]
         np.savez_compressed(path, **fit([p for p in labelled if len(p.y)]))
-        print(f"{path}: {path.stat().st_size / 1e3:.0f} kB, {len(labelled)} pages")
-        return
-    texts, partly_texts = texts_of_unseen_sites(pages, partly)
-    print(table(pages, texts))
-    print("passages", scores(partly, partly_texts))
+        card = path.with_suffix(".md")
+        text, _, _ = card.read_text().partition(FIGURES)
+        card.write_text(text + FIGURES + figures)
 
 
 if __name__ == "__main__":
