@@ -8,9 +8,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from curate.extract.attributes import SPANS, read_attributes, read_name, shape_of
+from curate.extract.attributes import (
+    SPANS,
+    numbers_lines,
+    read_attributes,
+    read_name,
+    shape_of,
+    starts_with,
+)
 from curate.extract.elements import close_element, close_implied, open_element
 from curate.extract.entities import read_entity
+from curate.extract.formulas import (
+    is_display,
+    is_tex_script,
+    math_source,
+    picture_source,
+    shows_formula,
+    trimmed,
+)
 from curate.extract.metadata import FIELDS, note_script, note_tag, note_title
 from curate.extract.tags import (
     BLOCK_COLUMNS,
@@ -20,6 +35,7 @@ from curate.extract.tags import (
     END,
     HINTS,
     IS_BLOCK,
+    IS_LINE,
     IS_RAW,
     IS_VOID,
     KINDS,
@@ -32,6 +48,7 @@ from curate.extract.tags import (
     S_COLUMNS,
     S_HINTS,
     S_NODE,
+    S_TAG,
     SPACED,
     ST_BLOCK_HINTS,
     ST_BLOCK_NODE,
@@ -40,6 +57,8 @@ from curate.extract.tags import (
     ST_BOLD_BYTES,
     ST_CUT,
     ST_DEPTH,
+    ST_FORMULA,
+    ST_FORMULA_END,
     ST_FROM,
     ST_LINK,
     ST_LINK_BYTES,
@@ -84,6 +103,7 @@ def flush(st, text, blocks):
         st[ST_BLOCKS] += 1
     st[ST_POS] = st[ST_FROM] = end
     st[ST_PENDING] = st[ST_LINK_BYTES] = st[ST_LINKS] = st[ST_BOLD_BYTES] = st[ST_CUT] = 0
+    st[ST_FORMULA_END] = -1
 
 
 @njit(nogil=True)
@@ -107,8 +127,9 @@ def begin(st, text, stack, lead, second):
     elif st[ST_PENDING]:
         last = text[at - 1]
         if st[ST_PENDING] == BROKEN:
-            text[at] = 10
-            st[ST_POS] += 1
+            if last != 10:
+                text[at] = 10
+                st[ST_POS] += 1
         elif last != 10:
             joined = (
                 st[ST_PENDING] == NEWLINE
@@ -149,10 +170,76 @@ def put_blank(st, text, stack, b):
             if b == 10:  # empty lines before preformatted text
                 return
             begin(st, text, stack, b, 0)
+        elif st[ST_PENDING]:
+            broken = st[ST_PENDING] == BROKEN and text[st[ST_POS] - 1] != 10
+            st[ST_PENDING] = 0
+            if broken:
+                text[st[ST_POS]] = 10
+                st[ST_POS] += 1
+                if b == 10:
+                    return
         text[st[ST_POS]] = b
         st[ST_POS] += 1
     elif st[ST_PENDING] < NEWLINE:
         st[ST_PENDING] = NEWLINE if b == 10 or b == 13 else max(st[ST_PENDING], SPACED)
+
+
+@njit(nogil=True)
+def put_formula(st, text, stack, source, i, j, display, plain, letters, entities):
+    """Appends the formula source[i:j] between dollars, unless the same one stands right before it.
+    plain: it has no character references."""
+    i, j = trimmed(source, i, j)
+    if i == j or st[ST_MUTE]:
+        return
+    if display and st[ST_POS] > st[ST_FROM]:
+        st[ST_PENDING] = BROKEN
+    started = st[ST_POS] == st[ST_FROM]
+    begin(st, text, stack, 36, 0)
+    if started:  # what holds the source is often hidden, which says nothing of the block
+        k = st[ST_DEPTH]
+        while k > 0 and not KINDS[stack[k, S_TAG]] & IS_BLOCK:
+            k -= 1
+        st[ST_BLOCK_HINTS] = stack[k, S_HINTS]
+    first = at = st[ST_POS]
+    for _ in range(2 if display else 1):
+        text[at] = 36
+        at += 1
+    blank = False
+    while i < j:
+        b, n, m = source[i], 1, 1
+        letters[0] = b
+        if b == 38 and not plain:
+            n, m = read_entity(source, i, j, letters, *entities)
+            if n == 0:
+                n = m = 1
+                letters[0] = b
+        i += n
+        if m == 0 or letters[0] <= 32 or letters[0] == 127:
+            blank = True
+            continue
+        if blank:
+            text[at] = 32
+            at += 1
+            blank = False
+        for k in range(m):
+            text[at + k] = letters[k]
+        at += m
+    for _ in range(2 if display else 1):
+        text[at] = 36
+        at += 1
+    before, n = st[ST_FORMULA], at - first
+    if first == st[ST_FORMULA_END] and n == first - before:
+        k = 0
+        while k < n and text[before + k] == text[first + k]:
+            k += 1
+        if k == n:
+            return
+    if st[ST_LINK]:
+        st[ST_LINK_BYTES] += n
+    st[ST_POS] = at
+    st[ST_FORMULA], st[ST_FORMULA_END] = first, at
+    if display:
+        st[ST_PENDING] = BROKEN
 
 
 @njit(nogil=True)
@@ -174,7 +261,9 @@ def special_at(data, i, z):
 
 
 _BR, _BODY, _HTML, _HEAD = (TAG[n] for n in ("br", "body", "html", "head"))
-_SCRIPT, _TITLE = TAG["script"], TAG["title"]
+_SCRIPT, _TITLE, _MATH, _IMG = (TAG[n] for n in ("script", "title", "math", "img"))
+_CODE, _LISTING, _PRE_TAG, _TD, _TH = (TAG[n] for n in ("code", "listing", "pre", "td", "th"))
+_CODE_WORD = np.frombuffer(b"code", np.uint8)
 
 
 @njit(cache=True, nogil=True)
@@ -204,6 +293,39 @@ def _find_end(data, i, z, a, e):
                     return i
         i += 1
     return -1
+
+
+@njit(nogil=True)
+def _has_lines(data, i, z):
+    """Whether the `code` element whose inside starts at i is of several lines: it holds a `br` or
+    a `div`. It looks no further than the next `code`, so it reads a page once."""
+    lines = False
+    while i + 2 < z:
+        if data[i] == 60:
+            b, c = data[i + 1] | 32, data[i + 2] | 32
+            if starts_with(data, i + 1, z, _CODE_WORD):
+                return False
+            if data[i + 1] == 47 and starts_with(data, i + 2, z, _CODE_WORD):
+                return lines
+            lines = lines or (b == 98 and c == 114) or (b == 100 and c == 105)
+        i += 1
+    return False
+
+
+@njit(nogil=True)
+def _line(st, text, tag, starts):
+    """A block in preformatted text starts or ends: on a line of its own, a cell in its row's."""
+    at = st[ST_POS]
+    if at == st[ST_FROM] or text[at - 1] == 10:
+        return
+    if tag == _TD or tag == _TH:
+        st[ST_PENDING] = max(st[ST_PENDING], SPACED)
+    elif starts:
+        text[at] = 10
+        st[ST_POS] += 1
+        st[ST_PENDING] = 0
+    else:
+        st[ST_PENDING] = BROKEN
 
 
 @njit(nogil=True)
@@ -324,9 +446,16 @@ def scan(data, a, z, tags, tables):
         if end_tag:
             if tag == _BODY or tag == _HTML or tag == _HEAD:
                 continue
-            if kind & IS_BLOCK or tag == _BR:
+            if tag == _CODE and not opened[_CODE] and opened[_LISTING]:
+                tag, kind = _LISTING, KINDS[_LISTING]
+            line = st[ST_PRE] and kind & IS_LINE
+            if line:
+                _line(st, text, tag, False)
+            elif kind & IS_BLOCK or tag == _BR:
                 flush(st, text, blocks)
             close_element(st, stack, opened, keys, tag, key)
+            if line and not st[ST_PRE]:
+                flush(st, text, blocks)
             continue
         if seen or tag == _HTML:
             note_tag(data, tag, seen, spans, meta)
@@ -339,7 +468,10 @@ def scan(data, a, z, tags, tables):
                 if tag == _SCRIPT:
                     break
                 continue
-            if tag == _SCRIPT:
+            if tag == _SCRIPT and is_tex_script(data, seen, spans):
+                display = is_display(data, seen, spans)
+                put_formula(st, text, stack, data, i, k, display, True, letters, tables.entities)
+            elif tag == _SCRIPT:
                 note_script(data, i, k, seen, spans, meta)
             elif tag == _TITLE:
                 note_title(i, k, meta)
@@ -350,6 +482,8 @@ def scan(data, a, z, tags, tables):
         if tag == _BR:
             if st[ST_PRE]:
                 put_blank(st, text, stack, np.int64(10))
+                while opened[_LISTING] and i < z and CLASS[data[i]] == BLANK:
+                    i += 1
             elif st[ST_POS] > st[ST_FROM]:
                 if st[ST_PENDING] == BROKEN:
                     flush(st, text, blocks)
@@ -357,14 +491,40 @@ def scan(data, a, z, tags, tables):
                 else:
                     st[ST_PENDING] = BROKEN
             continue
+        if tag == _CODE and not st[ST_PRE] and not opened[_TD] and _has_lines(data, i, z):
+            tag, kind = _LISTING, KINDS[_LISTING]
+            while i < z and CLASS[data[i]] == BLANK:
+                i += 1
+        elif tag == _IMG and seen:
+            first, e, display = picture_source(data, seen, spans)
+            put_formula(st, text, stack, data, first, e, display, False, letters, tables.entities)
+        elif tag == _MATH:
+            first, e, k = math_source(data, i, z)
+            if e:
+                display = is_display(data, seen, spans)
+                put_formula(
+                    st, text, stack, data, first, e, display, False, letters, tables.entities
+                )
+                i = k
+                continue
+        mute = shows_formula(data, seen, spans)
+        if st[ST_PRE] or tag == _TD or tag == _PRE_TAG:
+            mute = mute or (st[ST_PRE] and hidden) or numbers_lines(data, seen, spans)
+        shape = np.int64(0)
         if kind & IS_BLOCK:
-            flush(st, text, blocks)
+            line = st[ST_PRE] and kind & IS_LINE
+            if line:
+                _line(st, text, tag, True)
+            else:
+                flush(st, text, blocks)
             if tag == _BODY or tag == _HTML:
                 continue
             close_implied(st, stack, opened, tag)
+            if line and not st[ST_PRE]:
+                flush(st, text, blocks)
+            shape = shape_of(data, tag, seen, spans)
         if kind & IS_VOID or tag == _HEAD:
             continue
-        shape = shape_of(data, tag, seen, spans)
-        open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, seen, shape)
+        open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, mute, seen, shape)
     flush(st, text, blocks)
     return text[: st[ST_POS]], blocks[: st[ST_BLOCKS]], nodes[: st[ST_NODES]], meta
