@@ -42,7 +42,8 @@ HINTS: dict[str, str] = {
     "-aehnlich -linklist",
     "advert": "-ad- -ads- advert sponsor anzeige werbung -dfp -promo -affiliate -adsense "
     "-banner-ad -google- shop- product- -price -cart- warenkorb",
-    "cookie": "cookie consent gdpr -dsgvo privacy datenschutz -cmp- -notice-",
+    "cookie": "cookie consent gdpr -dsgvo privacy datenschutz -cmp- -notice- onetrust cybot didomi "
+    "usercentrics trustarc truste- borlabs cmplz -cky- klaro iubenda axeptio osano tarteaucitron",
     "meta": "meta byline author -date- datum -tags- -tag- categor posted -info- publish -time- "
     "dateline -credit -views -views-count -autor vcard -bio- profile -stats timestamp "
     "entry-utility -source- -keywords -labels- rubrik",

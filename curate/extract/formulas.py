@@ -13,6 +13,8 @@ from curate.extract.attributes import has_word, packed, same, starts_with
 from curate.extract.tags import ATTR
 from kernel_cache import njit
 
+MAX_ADDRESS = 80  # bytes of `src` that are looked at: where the service's name is
+
 _ALT, _CLASS, _DISPLAY = ATTR["alt"], ATTR["class"], ATTR["display"]
 _ID, _SRC, _TYPE = ATTR["id"], ATTR["src"], ATTR["type"]
 
@@ -42,7 +44,7 @@ _SERVICES, _SERVICE_ENDS = packed(
 def _has(data, a, z, part):
     """Whether `part` stands in data[a:z]."""
     for i in range(a, z - len(part) + 1):
-        if starts_with(data, i, z, part):
+        if data[i] == part[0] and starts_with(data, i, z, part):
             return True
     return False
 
@@ -95,7 +97,8 @@ def picture_source(data, seen, spans):
         if has_word(data, s, e, _PICTURES, _PICTURE_ENDS):
             return a, z, has_word(data, s, e, _DISPLAYED, _DISPLAYED_ENDS)
     if seen >> _SRC & 1:
-        s, e = spans[2 * _SRC], spans[2 * _SRC + 1]
+        s = spans[2 * _SRC]
+        e = min(spans[2 * _SRC + 1], s + MAX_ADDRESS)
         for k in range(len(_SERVICE_ENDS) - 1):
             if _has(data, s, e, _SERVICES[_SERVICE_ENDS[k] : _SERVICE_ENDS[k + 1]]):
                 return a, z, False

@@ -514,7 +514,8 @@ def scan(data, a, z, tags, tables):
         if kind & IS_BLOCK:
             line = st[ST_PRE] and kind & IS_LINE
             if line:
-                _line(st, text, tag, True)
+                if not mute:
+                    _line(st, text, tag, True)
             else:
                 flush(st, text, blocks)
             if tag == _BODY or tag == _HTML:
