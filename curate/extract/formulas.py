@@ -138,7 +138,10 @@ def trimmed(data, a, z):
     if z > a and data[z - 1] == 125 and starts_with(data, a, z, _DISPLAY_STYLE):
         depth, i = 0, a
         while i < z:
-            depth += np.int64(data[i] == 123) - np.int64(data[i] == 125)
+            if data[i] == 123:
+                depth += 1
+            elif data[i] == 125:
+                depth -= 1
             if depth == 0:
                 break
             i += 2 if data[i] == 92 else 1

@@ -150,6 +150,27 @@ def test_what_does_not_end_in_code_ends_with_the_element_around_it() -> None:
     assert blocks("<div><pre>a\n<div>b</div></div><p>c</p>") == ["a\nb", "c"]
 
 
+HOSTILE = {
+    "math that does not end": "<math>x" * 100_000,
+    "annotations that do not end": "<math>application/x-tex" * 50_000,
+    "formulas": "<p>" + math("&nGt;", "display=block") * 20_000,
+    "a formula of braces": "<p>" + math("{\\displaystyle " + "{" * 500_000 + "}"),
+    "formulas in deep elements": "<b>" * 600 + ("<p>" + "<img class=tex alt=x>") * 20_000,
+    "pictures of long addresses": f"<img alt=x src='{'codecogs.co' * 100_000}'>",
+    "code that does not end": "<code><br>x" * 100_000,
+    "preformatted text that does not end": "<pre><div>x<td>y<li>" * 50_000,
+    "numbers of lines": "<pre>" + f"<i class='{'ln0 ' * 100_000}'>x",
+    "code in cells": "<table>" + "<tr><td>x<td><pre>\n\n\ny" * 20_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_a_hostile_page_becomes_is_bounded_by_its_size(name: str) -> None:
+    page = HOSTILE[name]
+    assert sum(len(t.encode()) for t in blocks(page)) <= len(page)
+    assert len(written(page).encode()) <= 64 * len(page)
+
+
 TABLE = (
     "<table><tr><th>Name<th>Height<tr><td>Old mill, built of oak<td>12 m<td>1"
     "<tr><td>Tower<td>30 m, with its roof<td>2</table>"
