@@ -28,6 +28,9 @@ PAGES = {
     "p x 490,000, side by side": "<p>x" * 490_000,
     "attributes, 5 MB of one tag": "<p " + "class='nav comment' " * 260_000 + ">x",
     "&amp; x 1,000,000": "<p>" + "&amp;" * 1_000_000,
+    "math x 490,000, nested": "<math>x" * 490_000,
+    "code x 240,000, nested": "<code><br>x" * 240_000,
+    "div x 400,000, in pre": "<pre>" + "<div>x" * 400_000,
     "<!-- x 1,200,000": "<!--" * 1_200_000,
 }
 

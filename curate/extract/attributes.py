@@ -42,7 +42,8 @@ HINTS: dict[str, str] = {
     "-aehnlich -linklist",
     "advert": "-ad- -ads- advert sponsor anzeige werbung -dfp -promo -affiliate -adsense "
     "-banner-ad -google- shop- product- -price -cart- warenkorb",
-    "cookie": "cookie consent gdpr -dsgvo privacy datenschutz -cmp- -notice-",
+    "cookie": "cookie consent gdpr -dsgvo privacy datenschutz -cmp- -notice- onetrust cybot didomi "
+    "usercentrics trustarc truste- borlabs cmplz -cky- klaro iubenda axeptio osano tarteaucitron",
     "meta": "meta byline author -date- datum -tags- -tag- categor posted -info- publish -time- "
     "dateline -credit -views -views-count -autor vcard -bio- profile -stats timestamp "
     "entry-utility -source- -keywords -labels- rubrik",
@@ -142,6 +143,46 @@ def same(data, a, z, word):
         if b != word[k]:
             return False
     return True
+
+
+def packed(words: str) -> tuple[np.ndarray, np.ndarray]:
+    """(bytes: uint8[], ends: int64[words + 1]) of words in lower case."""
+    names = words.split()
+    return np.frombuffer("".join(names).encode(), np.uint8), np.cumsum([0, *map(len, names)])
+
+
+@njit(nogil=True)
+def starts_with(data, a, z, word):
+    """Whether data[a:z], in lower case, starts with the word: uint8[]."""
+    return z - a >= len(word) and same(data, a, a + len(word), word)
+
+
+@njit(nogil=True)
+def has_word(data, a, z, words, ends):
+    """Whether one of the `packed` words stands in data[a:z] between white space."""
+    while a < z:
+        e = a
+        while e < z and not _SPACE[data[e]]:
+            e += 1
+        for k in range(len(ends) - 1):
+            if same(data, a, e, words[ends[k] : ends[k + 1]]):
+                return True
+        a = e + 1
+    return False
+
+
+# Of the columns of numbers beside code.
+_NUMBERS, _NUMBER_ENDS = packed(
+    "gutter linenos lineno linenumber line-number linenodiv rouge-gutter blob-num hljs-ln-numbers "
+    "crayon-nums ln lnt react-syntax-highlighter-line-number"
+)
+
+
+@njit(nogil=True)
+def numbers_lines(data, seen, spans):
+    """Whether an element in code, or a cell beside it, holds the numbers of lines."""
+    a, z = spans[2 * _CLASS], spans[2 * _CLASS + 1]
+    return seen >> _CLASS & 1 and has_word(data, a, z, _NUMBERS, _NUMBER_ENDS)
 
 
 @njit(nogil=True)

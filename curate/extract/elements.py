@@ -19,6 +19,7 @@ from curate.extract.tags import (
     IS_BLOCK,
     IS_BOLD,
     IS_CELL_PART,
+    IS_LINE,
     IS_MUTE,
     IS_SCOPE,
     KINDS,
@@ -113,9 +114,10 @@ def _in_heading(opened):
 
 
 @njit(nogil=True)
-def open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, seen, shape):
-    """Pushes an element; a block becomes a node."""
+def open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, mute, seen, shape):
+    """Pushes an element; a block becomes a node, unless it is a line of preformatted text."""
     kind = KINDS[tag]
+    node_too = kind & IS_BLOCK and not (st[ST_PRE] and kind & IS_LINE)
     if tag == _NOSCRIPT:
         hints |= _IN_NOSCRIPT
     if hidden:
@@ -143,15 +145,15 @@ def open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, seen, 
     if tag == _PRE_TAG or tag == _LISTING:
         flags |= F_PRE
         st[ST_PRE] += 1
-    mute = kind & IS_MUTE and not (tag == _BUTTON and _in_heading(opened))
-    if mute or (hidden and not kind & IS_BLOCK):
+    folded = tag == _BUTTON and _in_heading(opened)
+    if mute or (kind & IS_MUTE and not folded) or (hidden and not kind & IS_BLOCK):
         flags |= F_MUTE
         st[ST_MUTE] += 1
     row[S_TAG], row[S_FLAGS], row[S_HINTS] = tag, flags, above[S_HINTS] | hints
     row[S_NODE] = above[S_NODE]
     keys[st[ST_DEPTH]] = key
     opened[tag] += 1
-    if kind & IS_BLOCK:
+    if node_too:
         node = st[ST_NODES]
         st[ST_NODES] += 1
         nodes[node, N_TAG], nodes[node, N_PARENT] = tag, above[S_NODE]

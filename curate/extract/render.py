@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from curate.extract.tags import END, N_PARENT, N_PRE, N_TAG, NAMES, NODE, START, TAG
+from curate.extract.tags import END, N_PARENT, N_TAG, NAMES, NODE, START, TAG
 from kernel_cache import njit
 
 MAX_INDENT = 8  # of items and quotes within each other; deeper ones look like the eighth
@@ -17,11 +17,12 @@ MAX_CELL = 300  # bytes of a cell of a table of data
 ROOM = 64  # bytes of marks for a block or an element, at most
 
 # Columns of what is known of a node's place: lists and quotes around it; the item, cell, row, table
-# and definition list it is in (0 for none); its number among items of its list or cells of its row.
-_LISTS, _QUOTES, _ITEM, _CELL, _ROW, _TABLE, _TERMS, _NUMBER, _PLACES = range(9)
+# and definition list it is in (0 for none); its number among items of its list or cells of its row;
+# the outermost preformatted element it is in.
+_LISTS, _QUOTES, _ITEM, _CELL, _ROW, _TABLE, _TERMS, _NUMBER, _CODE, _PLACES = range(10)
 _LI, _DL, _TR, _TABLE_TAG = TAG["li"], TAG["dl"], TAG["tr"], TAG["table"]
 _OL, _QUOTE, _TD, _TH = TAG["ol"], TAG["blockquote"], TAG["td"], TAG["th"]
-_CAPTION = TAG["caption"]
+_CAPTION, _PRE, _LISTING = TAG["caption"], TAG["pre"], TAG["listing"]
 _IS_LIST = np.zeros(len(NAMES), np.bool_)
 _IS_LIST[[TAG[n] for n in ("ul", "ol", "menu", "dir")]] = True
 _LEVEL = np.zeros(len(NAMES), np.int64)
@@ -30,7 +31,7 @@ for _k in range(1, 7):
 
 
 @njit(nogil=True)
-def _places(blocks, nodes):
+def _places(text, blocks, nodes):
     """(places: int64[nodes, _PLACES], cells: int64[nodes]: of each row, data: bool[nodes]: whether
     a table is one of data)."""
     n = len(nodes)
@@ -58,6 +59,8 @@ def _places(blocks, nodes):
             data[k] = not above[_TABLE]
             p[_TABLE] = k
             p[_CELL] = p[_ROW] = p[_ITEM] = 0
+        elif tag == _PRE or tag == _LISTING:
+            p[_CODE] = above[_CODE] or k
         elif tag == _TR:
             p[_ROW] = k
         elif (tag == _TD or tag == _TH) and p[_ROW]:
@@ -70,7 +73,9 @@ def _places(blocks, nodes):
         table = p[_TABLE]
         if table and p[_CELL]:
             held[p[_CELL]] += 1
-            if held[p[_CELL]] > 1 or blocks[i, END] - blocks[i, START] > MAX_CELL:
+            a, z = blocks[i, START], blocks[i, END]
+            code = p[_CODE] > 0 and (text[a:z] == 10).any()
+            if held[p[_CELL]] > 1 or z - a > MAX_CELL or code:
                 data[table] = False
             if count[p[_ROW]] > 1:
                 wide[table] = True
@@ -79,6 +84,35 @@ def _places(blocks, nodes):
     for k in range(1, n):
         data[k] = data[k] and wide[k]
     return places, count, data
+
+
+@njit(nogil=True)
+def _whole_rows(blocks, nodes, keep, places, data):
+    """keep, but rows of tables of data stay or go as a whole: a row stays if half of its text
+    would, and one of headings alone if another row of its table does."""
+    keep = keep.copy()
+    size, kept = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
+    plain = np.zeros(len(nodes), np.bool_)  # rows with a cell that is no heading, and their tables
+    stays = np.zeros(len(nodes), np.bool_)  # tables
+    for i in range(len(blocks)):
+        p = places[blocks[i, NODE]]
+        if p[_CELL] and data[p[_TABLE]]:
+            n = blocks[i, END] - blocks[i, START]
+            size[p[_ROW]] += n
+            kept[p[_ROW]] += n * keep[i]
+            if nodes[p[_CELL], N_TAG] == _TD:
+                plain[p[_ROW]] = plain[p[_TABLE]] = True
+    for k in range(1, len(nodes)):
+        if plain[k] and size[k] and 2 * kept[k] >= size[k]:
+            stays[places[k, _TABLE]] = True
+    for i in range(len(blocks)):
+        p = places[blocks[i, NODE]]
+        row, table = p[_ROW], p[_TABLE]
+        if p[_CELL] and data[table]:
+            keep[i] = 2 * kept[row] >= size[row]
+            if plain[table] and not plain[row]:
+                keep[i] = stays[table]
+    return keep
 
 
 @njit(nogil=True)
@@ -132,7 +166,8 @@ def _lines(text, a, z, out, at, indent, quotes, code):
 @njit(nogil=True)
 def render(text, blocks, nodes, keep, markdown):
     """The text of the blocks that are kept: bool[blocks], as UTF-8: uint8[]."""
-    places, count, data = _places(blocks, nodes)
+    places, count, data = _places(text, blocks, nodes)
+    keep = _whole_rows(blocks, nodes, keep, places, data)
     lines = 0
     bars = 0
     for b in text:
@@ -143,6 +178,7 @@ def render(text, blocks, nodes, keep, markdown):
     before = -1  # the node of the block before
     row = 0  # the row of a table that is open
     column = 0
+    code = 0  # the preformatted element that is open
     heads = np.zeros(len(nodes), np.bool_)  # tables whose first row has been written
     begun = np.zeros(len(nodes), np.bool_)  # items that have their bullet
     for i in range(len(blocks)):
@@ -163,10 +199,16 @@ def render(text, blocks, nodes, keep, markdown):
                 at = _bars(out, at, count[row], not heads[owner])
                 heads[owner] = True
             row = 0
+        same_code = code > 0 and p[_CODE] == code
+        if code and not same_code and markdown:
+            out[at] = 10
+            at = _repeat(out, at + 1, 96, 3)
+        code = 0 if tabular else p[_CODE]
         if before >= 0 and not row:
             old = places[before]
             close = (
-                (p[_ITEM] > 0 and old[_ITEM] > 0)
+                same_code
+                or (p[_ITEM] > 0 and old[_ITEM] > 0)
                 or (p[_TERMS] > 0 and old[_TERMS] == p[_TERMS])
                 or (tabular and old[_TABLE] == table)
             )
@@ -194,8 +236,7 @@ def render(text, blocks, nodes, keep, markdown):
         for _ in range(quotes):
             out[at], out[at + 1] = 62, 32
             at += 2
-        code = nodes[node, N_PRE] > 0
-        item = p[_ITEM]
+        item = 0 if same_code else p[_ITEM]
         indent = 0
         if item:
             depth = min(max(p[_LISTS], 1), MAX_INDENT)
@@ -212,18 +253,18 @@ def render(text, blocks, nodes, keep, markdown):
                 at += 2
             begun[item] = True
         level = _LEVEL[nodes[node, N_TAG]]
-        if markdown and level and not item:
+        if markdown and level and not item and not code:
             at = _repeat(out, at, 35, level)
             out[at] = 32
             at += 1
-        if markdown and code:
+        if markdown and code and not same_code:
             at = _repeat(out, at, 96, 3)
             out[at] = 10
             at += 1
-        at = _lines(text, a, z, out, at, indent, quotes, code)
-        if markdown and code:
-            out[at] = 10
-            at = _repeat(out, at + 1, 96, 3)
+        at = _lines(text, a, z, out, at, indent, quotes, code > 0)
+    if code and markdown:
+        out[at] = 10
+        at = _repeat(out, at + 1, 96, 3)
     if row and markdown:
         while column < count[row]:
             out[at], out[at + 1] = 32, 124

@@ -8,173 +8,68 @@ from __future__ import annotations
 
 import numpy as np
 
-from curate.extract.attributes import SPANS, read_attributes, read_name, shape_of
+from curate.extract.attributes import (
+    SPANS,
+    numbers_lines,
+    read_attributes,
+    read_name,
+    shape_of,
+    starts_with,
+)
 from curate.extract.elements import close_element, close_implied, open_element
 from curate.extract.entities import read_entity
+from curate.extract.flow import (
+    AMPERSAND,
+    BLANK,
+    C2,
+    CLASS,
+    CONTROL,
+    PLAIN,
+    WIDE_BLANK,
+    flush,
+    put,
+    put_blank,
+    put_formula,
+    put_line,
+    special_at,
+)  # fmt: skip
+from curate.extract.formulas import (
+    is_display,
+    is_tex_script,
+    math_source,
+    picture_source,
+    shows_formula,
+)
 from curate.extract.metadata import FIELDS, note_script, note_tag, note_title
 from curate.extract.tags import (
     BLOCK_COLUMNS,
-    BOLD_BYTES,
     BROKEN,
-    CUT,
-    END,
-    HINTS,
     IS_BLOCK,
+    IS_LINE,
     IS_RAW,
     IS_VOID,
     KINDS,
-    LINK_BYTES,
-    LINKS,
     MAX_DEPTH,
-    NEWLINE,
-    NODE,
     NODE_COLUMNS,
     S_COLUMNS,
-    S_HINTS,
-    S_NODE,
-    SPACED,
-    ST_BLOCK_HINTS,
-    ST_BLOCK_NODE,
     ST_BLOCKS,
-    ST_BOLD,
-    ST_BOLD_BYTES,
     ST_CUT,
-    ST_DEPTH,
     ST_FROM,
-    ST_LINK,
-    ST_LINK_BYTES,
-    ST_LINKS,
     ST_MUTE,
     ST_NODES,
     ST_PENDING,
     ST_POS,
     ST_PRE,
     ST_STATE,
-    START,
     TAG,
     look_up,
 )
 from kernel_cache import njit
 
-# Classes of bytes in text, which is written as a browser would show it (CSS Text 3, section 4.1.3).
-PLAIN, BLANK, LESS, AMPERSAND, C2, WIDE_BLANK, CONTROL = range(7)
-CLASS = np.zeros(256, np.uint8)
-CLASS[:32] = CONTROL
-CLASS[127] = CONTROL
-CLASS[[9, 10, 11, 12, 13, 32]] = BLANK
-CLASS[ord("<")], CLASS[ord("&")], CLASS[0xC2] = LESS, AMPERSAND, C2
-CLASS[[0xE2, 0xE3, 0xEF]] = WIDE_BLANK
-
-
-@njit(nogil=True)
-def flush(st, text, blocks):
-    """Ends the block that is open, if it has text."""
-    end = st[ST_POS]
-    while end > st[ST_FROM] and (text[end - 1] == 10 or text[end - 1] == 32):
-        end -= 1
-    if end > st[ST_FROM]:
-        row = blocks[st[ST_BLOCKS]]
-        row[START], row[END], row[NODE] = st[ST_FROM], end, st[ST_BLOCK_NODE]
-        row[LINK_BYTES], row[LINKS], row[BOLD_BYTES] = (
-            st[ST_LINK_BYTES],
-            st[ST_LINKS],
-            st[ST_BOLD_BYTES],
-        )
-        row[HINTS], row[CUT] = st[ST_BLOCK_HINTS], st[ST_CUT]
-        st[ST_BLOCKS] += 1
-    st[ST_POS] = st[ST_FROM] = end
-    st[ST_PENDING] = st[ST_LINK_BYTES] = st[ST_LINKS] = st[ST_BOLD_BYTES] = st[ST_CUT] = 0
-
-
-@njit(nogil=True)
-def _wide(lead, second):
-    """Whether a character is written without spaces to its neighbours (kana, Han, full width; not
-    Hangul), by its first two bytes."""
-    if lead == 0xE3:
-        return second >= 0x80
-    if lead == 0xEF:
-        return 0xBC <= second <= 0xBD
-    return 0xE4 <= lead <= 0xE9 or (lead == 0xF0 and second >= 0xA0)
-
-
-@njit(nogil=True)
-def begin(st, text, stack, lead, second):
-    """Makes the text ready for a letter with these first two bytes."""
-    at = st[ST_POS]
-    if at == st[ST_FROM]:
-        top = stack[st[ST_DEPTH]]
-        st[ST_BLOCK_NODE], st[ST_BLOCK_HINTS] = top[S_NODE], top[S_HINTS]
-    elif st[ST_PENDING]:
-        last = text[at - 1]
-        if st[ST_PENDING] == BROKEN:
-            text[at] = 10
-            st[ST_POS] += 1
-        elif last != 10:
-            joined = (
-                st[ST_PENDING] == NEWLINE
-                and at - st[ST_FROM] >= 3
-                and _wide(text[at - 3], text[at - 2])
-                and _wide(lead, second)
-            )
-            if not joined:
-                text[at] = 32
-                st[ST_POS] += 1
-                if st[ST_LINK]:
-                    st[ST_LINK_BYTES] += 1
-    st[ST_PENDING] = 0
-
-
-@njit(nogil=True)
-def put(st, text, stack, source, i, j):
-    """Appends source[i:j], which holds no white space that collapses."""
-    begin(st, text, stack, source[i], source[i + 1] if i + 1 < j else 0)
-    at = st[ST_POS]
-    for k in range(i, j):
-        text[at] = source[k]
-        at += 1
-    st[ST_POS] = at
-    if st[ST_LINK]:
-        st[ST_LINK_BYTES] += j - i
-    if st[ST_BOLD]:
-        st[ST_BOLD_BYTES] += j - i
-
-
-@njit(nogil=True)
-def put_blank(st, text, stack, b):
-    """White space in text: kept in preformatted text, else remembered."""
-    if st[ST_PRE]:
-        if b == 13 or st[ST_MUTE]:
-            return
-        if st[ST_POS] == st[ST_FROM]:
-            if b == 10:  # empty lines before preformatted text
-                return
-            begin(st, text, stack, b, 0)
-        text[st[ST_POS]] = b
-        st[ST_POS] += 1
-    elif st[ST_PENDING] < NEWLINE:
-        st[ST_PENDING] = NEWLINE if b == 10 or b == 13 else max(st[ST_PENDING], SPACED)
-
-
-@njit(nogil=True)
-def special_at(data, i, z):
-    """(bytes, what) at a lead byte of the classes C2 and WIDE_BLANK: 1 white space, 2 nothing to
-    see (soft hyphen, byte order mark), 0 an ordinary character."""
-    b = data[i]
-    c = data[i + 1] if i + 1 < z else 0
-    if b == 0xC2:
-        if c == 0xA0 or c == 0x85:
-            return 2, 1
-        return 2, 2 if c == 0xAD or 0x80 <= c < 0xA0 else 0
-    d = data[i + 2] if i + 2 < z else 0
-    if b == 0xE2 and c == 0x80 and (d <= 0x8A or d == 0xA8 or d == 0xA9 or d == 0xAF) and d >= 0x80:
-        return 3, 1
-    if (b == 0xE2 and c == 0x81 and d == 0x9F) or (b == 0xE3 and c == 0x80 and d == 0x80):
-        return 3, 1
-    return 3, 2 if b == 0xEF and c == 0xBB and d == 0xBF else 0
-
-
 _BR, _BODY, _HTML, _HEAD = (TAG[n] for n in ("br", "body", "html", "head"))
-_SCRIPT, _TITLE = TAG["script"], TAG["title"]
+_SCRIPT, _TITLE, _MATH, _IMG = (TAG[n] for n in ("script", "title", "math", "img"))
+_CODE, _LISTING, _PRE_TAG, _TD = (TAG[n] for n in ("code", "listing", "pre", "td"))
+_CODE_WORD = np.frombuffer(b"code", np.uint8)
 
 
 @njit(cache=True, nogil=True)
@@ -204,6 +99,23 @@ def _find_end(data, i, z, a, e):
                     return i
         i += 1
     return -1
+
+
+@njit(nogil=True)
+def _has_lines(data, i, z):
+    """Whether the `code` element whose inside starts at i is of several lines: it holds a `br` or
+    a `div`. It looks no further than the next `code`, so it reads a page once."""
+    lines = False
+    while i + 2 < z:
+        if data[i] == 60:
+            b, c = data[i + 1] | 32, data[i + 2] | 32
+            if starts_with(data, i + 1, z, _CODE_WORD):
+                return False
+            if data[i + 1] == 47 and starts_with(data, i + 2, z, _CODE_WORD):
+                return lines
+            lines = lines or (b == 98 and c == 114) or (b == 100 and c == 105)
+        i += 1
+    return False
 
 
 @njit(nogil=True)
@@ -324,9 +236,16 @@ def scan(data, a, z, tags, tables):
         if end_tag:
             if tag == _BODY or tag == _HTML or tag == _HEAD:
                 continue
-            if kind & IS_BLOCK or tag == _BR:
+            if tag == _CODE and not opened[_CODE] and opened[_LISTING]:
+                tag, kind = _LISTING, KINDS[_LISTING]
+            line = st[ST_PRE] and kind & IS_LINE
+            if line:
+                put_line(st, text, tag, False)
+            elif kind & IS_BLOCK or tag == _BR:
                 flush(st, text, blocks)
             close_element(st, stack, opened, keys, tag, key)
+            if line and not st[ST_PRE]:
+                flush(st, text, blocks)
             continue
         if seen or tag == _HTML:
             note_tag(data, tag, seen, spans, meta)
@@ -339,7 +258,10 @@ def scan(data, a, z, tags, tables):
                 if tag == _SCRIPT:
                     break
                 continue
-            if tag == _SCRIPT:
+            if tag == _SCRIPT and is_tex_script(data, seen, spans):
+                display = is_display(data, seen, spans)
+                put_formula(st, text, stack, data, i, k, display, True, letters, tables.entities)
+            elif tag == _SCRIPT:
                 note_script(data, i, k, seen, spans, meta)
             elif tag == _TITLE:
                 note_title(i, k, meta)
@@ -350,6 +272,8 @@ def scan(data, a, z, tags, tables):
         if tag == _BR:
             if st[ST_PRE]:
                 put_blank(st, text, stack, np.int64(10))
+                while opened[_LISTING] and i < z and CLASS[data[i]] == BLANK:
+                    i += 1
             elif st[ST_POS] > st[ST_FROM]:
                 if st[ST_PENDING] == BROKEN:
                     flush(st, text, blocks)
@@ -357,14 +281,41 @@ def scan(data, a, z, tags, tables):
                 else:
                     st[ST_PENDING] = BROKEN
             continue
+        if tag == _CODE and not st[ST_PRE] and not opened[_TD] and _has_lines(data, i, z):
+            tag, kind = _LISTING, KINDS[_LISTING]
+            while i < z and CLASS[data[i]] == BLANK:
+                i += 1
+        elif tag == _IMG and seen:
+            first, e, display = picture_source(data, seen, spans)
+            put_formula(st, text, stack, data, first, e, display, False, letters, tables.entities)
+        elif tag == _MATH:
+            first, e, k = math_source(data, i, z)
+            if e:
+                display = is_display(data, seen, spans)
+                put_formula(
+                    st, text, stack, data, first, e, display, False, letters, tables.entities
+                )
+                i = k
+                continue
+        mute = shows_formula(data, seen, spans)
+        if st[ST_PRE] or tag == _TD or tag == _PRE_TAG:
+            mute = mute or (st[ST_PRE] and hidden) or numbers_lines(data, seen, spans)
+        shape = np.int64(0)
         if kind & IS_BLOCK:
-            flush(st, text, blocks)
+            line = st[ST_PRE] and kind & IS_LINE
+            if line:
+                if not mute:
+                    put_line(st, text, tag, True)
+            else:
+                flush(st, text, blocks)
             if tag == _BODY or tag == _HTML:
                 continue
             close_implied(st, stack, opened, tag)
+            if line and not st[ST_PRE]:
+                flush(st, text, blocks)
+            shape = shape_of(data, tag, seen, spans)
         if kind & IS_VOID or tag == _HEAD:
             continue
-        shape = shape_of(data, tag, seen, spans)
-        open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, seen, shape)
+        open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, mute, seen, shape)
     flush(st, text, blocks)
     return text[: st[ST_POS]], blocks[: st[ST_BLOCKS]], nodes[: st[ST_NODES]], meta

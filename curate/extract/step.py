@@ -195,6 +195,11 @@ class Extract(Step):
         description="The format that blocks writes: plain text, or Markdown with headings, tables,"
         " quotes and code.",
     )
+    embedded: bool = Field(
+        True,
+        description="Whether blocks takes the text of a nearly empty page from its data (JSON-LD,"
+        " data for scripts, templates); the column extract.source says which.",
+    )
     favor: Literal["balanced", "precision", "recall"] = Field(
         "balanced",
         description="The choice of trafilatura in doubt: precision drops a passage, recall keeps"
@@ -223,7 +228,7 @@ class Extract(Step):
             return docs.drop(docs.text.is_null().to_numpy(zero_copy_only=False), "no_payload")
         batch = Batch(docs, self.max_html_bytes)
         if self.extractor == "blocks":
-            return batch.by_blocks(self.format == "markdown").finish()
+            return batch.by_blocks(self.format == "markdown", self.embedded).finish()
         return batch.one_by_one(self._function()).finish()
 
     def _function(self) -> Callable[[str], str]:
@@ -280,8 +285,8 @@ class Batch:
                 self.details[row] = f"{type(error).__name__}: {error}"[:200]
         return self
 
-    def by_blocks(self, markdown: bool) -> Batch:
-        """Text, title, date, author, language and kind of page by the extractor of our own."""
+    def by_blocks(self, markdown: bool, embedded: bool) -> Batch:
+        """Text, its source, title, date, author, language and kind of page by blocks."""
         from curate.extract import metadata
         from curate.extract.blocks import main_texts
         from curate.extract.net import KINDS
@@ -294,18 +299,22 @@ class Batch:
             "published": [],
             "author": [],
             "lang_hint": [],
+            "source": [],
         }
         for row, page in enumerate(self.pages):
-            title = date = author = lang = None
+            title = date = author = lang = source = None
             if page is not None:
                 many = result.tags[row] > MAX_ELEMENTS
                 self.tags[row] = result.tags[row] if many else 0
                 self.texts[row] = None if many else result.text[row].as_py()
                 title, date, author, lang = result.stated(row)
+                if not many:
+                    source = self._take_embedded(row, page, markdown) if embedded else "page"
             columns["title"].append(title)
             columns["published"].append(metadata.published(date))
             columns["author"].append(metadata.author(author))
             columns["lang_hint"].append(metadata.language_tag(lang))
+            columns["source"].append(source)
         for name, values in columns.items():
             self.columns[name] = pa.array(values, DATE if name == "published" else pa.string())
         unknown = result.kinds < 0
@@ -313,6 +322,16 @@ class Batch:
         self.columns["kind"] = kinds
         self.columns["kind_probability"] = pa.array(result.chances, pa.float32(), mask=unknown)
         return self
+
+    def _take_embedded(self, row: int, page: str, markdown: bool) -> str:
+        """The source of a page's text: its data, where it is nearly empty and they hold more."""
+        from curate.extract.embedded import FEW, embedded_text
+
+        own = self.texts[row] or ""
+        if len(own) < FEW and (found := embedded_text(page, markdown)) and len(found[0]) > len(own):
+            self.texts[row], source = found
+            return source
+        return "page"
 
     def finish(self) -> Documents:
         """The batch with its texts, columns and reasons."""

@@ -10,19 +10,25 @@ VOID = "area base br col embed hr img input link meta param source track wbr".sp
 # Content that is not text of the page, up to the end tag, whatever stands in between.
 RAW = "script style iframe noembed noframes textarea title svg".split()
 # Elements whose text is not read: what they hold is an interface, or replaced by a plug-in.
-MUTE = "select button template audio video canvas object datalist map".split()
+MUTE = (
+    "select button template audio video canvas object datalist map annotation annotation-xml"
+).split()
 BLOCK = (
     "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset "
     "figcaption figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr html legend li listing main "
     "menu nav ol p pre search section summary table tbody td tfoot th thead tr ul"
 ).split()
 BOLD = "b strong em i u mark big".split()
-INLINE = ["a", "code", "kbd", "samp", "tt", "time", "span", "q", "font", "head", "noscript", *BOLD]
+INLINE = "a code kbd samp tt time span q font head noscript math".split() + BOLD
+# Blocks that are lines where they stand in preformatted text.
+LINE = "div li ol pre table tbody td tfoot th thead tr ul".split()
 
 NAMES = ["", *VOID, *RAW, *MUTE, *[t for t in BLOCK if t not in VOID], *INLINE]
 TAG = {name: number for number, name in enumerate(NAMES)}
 
-IS_VOID, IS_RAW, IS_MUTE, IS_BLOCK, IS_BOLD, IS_SCOPE, IS_CELL_PART = (1 << k for k in range(7))
+IS_VOID, IS_RAW, IS_MUTE, IS_BLOCK, IS_BOLD, IS_SCOPE, IS_CELL_PART, IS_LINE = (
+    1 << k for k in range(8)
+)
 KINDS = np.zeros(len(NAMES), np.uint8)
 for _names, _bit in (
     (VOID, IS_VOID),
@@ -30,6 +36,7 @@ for _names, _bit in (
     (MUTE, IS_MUTE),
     (BLOCK, IS_BLOCK),
     (BOLD, IS_BOLD),
+    (LINE, IS_LINE),
     # An end tag inside of these closes nothing outside ("has an element in scope").
     ("table td th caption html".split(), IS_SCOPE),
     ("table tbody thead tfoot tr td th caption".split(), IS_CELL_PART),
@@ -40,7 +47,7 @@ for _names, _bit in (
 # Attributes that are read.
 ATTRIBUTES = (
     "class id role itemprop style hidden aria-hidden datetime content name property http-equiv "
-    "lang xml:lang type rel href"
+    "lang xml:lang type rel href alt src display"
 ).split()
 ATTR = {name: number for number, name in enumerate(ATTRIBUTES, 1)}
 
@@ -90,15 +97,15 @@ START, END, NODE, LINK_BYTES, LINKS, BOLD_BYTES, HINTS, CUT, BLOCK_COLUMNS = ran
 # Columns of a node: its tag, its parent (the page itself is node 0), hints of its own and with all
 # around it, and 1 where it stands in preformatted text.
 N_TAG, N_PARENT, N_OWN, N_ALL, N_PRE, N_KEY, NODE_COLUMNS = range(7)
-# The scanner's state.
 # The scanner's state: where the text ends and where its open block begins; white space since its
 # last letter; how many blocks, nodes, open elements, elements too deep to be opened; how many open
-# elements are links, bold, preformatted, not read; what will be columns of the open block.
+# elements are links, bold, preformatted, not read; what will be columns of the open block; where
+# the last formula begins and ends.
 (
     ST_POS, ST_FROM, ST_PENDING, ST_BLOCKS, ST_NODES, ST_DEPTH, ST_OVER, ST_LINK, ST_BOLD, ST_PRE,
     ST_MUTE, ST_LINK_BYTES, ST_LINKS, ST_BOLD_BYTES, ST_BLOCK_HINTS, ST_BLOCK_NODE, ST_CUT,
-    ST_STATE,
-) = range(18)  # fmt: skip
+    ST_FORMULA, ST_FORMULA_END, ST_STATE,
+) = range(20)  # fmt: skip
 SPACED, NEWLINE, BROKEN = 1, 2, 3  # white space seen since the last letter; a <br>
 # Columns of the stack.
 S_TAG, S_NODE, S_FLAGS, S_HINTS, S_COLUMNS = range(5)

@@ -1,0 +1,158 @@
+"""Text that a page holds in its data and does not show: JSON-LD, templates, hydration data.
+
+Pages that scripts build have next to no text of their own; what they will show often stands in them
+all the same. JSON-LD is read by its types (schema.org), data for scripts by which strings look like
+text. Only pages of less than FEW letters are looked at, so that others cost nothing.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from curate.extract.blocks import main_texts
+from curate.extract.net import fitted
+
+FEW = 300  # letters of a page's own text below which it counts as nearly empty
+ENOUGH = 200  # letters that embedded text must have
+SURER = 3  # how many times longer the text of a source must be that is less sure
+MAX_DATA = 2 << 20  # characters of a script or attribute that is parsed
+MAX_STRINGS = 2000  # strings of a page that are taken
+
+# Attributes hold no "<", so that a search ends at the next tag: time is linear in the page.
+_TAG = re.compile(r"<(/?)(script|template)\b([^<>]{0,2000})>", re.IGNORECASE)
+_STATE = re.compile(
+    r"\b(?:__NUXT__|__INITIAL_STATE__|__PRELOADED_STATE__|__APOLLO_STATE__)\W{0,9}="
+)
+_PRELOADED = re.compile(r"""data-preloaded=(?:"([^"]*)"|'([^']*)')""")
+_IS_HTML = re.compile(
+    r"</?(?:p|br|div|li|ul|ol|h[1-6]|span|a|b|i|em|strong|pre|blockquote)\b[^<>]*>"
+)
+_SENTENCE = re.compile(r"[.!?…:](?:\s|$)|[。！？؟।]")
+_MARKS = re.compile(r"[{}<>=_;|\\/\[\]]")
+# Keys of what belongs to the site, not to the page.
+_OF_SITE = re.compile(
+    r"i18n|translation|locale|messages|config|settings|cookie|consent|seo|meta|menu|navigation|footer",
+    re.IGNORECASE,
+)
+_OF_PAGE = re.compile(r"Article|Posting|Comment|Product|Question|Answer")  # of schema.org
+_TITLES, _BODIES = ("headline", "name"), ("articleBody", "text", "description")
+
+
+def embedded_text(page: str, markdown: bool = False) -> tuple[str, str] | None:
+    """(text, its source: json-ld, hydration or template) of a decoded page; None where none
+    has ENOUGH letters."""
+    stated: list[str] = []
+    templates: list[str] = []
+    data: list[str] = []
+    for name, attributes, inside in _elements(page):
+        if name == "template":
+            templates.append(inside)
+        elif "ld+json" in attributes:
+            stated += _statements(_parsed(inside))
+        elif "json" in attributes:
+            data += _strings(_parsed(inside))
+        elif state := _STATE.search(inside):
+            data += _strings(_parsed(inside[state.end() :], alone=False))
+    if preloaded := _PRELOADED.search(page):
+        data += _strings(_parsed(html.unescape(preloaded[1] or preloaded[2] or "")))
+    best = ("", "")
+    for source, pieces in (("json-ld", stated), ("hydration", data), ("template", templates)):
+        pieces = list(dict.fromkeys(pieces))[:MAX_STRINGS]
+        text = "\n\n".join(t for t in _texts(pieces, markdown, source == "template") if t)
+        if len(text) >= max(ENOUGH, SURER * len(best[0])):
+            best = text, source
+    return best if best[0] else None
+
+
+def _elements(page: str) -> Iterator[tuple[str, str, str]]:
+    """(name, attributes, inside) of scripts and templates, in order, none within another."""
+    name, attributes, start = "", "", 0
+    for tag in _TAG.finditer(page):
+        if not tag[1] and not name:
+            name, attributes, start = tag[2].lower(), tag[3].lower(), tag.end()
+        elif tag[1] and tag[2].lower() == name:
+            yield name, attributes, page[start : tag.start()]
+            name = ""
+
+
+def _parsed(data: str, alone: bool = True) -> Any:
+    """JSON as Python has it, None for what is none or too large. alone: nothing stands behind."""
+    if len(data) > MAX_DATA:
+        return None
+    decoder = json.JSONDecoder(strict=False)
+    try:
+        return decoder.decode(data) if alone else decoder.raw_decode(data.lstrip())[0]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _first(value: dict[str, Any], keys: tuple[str, ...]) -> str:
+    """The string of the first key that has one, or nothing."""
+    return next((v for k in keys if isinstance(v := value.get(k), str) and v.strip()), "")
+
+
+def _statements(value: Any) -> Iterator[str]:
+    """Bodies of articles, posts, comments, products, questions and answers, in order."""
+    stack = [value]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, list):
+            stack += reversed(value)
+        elif isinstance(value, dict):
+            kind = value.get("@type")
+            kinds = kind if isinstance(kind, list) else [kind]
+            if any(isinstance(k, str) and _OF_PAGE.search(k) for k in kinds):
+                body = _first(value, _BODIES)
+                if body or "Question" in kinds:
+                    yield _first(value, _TITLES)
+                    yield body
+            stack += reversed([v for v in value.values() if isinstance(v, dict | list)])
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Strings that read like prose or HTML, in order; JSON in a string is parsed in its turn."""
+    stack = [value]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, list):
+            stack += reversed(value)
+        elif isinstance(value, dict):
+            stack += reversed([v for k, v in value.items() if not _OF_SITE.search(k)])
+        elif isinstance(value, str) and len(value) >= 40:
+            if value[0] in "{[":
+                stack.append(_parsed(value))
+            elif _IS_HTML.search(value) or _is_prose(value):
+                yield value
+
+
+def _is_prose(text: str) -> bool:
+    few_marks = len(_MARKS.findall(text)) * 50 <= len(text)
+    return few_marks and _SENTENCE.search(text) is not None and " " in text[:40] + text[-40:]
+
+
+@lru_cache(maxsize=1)
+def _whole() -> Any:
+    """Weights that keep all blocks."""
+    net = fitted()
+    return net._replace(out=np.zeros_like(net.out), out_bias=np.full(1, 30, np.float32))
+
+
+def _texts(pieces: list[str], markdown: bool, choose: bool) -> list[str]:
+    """The text of each piece, which is HTML or plain. choose: its main text alone."""
+    # Escapes in JSON may be half a pair, which no column can hold.
+    pieces = [p.encode("utf-8", "replace").decode("utf-8").replace("\0", "") for p in pieces]
+    pages = [p if choose or _IS_HTML.search(p) else None for p in pieces]
+    net = None if choose else _whole()
+    texts = main_texts(pa.array(pages, pa.large_string()), markdown, net).text.to_pylist()
+    return [
+        html.unescape(piece).strip() if page is None else text
+        for piece, page, text in zip(pieces, pages, texts, strict=True)
+    ]

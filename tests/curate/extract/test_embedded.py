@@ -1,0 +1,117 @@
+"""Pages that scripts build: their text comes from their data, and a column says so."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from curate.documents.documents import CORE, PAYLOAD, documents
+from curate.extract.embedded import embedded_text
+from curate.extract.step import Extract
+
+BODY = (
+    "The river runs past the old mill, and nobody has worked there since the flood. In spring the "
+    "wheel turns all the same, because nobody ever took it down. Children say that they hear it."
+)
+REPLY = (
+    "I was there last year, and the wheel was gone by then, as far as I could see from the road."
+)
+
+
+def script(value: object, attributes: str = "type='application/ld+json'") -> str:
+    return f"<script {attributes}>{json.dumps(value)}</script>"
+
+
+ARTICLE = {"@type": "NewsArticle", "headline": "The old mill", "articleBody": BODY + "\n\n" + REPLY}
+PAGES: dict[str, tuple[str, str, list[str]]] = {
+    "an article": (script(ARTICLE), "json-ld", ["The old mill", BODY, REPLY]),
+    "a thread in a graph": (
+        script({"@graph": [{"@type": ["DiscussionForumPosting"], "text": f"<p>{BODY}</p>",
+                            "comment": [{"@type": "Comment", "text": REPLY}]}]}),
+        "json-ld", [BODY, REPLY],
+    ),
+    "a question and its answer": (
+        script({"@type": "Question", "name": "What of the mill?",
+                "acceptedAnswer": {"@type": "Answer", "text": f"<p>{BODY}<br>{REPLY}</p>"}}),
+        "json-ld", ["What of the mill?", BODY + "\n" + REPLY],
+    ),
+    "the state of a framework": (
+        script({"id": "x" * 99, "i18n": {"a": REPLY}, "body": [f"<p>{BODY}</p><p>{REPLY}"]},
+               "id=__NEXT_DATA__ type='application/json'"),
+        "hydration", [BODY, REPLY],
+    ),
+    "an assigned state": (
+        f"<script>window.__INITIAL_STATE__ = {json.dumps([BODY, BODY, REPLY])};run()</script>",
+        "hydration", [BODY, REPLY],
+    ),
+    "JSON in JSON in an attribute": (
+        f"<div data-preloaded='{json.dumps([json.dumps({'a': f'<p>{BODY} {REPLY}'})])}'></div>",
+        "hydration", [f"{BODY} {REPLY}"],
+    ),
+    "a template": (f"<template><p>{BODY}</p><p>{REPLY}</p></template>", "template", [BODY, REPLY]),
+    "two articles alike": (script([ARTICLE, ARTICLE]), "json-ld", ["The old mill", BODY, REPLY]),
+    "a description and the whole": (
+        script({"@type": "Article", "description": BODY + BODY})
+        + script([f"<p>{BODY} {REPLY} {k}" for k in range(9)], "type='application/json'"),
+        "hydration", [f"{BODY} {REPLY} {k}" for k in range(9)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_text_comes_from_where_the_page_has_it(name: str) -> None:
+    page, source, paragraphs = PAGES[name]
+    assert embedded_text(f"<html><body><div id=root></div>{page}") == (
+        "\n\n".join(paragraphs), source,
+    )  # fmt: skip
+
+
+NONE = {
+    "no data": "<p>x",
+    "no JSON": "<script type='application/ld+json'>{'a':</script>",
+    "a site": script({"@type": "Organization", "description": BODY * 2}),
+    "a short description": script({"@type": "Product", "description": BODY[:80]}),
+    "settings": script({"css": "a{b:c}" * 99, "url": "https://x.test/" + "a/" * 99}, "type=json"),
+    "messages of the interface": script({"messages": {"a": BODY * 2}}, "type=application/json"),
+    "a function": f"<script>window.__NUXT__=(function(a){{return '{BODY * 2}'}})()</script>",
+}
+
+
+@pytest.mark.parametrize("name", NONE)
+def test_data_that_is_no_text_gives_none(name: str) -> None:
+    assert embedded_text(NONE[name]) is None
+
+
+HOSTILE = {
+    "scripts that do not end": "<script type=json>[" * 100_000,
+    "tags that do not end": "<script " * 200_000,
+    "lists in lists": script({}, "type=json").replace("{}", "[" * 1_000_000),
+    "types in types": script({}).replace("{}", '{"@type":[' * 400 + "0" * 10**6 + "]}" * 400),
+    "JSON in JSON": script(json.dumps(json.dumps(json.dumps(["[" * 99] * 9_999))), "type=json"),
+    "attributes that do not end": "<p data-preloaded='" + 'x data-preloaded="' * 100_000,
+    "half a pair": '<script type=application/json>["<p>\\ud800' + BODY * 2 + '"]</script>',
+    "too large": script(BODY * 20_000, "type=json"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_data_costs_little_and_gives_storable_text(name: str) -> None:
+    embedded_text(script(ARTICLE))  # compiled
+    begin = time.process_time()
+    found = embedded_text(HOSTILE[name])
+    assert time.process_time() - begin < 5
+    assert found is None or found[0].encode()
+
+
+def test_the_step_says_where_the_text_of_each_page_stood() -> None:
+    own = "".join(f"<p>{BODY} {REPLY}</p>" for _ in range(3))
+    pages = [own + script(ARTICLE), script(ARTICLE), "<p>Only a short note.</p>"]
+    docs = documents(
+        {"payload": [p.encode() for p in pages], "mime": ["text/html"] * 3}, (*CORE, *PAYLOAD)
+    )
+    for embedded, sources in ((True, ["page", "json-ld", "page"]), (False, ["page"] * 3)):
+        out = Extract(embedded=embedded).apply(docs.within("extract"))
+        assert out.table["extract.source"].to_pylist() == sources
+        assert ("The old mill" in out.text[1].as_py()) == embedded
