@@ -174,7 +174,7 @@ def special_at(data, i, z):
 
 
 _BR, _BODY, _HTML, _HEAD = (TAG[n] for n in ("br", "body", "html", "head"))
-_SCRIPT, _TITLE = TAG["script"], TAG["title"]
+_SCRIPT, _TITLE, _H1 = TAG["script"], TAG["title"], TAG["h1"]
 
 
 @njit(cache=True, nogil=True)
@@ -328,8 +328,9 @@ def scan(data, a, z, tags, tables):
                 flush(st, text, blocks)
             close_element(st, stack, opened, keys, tag, key)
             continue
-        if seen or tag == _HTML:
-            note_tag(data, tag, seen, spans, meta)
+        if seen or tag == _HTML or tag == _H1:
+            around = stack[st[ST_DEPTH], S_HINTS] | hints
+            note_tag(data, tag, seen, hints, around, spans, i, z, meta)
         if kind & IS_RAW:
             if endless[tag]:
                 continue
