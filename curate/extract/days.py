@@ -46,7 +46,7 @@ def day_in(text: str, month_first: bool = True) -> str | None:
     """The first day that the text names since 1990, as ISO 8601 writes it; None where it names none.
 
     month_first: whether 5/6/2024 is the 6th of May. Where one number is over 12 it is the day, and
-    between dots the day stands first.
+    with dots or hyphens the day stands first.
     """
     for match in _WRITTEN.finditer(text):
         g = match.groups()
@@ -54,7 +54,7 @@ def day_in(text: str, month_first: bool = True) -> str | None:
             year, month, day = int(g[0]), int(g[1]), int(g[2])
         elif g[3]:
             first, second, year = int(g[3]), int(g[5]), int(g[6])
-            swap = second > 12 or (first <= 12 and month_first and g[4] != ".")
+            swap = second > 12 or (first <= 12 and month_first and g[4] == "/")
             month, day = (first, second) if swap else (second, first)
         elif g[7]:
             year, month, day = int(g[9]), month_of(g[7]), int(g[8])

@@ -21,9 +21,10 @@ from kernel_cache import njit
 # first ones hold the best place of their kind, those behind HEADINGS the first few of theirs.
 TITLE, PUBLISHED, AUTHOR, LANG, SITE, MODIFIED, ADDRESS, KIND, DOCUMENT = range(9)
 HEADINGS, SCRIPTS, BYLINES, DATES = 9, 13, 17, 25
-FIELDS = 31
+FIELDS = 33
 MAX_SCRIPT = 256 << 10
 MAX_VALUE = 1000  # bytes; a longer one is no title and no name
+MAX_BELOW = 4000  # bytes of a heading and what stands below it
 TAG_AT = 8  # bits of the rank of an element's place above which its tag stands
 BY_CLASS, BY_REL, BY_ITEMPROP, BY_USER = 1, 2, 4, 8  # why an element is in BYLINES
 
@@ -180,7 +181,7 @@ def note_tag(data, tag, seen, hints, around, spans, i, z, meta):
             _note(meta, LANG, 8, spans[2 * _XML_LANG], spans[2 * _XML_LANG + 1])
         return
     if tag == _H1:
-        _append(meta, HEADINGS, SCRIPTS, 1 | tag << TAG_AT, i, min(z, i + MAX_VALUE))
+        _append(meta, HEADINGS, SCRIPTS, 1 | tag << TAG_AT, i, min(z, i + MAX_BELOW))
         return
     if seen >> _ITEMPROP & 1:
         for value in (_CONTENT, _DATETIME):

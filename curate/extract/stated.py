@@ -32,11 +32,15 @@ from curate.extract.metadata import (
     TAG_AT,
     TITLE,
 )
-from curate.extract.tags import NAMES
+from curate.extract.tags import NAMES, VOID
 
+WHYS = (BY_ITEMPROP, BY_REL, BY_CLASS, BY_USER)
+NEAR = 12  # texts below the heading that may name an author or a day
+_ISO = re.compile(r"\d{4}-\d\d-\d\d")
 Place = list[int]  # rank, start, end
 
 _MARKUP = re.compile(rb"<!--.*?-->|<(script|style|svg)\b.*?</\1\s*>|<(/?)([a-z][^\s/>]*)[^>]*>", re.I | re.S)
+_VOID = frozenset(name.encode() for name in VOID)
 _WITHIN = frozenset(b"a abbr b bdi code em font i mark s small span strong sub sup u wbr".split())
 
 
@@ -48,10 +52,11 @@ def clean(value: bytes) -> str:
     return " ".join(text.split())
 
 
-def pieces(raw: bytes, tag: int, words: bool = False) -> list[str]:
+def pieces(raw: bytes, tag: int | None, words: bool = False) -> list[str]:
     """The text inside an element of this tag that starts with `raw`, cut at tags; words: not at
-    those that stand within a line."""
-    own, depth, at, last = NAMES[tag].encode(), 1, 0, b""
+    those that stand within a line. Without a tag all text in `raw`."""
+    own = b"" if tag is None else NAMES[tag].encode()
+    depth, at, last = 1, 0, b""
     out: list[bytes] = []
     for match in _MARKUP.finditer(raw):
         last += raw[at : match.start()]
@@ -60,12 +65,10 @@ def pieces(raw: bytes, tag: int, words: bool = False) -> list[str]:
         if not (words and name in _WITHIN):
             out.append(last)
             last = b""
-        if name and name == own:
+        if tag is not None and (name == own or not own) and name not in _VOID:
             depth += -1 if match[2] else 1
-        elif match[2] and not own:
-            depth = 0
-        if depth == 0:
-            break
+            if depth == 0:
+                break
     else:
         end = raw.find(b"<", at)  # a tag that is cut off is no text
         out.append(last + (raw[at:end] if end >= 0 else raw[at:]))
@@ -75,6 +78,7 @@ def pieces(raw: bytes, tag: int, words: bool = False) -> list[str]:
 
 # --- titles
 
+ALIKE = 0.4  # headings less alike to the title are not it
 _KEY = re.compile(r"[\W_]+")
 _PARTS = re.compile(r"\s+(?:[|\-–—·•»«:/]|::)\s+|\s*\|\s*")
 
@@ -84,37 +88,42 @@ def key(text: str) -> str:
     return _KEY.sub(" ", text.casefold()).strip()
 
 
-def without_site(text: str, site: str | None) -> str:
-    """A title without the name of its site before or behind a separator."""
-    cuts = list(_PARTS.finditer(text))
+def without_site(title: str, site: str | None, sure: bool = False) -> str:
+    """A title without the name of its site, and without its last part where that is not known to
+    be the site's name; sure: only what is known."""
+    cuts = list(_PARTS.finditer(title))
     if not cuts:
-        return text
+        return title
+    before, last = title[: cuts[-1].start()], key(title[cuts[-1].end() :])
     name = key(site or "")
-    before, behind = text[: cuts[-1].start()], text[cuts[-1].end() :]
-    if name and (key(behind) == name or key(behind) in name):
-        return before
-    if name and key(text[: cuts[0].start()]) == name:
-        return text[cuts[0].end() :]
-    return before if len(before.split()) > 1 and not name else text
+    if name and (last in name or name in last):
+        return before if sure else without_site(before, None)
+    if name and key(title[: cuts[0].start()]) == name:
+        return title[cuts[0].end() :]
+    return before if not sure and len(before.split()) > 1 else title
 
 
-def title_of(named: str | None, document: str | None, site: str | None, headings: list[str]) -> str | None:
-    """The heading that the page's titles agree with, else the title without the site's name."""
-    titles = [t for t in (named, document) if t]
+def alike(a: str, b: str) -> float:
+    """Dice's coefficient of two titles' words."""
+    x, y = set(key(a).split()), set(key(b).split())
+    return 2 * len(x & y) / max(1, len(x) + len(y))
+
+
+def title_of(titles: list[str], site: str | None, headings: list[str]) -> str | None:
+    """The heading that is most alike to what the page says its title is; where none is, the first
+    such title without the site's name. titles: of meta elements, then of `title`."""
     if not titles:
         return headings[0] if headings else None
-    stated = [set(key(t).split()) for t in titles]
-    name = key(site or "")
-    best, score = None, 0.5
+    bare = [without_site(title, site) for title in titles]
+    names = {key(site or ""), *(key(_PARTS.split(title)[-1]) for title in titles)}
+    names -= {key(title) for title in bare}
+    best, score = bare[0], ALIKE
     for heading in headings:
-        words = set(key(heading).split())
-        if not words or (key(heading) == name and len(headings) > 1):
-            continue
-        share = max(len(words & s) / len(words) for s in stated)
-        cover = max(len(words & s) / max(1, len(s)) for s in stated)
-        if share + cover / 4 > score:
-            best, score = heading, share + cover / 4
-    return best or without_site(titles[0], site)
+        if key(heading) and key(heading) not in names:
+            likeness = max(alike(heading, title) for title in bare + titles)
+            if likeness > score:
+                best, score = heading, likeness
+    return best
 
 
 # --- JSON-LD
@@ -173,7 +182,8 @@ def _names(value: Any, known: dict[str, Any], depth: int = 0) -> tuple[list[str]
         return [value], True
     if isinstance(value, list) and depth < 3:
         found = [_names(v, known, depth + 1) for v in value[:20]]
-        return [n for names, _ in found for n in names], any(p for _, p in found)
+        persons = any(person for _, person in found)
+        return [n for names, person in found if person == persons for n in names], persons
     if isinstance(value, dict) and depth < 3:
         name = value.get("name")
         if not name and isinstance(value.get("@id"), str):
@@ -200,8 +210,8 @@ class Linked:
             if rank == 0:
                 break
             self.rank = max(rank, self.rank)
-            self.published = self.published or _text(thing.get("datePublished") or thing.get("dateCreated"))
-            self.modified = self.modified or _text(thing.get("dateModified"))
+            if rank == 3: self.published = self.published or _text(thing.get("datePublished") or thing.get("dateCreated"))
+            if rank == 3: self.modified = self.modified or _text(thing.get("dateModified"))
             if not self.authors:
                 names, self.person = _names(thing.get("author") or thing.get("creator"), known)
                 self.authors = [n for n in map(name_of, names) if n]
@@ -214,17 +224,28 @@ def _text(value: Any) -> str | None:
 # --- authors
 
 _BY = re.compile(
-    r"^(?:(?:written|posted|words|text|story|article|published|post|authored)?\s*\bby\b|author|authors|written|von|par|por)\b\s*[:\-–]?\s*",
+    r"^(?:this )?(?:(?:written|posted|words|text|story|article|published|post(?: author)?|authored"
+    r"|created|started|asked|submitted)?\s*(?:was )?\b(?:by|via)\b|authors?|written|von|par|por)\b"
+    r"\s*[:\-–]?\s*",
     re.I,
 )
-_REST = re.compile(r"\s*(?:[|•·»—–]|\bon\b|\bin\b|\bat\b|,?\s*\b(?:updated|published|posted|last)\b|\d{1,2}[ ./]|\s-\s).*$", re.I)
-_NO_NAME = re.compile(r"https?:|www\.|@|\d{4}|[{}<>\[\]]|\b(?:about|by|min read|read more|follow|share|posts?|comments?|profile|bio|authors?|written|reviewed|edited)\b", re.I)
+_REST = re.compile(
+    r"\s*(?:[|•·»—–/(]|\bon\b|\bin\b|\bat\b|,?\s*\b(?:updated|published|posted|last|reviewed)\b"
+    r"|\d{1,2}[ ./]|\s-\s).*$",
+    re.I,
+)
+_NO_NAME = re.compile(
+    r"https?:|www\.|@|\b(?:19|20)\d\d\b|[{}<>\[\]?!$%]|^[\W\d]*.?[\W\d]*$|\b(?:about|by|min|read|more|follow|"
+    r"share|posts?|comments?|profile|bio|authors?|written|reviewed|edited|sign|log|login|skip|from|"
+    r"menu|ago)\b",
+    re.I,
+)
 
 
 def name_of(value: str) -> str | None:
     """An author's name: references resolved, "by" off; None for what is none."""
-    text = " ".join(html.unescape(value).encode("utf-8", "replace").decode().split()).strip("\"' ")
-    text = _BY.sub("", text).strip(" ,;:|-–—")
+    text = " ".join(html.unescape(value).encode("utf-8", "replace").decode().split())
+    text = _BY.sub("", text).split(" | ")[0].split(" - ")[0].strip("\"' ,;:|-–—")
     return text if 1 < len(text) <= 100 and "://" not in text else None
 
 
@@ -232,8 +253,21 @@ def byline(texts: list[str]) -> str | None:
     """The first name among the texts of an element that calls itself author."""
     for text in texts[:6]:
         name = _REST.sub("", _BY.sub("", text)).strip(" ,;:|-–—")
-        if 1 < len(name) <= 60 and not _NO_NAME.search(name) and len(name.split()) <= 6 and day_in(text[:60]) is None:
-            return name
+        if 1 < len(name) <= 60 and len(name.split()) <= 6 and not _NO_NAME.search(name):
+            return name if day_in(text) is None or not _starts_with_day(text) else None
+    return None
+
+
+def _starts_with_day(text: str) -> bool:
+    return day_in(text[:24]) is not None
+
+
+def signed(texts: list[str]) -> str | None:
+    """A name behind "By" among the first texts below a heading."""
+    for text, following in zip(texts, [*texts[1:], ""], strict=False):
+        if re.match(r"(?:written |posted |words )?by\b", text, re.I) and len(text) < 80:
+            rest = _BY.sub("", text)
+            return byline([rest if len(rest) > 1 else following])
     return None
 
 
@@ -249,22 +283,27 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
     def filled(first: int, behind: int) -> Iterator[Place]:
         return (row for row in rows[first:behind] if row[0])
 
+    def inside(row: Place, words: bool = False) -> list[str]:
+        return pieces(raw(row), row[0] >> TAG_AT, words)
+
     linked = Linked([raw(row) for row in filled(SCRIPTS, BYLINES)])
-    headings = []
-    for row in filled(HEADINGS, SCRIPTS):
-        heading = " ".join(pieces(raw(row), row[0] >> TAG_AT, words=True))
-        if heading:
-            headings.append(heading)
+    headings = {" ".join(inside(row, words=True)): row for row in filled(HEADINGS, SCRIPTS)}
     lang = value(LANG)
-    title = title_of(value(TITLE), value(DOCUMENT), value(SITE), headings)
+    titles = [title for title in (value(TITLE), value(DOCUMENT)) if title]
+    title = title_of(titles, value(SITE), [heading for heading in headings if heading])
     month_first = lang is None or lang.lower() in ("en", "en-us", "en_us")
+    below: list[str] = []
+
+    def near() -> list[str]:
+        if not below and headings:
+            row = headings.get(title or "") or next(iter(headings.values()))
+            below.extend(pieces(raw(row), None)[1:NEAR])
+        return below
 
     def day(text: str | None) -> str | None:
-        if text is None:
+        if text is None or len(text) > 200:
             return None
-        if re.match(r"\d{4}-\d\d-\d\d", text):
-            return text
-        return day_in(text, month_first)
+        return text if _ISO.match(text) else day_in(text, month_first)
 
     def dates() -> Iterator[str | None]:
         yield linked.published
@@ -273,24 +312,24 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
             if row[0] == 2:
                 yield clean(raw(row))
             else:
-                for text in pieces(raw(row), row[0] >> TAG_AT)[:4]:
-                    if len(text) < 80:
-                        yield text
-
-    date = next((d for d in map(day, dates()) if d), None)
+                yield from (text for text in inside(row)[:4] if len(text) < 80)
+        for row in filled(BYLINES, DATES):
+            yield from (text for text in inside(row)[:4] if len(text) < 80)
+        yield from (text for text in near() if len(text) < 80)
+        yield linked.modified
 
     def authors() -> Iterator[str | None]:
         if linked.person:
             yield ", ".join(linked.authors)
-        meta = value(AUTHOR)
-        if meta:
-            yield name_of(meta)
+        yield name_of(value(AUTHOR) or "")
         places = list(filled(BYLINES, DATES))
-        for why in (BY_ITEMPROP, BY_REL, BY_CLASS, BY_USER):
+        for why in WHYS:
             for row in places:
                 if row[0] & (1 << TAG_AT) - 1 == why:
-                    yield byline(pieces(raw(row), row[0] >> TAG_AT))
+                    yield byline(inside(row))
+        yield signed(near())
         yield ", ".join(linked.authors)
 
+    date = next((d for d in map(day, dates()) if d), None)
     author = next((a for a in authors() if a), None)
     return [title, date, author, lang]
