@@ -24,7 +24,9 @@ HEADINGS, SCRIPTS, BYLINES, DATES = 9, 13, 17, 25
 FIELDS = 33
 MAX_SCRIPT = 256 << 10
 MAX_VALUE = 1000  # bytes; a longer one is no title and no name
-MAX_BELOW = 4000  # bytes of a heading and what stands below it
+BEFORE_AT = 16  # bits above which stands how many bytes in front of a heading may be looked at
+MAX_BEFORE = 600
+MAX_BELOW = 8000  # bytes of a heading and what stands below it
 TAG_AT = 8  # bits of the rank of an element's place above which its tag stands
 BY_CLASS, BY_REL, BY_ITEMPROP, BY_USER = 1, 2, 4, 8  # why an element is in BYLINES
 
@@ -57,6 +59,7 @@ _NAMED = (
     ("publish-date", PUBLISHED, 6),
     ("publish_date", PUBLISHED, 6),
     ("sailthru.date", PUBLISHED, 6),
+    ("ms.date", PUBLISHED, 6),
     ("parsely-pub-date", PUBLISHED, 6),
     ("article:modified_time", MODIFIED, 9),
     ("datemodified", MODIFIED, 8),
@@ -159,9 +162,9 @@ def _note_element(data, tag, seen, hints, elsewhere, spans, i, z, meta):
 
 
 @njit(nogil=True)
-def note_tag(data, tag, seen, hints, around, spans, i, z, meta):
+def note_tag(data, tag, seen, hints, around, spans, first, i, z, meta):
     """What a start tag says; seen, hints, spans: its attributes (attributes.py); around: hints of
-    the elements around it; i: the place behind it; z: the end of the page."""
+    the elements around it; i: the place behind it; first, z: the page's ends."""
     if tag == _META:
         if seen >> _CONTENT & 1:
             for name in (_NAME, _PROPERTY, _ITEMPROP, _EQUIV):
@@ -181,7 +184,9 @@ def note_tag(data, tag, seen, hints, around, spans, i, z, meta):
             _note(meta, LANG, 8, spans[2 * _XML_LANG], spans[2 * _XML_LANG + 1])
         return
     if tag == _H1:
-        _append(meta, HEADINGS, SCRIPTS, 1 | tag << TAG_AT, i, min(z, i + MAX_BELOW))
+        before = min(i - first, MAX_BEFORE)
+        rank = 1 | tag << TAG_AT | before << BEFORE_AT
+        _append(meta, HEADINGS, SCRIPTS, rank, i, min(z, i + MAX_BELOW))
         return
     if seen >> _ITEMPROP & 1:
         for value in (_CONTENT, _DATETIME):

@@ -330,7 +330,7 @@ def scan(data, a, z, tags, tables):
             continue
         if seen or tag == _HTML or tag == _H1:
             around = stack[st[ST_DEPTH], S_HINTS] | hints
-            note_tag(data, tag, seen, hints, around, spans, i, z, meta)
+            note_tag(data, tag, seen, hints, around, spans, a, i, z, meta)
         if kind & IS_RAW:
             if endless[tag]:
                 continue

@@ -15,6 +15,7 @@ from curate.extract.days import day_in
 from curate.extract.metadata import (
     ADDRESS,
     AUTHOR,
+    BEFORE_AT,
     BY_CLASS,
     BY_ITEMPROP,
     BY_REL,
@@ -35,7 +36,7 @@ from curate.extract.metadata import (
 from curate.extract.tags import NAMES, VOID
 
 WHYS = (BY_ITEMPROP, BY_REL, BY_CLASS, BY_USER)
-NEAR = 12  # texts below the heading that may name an author or a day
+NEAR = 16  # texts below the heading that may name an author or a day
 _ISO = re.compile(r"\d{4}-\d\d-\d\d")
 Place = list[int]  # rank, start, end
 
@@ -284,7 +285,7 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
         return (row for row in rows[first:behind] if row[0])
 
     def inside(row: Place, words: bool = False) -> list[str]:
-        return pieces(raw(row), row[0] >> TAG_AT, words)
+        return pieces(raw(row), row[0] >> TAG_AT & 255, words)
 
     linked = Linked([raw(row) for row in filled(SCRIPTS, BYLINES)])
     headings = {" ".join(inside(row, words=True)): row for row in filled(HEADINGS, SCRIPTS)}
@@ -297,7 +298,10 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
     def near() -> list[str]:
         if not below and headings:
             row = headings.get(title or "") or next(iter(headings.values()))
+            before = row[0] >> BEFORE_AT
             below.extend(pieces(raw(row), None)[1:NEAR])
+            above = data[row[1] - before : row[1]].tobytes()
+            below.extend(pieces(above[above.find(b">") + 1 :], None)[:-4:-1])
         return below
 
     def day(text: str | None) -> str | None:
