@@ -35,6 +35,8 @@ _WRITTEN = re.compile(
     re.IGNORECASE,
 )
 
+_ANY_YEAR = re.compile(r"(?:19|20)\d\d")
+
 
 def month_of(word: str) -> int:
     """1 to 12 by the word's beginning."""
@@ -48,6 +50,8 @@ def day_in(text: str, month_first: bool = True) -> str | None:
     month_first: whether 5/6/2024 is the 6th of May. Where one number is over 12 it is the day, and
     with dots or hyphens the day stands first.
     """
+    if _ANY_YEAR.search(text) is None:
+        return None
     for match in _WRITTEN.finditer(text):
         g = match.groups()
         if g[0]:

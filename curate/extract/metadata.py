@@ -24,8 +24,7 @@ HEADINGS, SCRIPTS, BYLINES, DATES = 9, 13, 17, 25
 FIELDS = 33
 MAX_SCRIPT = 256 << 10
 MAX_VALUE = 1000  # bytes; a longer one is no title and no name
-BEFORE_AT = 16  # bits above which stands how many bytes in front of a heading may be looked at
-MAX_BEFORE = 600
+MAX_BEFORE = 600  # bytes in front of a heading, whose number is its rank
 MAX_BELOW = 8000  # bytes of a heading and what stands below it
 TAG_AT = 8  # bits of the rank of an element's place above which its tag stands
 BY_CLASS, BY_REL, BY_ITEMPROP, BY_USER = 1, 2, 4, 8  # why an element is in BYLINES
@@ -185,8 +184,7 @@ def note_tag(data, tag, seen, hints, around, spans, first, i, z, meta):
         return
     if tag == _H1:
         before = min(i - first, MAX_BEFORE)
-        rank = 1 | tag << TAG_AT | before << BEFORE_AT
-        _append(meta, HEADINGS, SCRIPTS, rank, i, min(z, i + MAX_BELOW))
+        _append(meta, HEADINGS, SCRIPTS, before, i, min(z, i + MAX_BELOW))
         return
     if seen >> _ITEMPROP & 1:
         for value in (_CONTENT, _DATETIME):

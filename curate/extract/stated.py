@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import orjson
 
+
 from curate.extract.days import day_in
+from curate.extract.inner import WHOLE, inner
 from curate.extract.metadata import (
     ADDRESS,
     AUTHOR,
-    BEFORE_AT,
     BY_CLASS,
     BY_ITEMPROP,
     BY_REL,
@@ -26,24 +27,19 @@ from curate.extract.metadata import (
     FIELDS,
     HEADINGS,
     LANG,
-    MODIFIED,
+    MAX_VALUE,
     PUBLISHED,
     SCRIPTS,
     SITE,
     TAG_AT,
     TITLE,
 )
-from curate.extract.tags import NAMES, VOID
+from curate.extract.tags import TAG
 
 WHYS = (BY_ITEMPROP, BY_REL, BY_CLASS, BY_USER)
 NEAR = 16  # texts below the heading that may name an author or a day
 _ISO = re.compile(r"\d{4}-\d\d-\d\d")
 Place = list[int]  # rank, start, end
-
-_MARKUP = re.compile(rb"<!--.*?-->|<(script|style|svg)\b.*?</\1\s*>|<(/?)([a-z][^\s/>]*)[^>]*>", re.I | re.S)
-_VOID = frozenset(name.encode() for name in VOID)
-_WITHIN = frozenset(b"a abbr b bdi code em font i mark s small span strong sub sup u wbr".split())
-
 
 def clean(value: bytes) -> str:
     """Text of the page's bytes: references resolved, white space in single spaces."""
@@ -53,33 +49,10 @@ def clean(value: bytes) -> str:
     return " ".join(text.split())
 
 
-def pieces(raw: bytes, tag: int | None, words: bool = False) -> list[str]:
-    """The text inside an element of this tag that starts with `raw`, cut at tags; words: not at
-    those that stand within a line. Without a tag all text in `raw`."""
-    own = b"" if tag is None else NAMES[tag].encode()
-    depth, at, last = 1, 0, b""
-    out: list[bytes] = []
-    for match in _MARKUP.finditer(raw):
-        last += raw[at : match.start()]
-        at = match.end()
-        name = (match[3] or b"").lower()
-        if not (words and name in _WITHIN):
-            out.append(last)
-            last = b""
-        if tag is not None and (name == own or not own) and name not in _VOID:
-            depth += -1 if match[2] else 1
-            if depth == 0:
-                break
-    else:
-        end = raw.find(b"<", at)  # a tag that is cut off is no text
-        out.append(last + (raw[at:end] if end >= 0 else raw[at:]))
-    out.append(last)
-    return [text for text in map(clean, out) if text]
-
-
 # --- titles
 
 ALIKE = 0.4  # headings less alike to the title are not it
+_H1 = TAG["h1"]
 _KEY = re.compile(r"[\W_]+")
 _PARTS = re.compile(r"\s+(?:[|\-–—·•»«:/]|::)\s+|\s*\|\s*")
 
@@ -104,24 +77,25 @@ def without_site(title: str, site: str | None, sure: bool = False) -> str:
     return before if not sure and len(before.split()) > 1 else title
 
 
-def alike(a: str, b: str) -> float:
-    """Dice's coefficient of two titles' words."""
-    x, y = set(key(a).split()), set(key(b).split())
-    return 2 * len(x & y) / max(1, len(x) + len(y))
-
-
 def title_of(titles: list[str], site: str | None, headings: list[str]) -> str | None:
-    """The heading that is most alike to what the page says its title is; where none is, the first
-    such title without the site's name. titles: of meta elements, then of `title`."""
+    """The heading whose words are most alike (Dice's coefficient) to what the page says its title
+    is; where none is, the first such title without the site's name. titles: of meta elements, then
+    of `title`."""
     if not titles:
         return headings[0] if headings else None
     bare = [without_site(title, site) for title in titles]
+    if not headings or bare[0] in headings:
+        return bare[0]
     names = {key(site or ""), *(key(_PARTS.split(title)[-1]) for title in titles)}
-    names -= {key(title) for title in bare}
+    keys = [key(title) for title in (*bare, *titles)]
+    names -= set(keys[: len(bare)])
+    words = [set(k.split()) for k in dict.fromkeys(keys)]
     best, score = bare[0], ALIKE
     for heading in headings:
-        if key(heading) and key(heading) not in names:
-            likeness = max(alike(heading, title) for title in bare + titles)
+        name = key(heading)
+        if name and name not in names:
+            own = set(name.split())
+            likeness = max(2 * len(own & w) / (len(own) + len(w) or 1) for w in words)
             if likeness > score:
                 best, score = heading, likeness
     return best
@@ -252,7 +226,7 @@ def name_of(value: str) -> str | None:
 
 def byline(texts: list[str]) -> str | None:
     """The first name among the texts of an element that calls itself author."""
-    for text in texts[:6]:
+    for text in texts:
         name = _REST.sub("", _BY.sub("", text)).strip(" ,;:|-–—")
         if 1 < len(name) <= 60 and len(name.split()) <= 6 and not _NO_NAME.search(name):
             return name if day_in(text) is None or not _starts_with_day(text) else None
@@ -284,11 +258,18 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
     def filled(first: int, behind: int) -> Iterator[Place]:
         return (row for row in rows[first:behind] if row[0])
 
-    def inside(row: Place, words: bool = False) -> list[str]:
-        return pieces(raw(row), row[0] >> TAG_AT & 255, words)
+    def texts(a: int, z: int, tag: int, lines: bool = False, most: int = 6) -> list[str]:
+        found = inner(data, a, z, tag, lines, most).tobytes().split(b"\n")
+        return [text for text in map(clean, found) if text]
+
+    def inside(row: Place) -> list[str]:
+        return texts(row[1], row[2], row[0] >> TAG_AT)
 
     linked = Linked([raw(row) for row in filled(SCRIPTS, BYLINES)])
-    headings = {" ".join(inside(row, words=True)): row for row in filled(HEADINGS, SCRIPTS)}
+    headings = {
+        " ".join(texts(row[1], min(row[2], row[1] + MAX_VALUE), _H1, True)): row
+        for row in filled(HEADINGS, SCRIPTS)
+    }
     lang = value(LANG)
     titles = [title for title in (value(TITLE), value(DOCUMENT)) if title]
     title = title_of(titles, value(SITE), [heading for heading in headings if heading])
@@ -298,10 +279,8 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
     def near() -> list[str]:
         if not below and headings:
             row = headings.get(title or "") or next(iter(headings.values()))
-            before = row[0] >> BEFORE_AT
-            below.extend(pieces(raw(row), None)[1:NEAR])
-            above = data[row[1] - before : row[1]].tobytes()
-            below.extend(pieces(above[above.find(b">") + 1 :], None)[:-4:-1])
+            below.extend(texts(row[1], row[2], WHOLE, most=NEAR)[1:])
+            below.extend(texts(row[1] - row[0], row[1], WHOLE, most=99)[1:][:-4:-1])
         return below
 
     def day(text: str | None) -> str | None:
@@ -316,9 +295,9 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
             if row[0] == 2:
                 yield clean(raw(row))
             else:
-                yield from (text for text in inside(row)[:4] if len(text) < 80)
+                yield from (text for text in inside(row) if len(text) < 80)
         for row in filled(BYLINES, DATES):
-            yield from (text for text in inside(row)[:4] if len(text) < 80)
+            yield from (text for text in inside(row) if len(text) < 80)
         yield from (text for text in near() if len(text) < 80)
         yield linked.modified
 
