@@ -19,21 +19,21 @@ from kernel_cache import njit
 
 # Rows of a page's `meta`: int64[FIELDS, 3], each a rank (0: empty), start and end in the bytes. The
 # first ones hold the best place of their kind, those behind HEADINGS the first few of theirs.
-TITLE, PUBLISHED, AUTHOR, LANG, SITE, MODIFIED, ADDRESS, KIND, DOCUMENT = range(9)
-HEADINGS, SCRIPTS, BYLINES, DATES = 9, 13, 17, 25
-FIELDS = 33
+TITLE, PUBLISHED, AUTHOR, LANG, SITE, DOCUMENT = range(6)
+HEADINGS, SCRIPTS, BYLINES, DATES, FIELDS = 6, 10, 14, 22, 30
 MAX_SCRIPT = 256 << 10
 MAX_VALUE = 1000  # bytes; a longer one is no title and no name
 MAX_BEFORE = 600  # bytes in front of a heading, whose number is its rank
 MAX_BELOW = 8000  # bytes of a heading and what stands below it
 TAG_AT = 8  # bits of the rank of an element's place above which its tag stands
-BY_CLASS, BY_REL, BY_ITEMPROP, BY_USER = 1, 2, 4, 8  # why an element is in BYLINES
+BY_CLASS, BY_REL, BY_ITEMPROP = 1, 2, 4  # why an element is in BYLINES
+STATED = 8  # a place in DATES that is an attribute's value
 
-_META, _TIME, _HTML, _LINK, _H1 = (TAG[n] for n in ("meta", "time", "html", "link", "h1"))
+_META, _TIME, _HTML, _H1 = (TAG[n] for n in ("meta", "time", "html", "h1"))
 _NAME, _PROPERTY, _ITEMPROP = ATTR["name"], ATTR["property"], ATTR["itemprop"]
 _EQUIV, _CONTENT, _DATETIME = ATTR["http-equiv"], ATTR["content"], ATTR["datetime"]
 _LANG, _XML_LANG, _TYPE = ATTR["lang"], ATTR["xml:lang"], ATTR["type"]
-_CLASS, _REL, _HREF = ATTR["class"], ATTR["rel"], ATTR["href"]
+_CLASS, _REL = ATTR["class"], ATTR["rel"]
 
 # (name, field, rank): the highest rank counts, of equal ones the first.
 _NAMED = (
@@ -60,10 +60,6 @@ _NAMED = (
     ("sailthru.date", PUBLISHED, 6),
     ("ms.date", PUBLISHED, 6),
     ("parsely-pub-date", PUBLISHED, 6),
-    ("article:modified_time", MODIFIED, 9),
-    ("datemodified", MODIFIED, 8),
-    ("og:updated_time", MODIFIED, 7),
-    ("last-modified", MODIFIED, 6),
     ("author", AUTHOR, 9),
     ("article:author", AUTHOR, 5),
     ("citation_author", AUTHOR, 7),
@@ -73,8 +69,6 @@ _NAMED = (
     ("parsely-author", AUTHOR, 7),
     ("og:site_name", SITE, 9),
     ("application-name", SITE, 5),
-    ("og:url", ADDRESS, 5),
-    ("og:type", KIND, 9),
     ("og:locale", LANG, 4),
     ("content-language", LANG, 3),
     ("language", LANG, 2),
@@ -88,9 +82,8 @@ _LD_JSON = np.frombuffer(b"application/ld+json", np.uint8)
 _KEY_HEADLINE = np.frombuffer(b'"headline"', np.uint8)
 _KEY_DATE = np.frombuffer(b'"datePublished"', np.uint8)
 _KEY_AUTHOR = np.frombuffer(b'"author"', np.uint8)
-_CANONICAL, _AUTHOR, _BYLINE, _USER, _DATE, _PUBLISH, _POSTED = (
-    np.frombuffer(word, np.uint8)
-    for word in (b"canonical", b"author", b"byline", b"username", b"date", b"publish", b"posted")
+_AUTHOR, _BYLINE, _DATE, _PUBLISH, _POSTED = (
+    np.frombuffer(word, np.uint8) for word in (b"author", b"byline", b"date", b"publish", b"posted")
 )
 _SAYS = BIT["meta"]
 _ELSEWHERE = BIT["comment"] | BIT["related"]
@@ -130,34 +123,34 @@ def _has(data, a, z, word):
 
 
 @njit(nogil=True)
+def _is_author(data, spans):
+    return same(data, spans[2 * _ITEMPROP], spans[2 * _ITEMPROP + 1], _AUTHOR)
+
+
+@njit(nogil=True)
 def _note_element(data, tag, seen, hints, elsewhere, spans, i, z, meta):
     """Where an element says who wrote, or when; its inside starts at i."""
-    why = 0
+    says = hints & _SAYS != 0
     a, e = spans[2 * _CLASS], spans[2 * _CLASS + 1]
     if not seen >> _CLASS & 1:
         e = a
+    why = 0
     if seen >> _REL & 1 and same(data, spans[2 * _REL], spans[2 * _REL + 1], _AUTHOR):
         why = BY_REL
-    elif hints & _SAYS and seen >> _ITEMPROP & 1 and same(
-        data, spans[2 * _ITEMPROP], spans[2 * _ITEMPROP + 1], _AUTHOR
-    ):
+    elif says and seen >> _ITEMPROP & 1 and _is_author(data, spans):
         why = BY_ITEMPROP
-    elif not elsewhere and e > a:
-        if hints & _SAYS and (_has(data, a, e, _AUTHOR) or _has(data, a, e, _BYLINE)):
-            why = BY_CLASS
-        elif _has(data, a, e, _USER):
-            why = BY_USER
+    elif says and not elsewhere and (_has(data, a, e, _AUTHOR) or _has(data, a, e, _BYLINE)):
+        why = BY_CLASS
     if why:
         _append(meta, BYLINES, DATES, why | tag << TAG_AT, i, min(z, i + MAX_VALUE))
-    if tag == _TIME or (
-        hints & _SAYS
+    if tag == _TIME and seen >> _DATETIME & 1:
+        _append(meta, DATES, FIELDS, STATED, spans[2 * _DATETIME], spans[2 * _DATETIME + 1])
+    elif tag == _TIME or (
+        says
         and not elsewhere
         and (_has(data, a, e, _DATE) or _has(data, a, e, _PUBLISH) or _has(data, a, e, _POSTED))
     ):
-        if tag == _TIME and seen >> _DATETIME & 1:
-            _append(meta, DATES, FIELDS, 2, spans[2 * _DATETIME], spans[2 * _DATETIME + 1])
-        else:
-            _append(meta, DATES, FIELDS, 1 | tag << TAG_AT, i, min(z, i + MAX_VALUE))
+        _append(meta, DATES, FIELDS, BY_CLASS | tag << TAG_AT, i, min(z, i + MAX_VALUE))
 
 
 @njit(nogil=True)
@@ -169,12 +162,6 @@ def note_tag(data, tag, seen, hints, around, spans, first, i, z, meta):
             for name in (_NAME, _PROPERTY, _ITEMPROP, _EQUIV):
                 if seen >> name & 1:
                     _note_named(data, name, _CONTENT, spans, meta)
-        return
-    if tag == _LINK:
-        if seen >> _REL & seen >> _HREF & 1 and same(
-            data, spans[2 * _REL], spans[2 * _REL + 1], _CANONICAL
-        ):
-            _note(meta, ADDRESS, 9, spans[2 * _HREF], spans[2 * _HREF + 1])
         return
     if tag == _HTML:
         if seen >> _LANG & 1:

@@ -15,12 +15,10 @@ import orjson
 from curate.extract.days import day_in
 from curate.extract.inner import WHOLE, inner
 from curate.extract.metadata import (
-    ADDRESS,
     AUTHOR,
     BY_CLASS,
     BY_ITEMPROP,
     BY_REL,
-    BY_USER,
     BYLINES,
     DATES,
     DOCUMENT,
@@ -31,22 +29,27 @@ from curate.extract.metadata import (
     PUBLISHED,
     SCRIPTS,
     SITE,
+    STATED,
     TAG_AT,
     TITLE,
 )
 from curate.extract.tags import TAG
 
-WHYS = (BY_ITEMPROP, BY_REL, BY_CLASS, BY_USER)
+WHYS = (BY_ITEMPROP, BY_REL, BY_CLASS)
 NEAR = 16  # texts below the heading that may name an author or a day
 _ISO = re.compile(r"\d{4}-\d\d-\d\d")
 Place = list[int]  # rank, start, end
 
-def clean(value: bytes) -> str:
-    """Text of the page's bytes: references resolved, white space in single spaces."""
+
+def resolved(value: bytes) -> str:
+    """The page's bytes with character references resolved."""
     text = value.decode("utf-8", "replace")
-    if "&" in text:
-        text = html.unescape(text).replace("\0", " ")
-    return " ".join(text.split())
+    return html.unescape(text).replace("\0", " ") if "&" in text else text
+
+
+def clean(value: bytes) -> str:
+    """As resolved, white space in single spaces."""
+    return " ".join(resolved(value).split())
 
 
 # --- titles
@@ -83,14 +86,15 @@ def title_of(titles: list[str], site: str | None, headings: list[str]) -> str | 
     of `title`."""
     if not titles:
         return headings[0] if headings else None
-    bare = [without_site(title, site) for title in titles]
-    if not headings or bare[0] in headings:
-        return bare[0]
+    first = without_site(titles[0], site)
+    if not headings or first in headings:
+        return first
+    bare = [first, *(without_site(title, site) for title in titles[1:])]
     names = {key(site or ""), *(key(_PARTS.split(title)[-1]) for title in titles)}
     keys = [key(title) for title in (*bare, *titles)]
     names -= set(keys[: len(bare)])
     words = [set(k.split()) for k in dict.fromkeys(keys)]
-    best, score = bare[0], ALIKE
+    best, score = first, ALIKE
     for heading in headings:
         name = key(heading)
         if name and name not in names:
@@ -129,9 +133,9 @@ def _things(data: Any) -> Iterator[dict[str, Any]]:
             stack += thing[::-1]
         elif isinstance(thing, dict):
             yield thing
-            stack += [v for k, v in thing.items() if k not in _OTHERS and isinstance(v, (dict, list))][
-                ::-1
-            ]
+            stack += [
+                v for k, v in thing.items() if k not in _OTHERS and isinstance(v, (dict, list))
+            ][::-1]
 
 
 def _rank(thing: dict[str, Any]) -> int:
@@ -185,8 +189,12 @@ class Linked:
             if rank == 0:
                 break
             self.rank = max(rank, self.rank)
-            if rank == 3: self.published = self.published or _text(thing.get("datePublished") or thing.get("dateCreated"))
-            if rank == 3: self.modified = self.modified or _text(thing.get("dateModified"))
+            if rank == 3:
+                self.published = self.published or _text(
+                    thing.get("datePublished") or thing.get("dateCreated")
+                )
+            if rank == 3:
+                self.modified = self.modified or _text(thing.get("dateModified"))
             if not self.authors:
                 names, self.person = _names(thing.get("author") or thing.get("creator"), known)
                 self.authors = [n for n in map(name_of, names) if n]
@@ -217,6 +225,9 @@ _NO_NAME = re.compile(
 )
 
 
+_SIGNED = re.compile(r"(?:written |posted |words )?by\b", re.I)
+
+
 def name_of(value: str) -> str | None:
     """An author's name: references resolved, "by" off; None for what is none."""
     text = " ".join(html.unescape(value).encode("utf-8", "replace").decode().split())
@@ -240,7 +251,7 @@ def _starts_with_day(text: str) -> bool:
 def signed(texts: list[str]) -> str | None:
     """A name behind "By" among the first texts below a heading."""
     for text, following in zip(texts, [*texts[1:], ""], strict=False):
-        if re.match(r"(?:written |posted |words )?by\b", text, re.I) and len(text) < 80:
+        if len(text) < 80 and _SIGNED.match(text):
             rest = _BY.sub("", text)
             return byline([rest if len(rest) > 1 else following])
     return None
@@ -259,15 +270,15 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
         return (row for row in rows[first:behind] if row[0])
 
     def texts(a: int, z: int, tag: int, lines: bool = False, most: int = 6) -> list[str]:
-        found = inner(data, a, z, tag, lines, most).tobytes().split(b"\n")
-        return [text for text in map(clean, found) if text]
+        found = resolved(inner(data, a, z, tag, lines, most).tobytes())
+        return [text for line in found.split("\n") if (text := line.strip())]
 
     def inside(row: Place) -> list[str]:
         return texts(row[1], row[2], row[0] >> TAG_AT)
 
     linked = Linked([raw(row) for row in filled(SCRIPTS, BYLINES)])
     headings = {
-        " ".join(texts(row[1], min(row[2], row[1] + MAX_VALUE), _H1, True)): row
+        " ".join(" ".join(texts(row[1], min(row[2], row[1] + MAX_VALUE), _H1, True)).split()): row
         for row in filled(HEADINGS, SCRIPTS)
     }
     lang = value(LANG)
@@ -292,7 +303,7 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
         yield linked.published
         yield value(PUBLISHED)
         for row in filled(DATES, FIELDS):
-            if row[0] == 2:
+            if row[0] == STATED:
                 yield clean(raw(row))
             else:
                 yield from (text for text in inside(row) if len(text) < 80)
