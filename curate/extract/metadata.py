@@ -14,7 +14,7 @@ import numpy as np
 
 from curate.extract.attributes import BIT, same
 from curate.extract.days import day_in
-from curate.extract.tags import ATTR, TAG
+from curate.extract.tags import ATTR, NAMES, TAG
 from kernel_cache import njit
 
 # Rows of a page's `meta`: int64[FIELDS, 3], each a rank (0: empty), start and end in the bytes. The
@@ -24,7 +24,7 @@ HEADINGS, SCRIPTS, BYLINES, DATES, FIELDS = 6, 10, 14, 22, 30
 MAX_SCRIPT = 256 << 10
 MAX_VALUE = 1000  # bytes; a longer one is no title and no name
 MAX_BEFORE = 600  # bytes in front of a heading, whose number is its rank
-MAX_BELOW = 8000  # bytes of a heading and what stands below it
+MAX_BELOW = 6000  # bytes of a heading and what stands below it
 TAG_AT = 8  # bits of the rank of an element's place above which its tag stands
 BY_CLASS, BY_REL, BY_ITEMPROP = 1, 2, 4  # why an element is in BYLINES
 STATED = 8  # a place in DATES that is an attribute's value
@@ -151,6 +151,16 @@ def _note_element(data, tag, seen, hints, elsewhere, spans, i, z, meta):
         and (_has(data, a, e, _DATE) or _has(data, a, e, _PUBLISH) or _has(data, a, e, _POSTED))
     ):
         _append(meta, DATES, FIELDS, BY_CLASS | tag << TAG_AT, i, min(z, i + MAX_VALUE))
+
+
+_ALWAYS = np.zeros(len(NAMES), np.bool_)  # tags that note_tag wants whatever their hints
+_ALWAYS[[_META, _TIME, _HTML, _H1]] = True
+
+
+@njit(nogil=True)
+def may_state(tag, seen, hints):
+    """Whether `note_tag` would look at a start tag at all."""
+    return _ALWAYS[tag] or hints & _SAYS != 0 or seen >> _REL & 1 != 0
 
 
 @njit(nogil=True)

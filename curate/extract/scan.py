@@ -11,7 +11,7 @@ import numpy as np
 from curate.extract.attributes import SPANS, read_attributes, read_name
 from curate.extract.elements import close_element, close_implied, open_element
 from curate.extract.entities import read_entity
-from curate.extract.metadata import FIELDS, note_script, note_tag, note_title
+from curate.extract.metadata import FIELDS, may_state, note_script, note_tag, note_title
 from curate.extract.tags import (
     BLOCK_COLUMNS,
     BOLD_BYTES,
@@ -174,7 +174,7 @@ def special_at(data, i, z):
 
 
 _BR, _BODY, _HTML, _HEAD = (TAG[n] for n in ("br", "body", "html", "head"))
-_SCRIPT, _TITLE, _H1 = TAG["script"], TAG["title"], TAG["h1"]
+_SCRIPT, _TITLE = TAG["script"], TAG["title"]
 
 
 @njit(cache=True, nogil=True)
@@ -328,7 +328,7 @@ def scan(data, a, z, tags, tables):
                 flush(st, text, blocks)
             close_element(st, stack, opened, keys, tag, key)
             continue
-        if seen or tag == _HTML or tag == _H1:
+        if may_state(tag, seen, hints):
             around = stack[st[ST_DEPTH], S_HINTS] | hints
             note_tag(data, tag, seen, hints, around, spans, a, i, z, meta)
         if kind & IS_RAW:

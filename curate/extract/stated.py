@@ -36,7 +36,7 @@ from curate.extract.metadata import (
 from curate.extract.tags import TAG
 
 WHYS = (BY_ITEMPROP, BY_REL, BY_CLASS)
-NEAR = 16  # texts below the heading that may name an author or a day
+NEAR = 10  # texts below the heading that may name an author or a day
 _ISO = re.compile(r"\d{4}-\d\d-\d\d")
 Place = list[int]  # rank, start, end
 
@@ -86,6 +86,9 @@ def title_of(titles: list[str], site: str | None, headings: list[str]) -> str | 
     of `title`."""
     if not titles:
         return headings[0] if headings else None
+    if len(headings) == 1 and titles[0].startswith(headings[0]):
+        if 2 * len(headings[0]) >= len(titles[0]):  # what is left over names the site
+            return headings[0]
     first = without_site(titles[0], site)
     if not headings or first in headings:
         return first
@@ -260,8 +263,10 @@ def signed(texts: list[str]) -> str | None:
 def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
     """Title, date, author and language; data: the bytes that the places are in."""
 
+    view = memoryview(data)
+
     def raw(place: Place) -> bytes:
-        return data[place[1] : place[2]].tobytes()
+        return bytes(view[place[1] : place[2]])
 
     def value(field: int) -> str | None:
         return (clean(raw(rows[field])) or None) if rows[field][0] else None
