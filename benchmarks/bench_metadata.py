@@ -2,10 +2,11 @@
 
     python benchmarks/bench_metadata.py [--half 0|1]
 
-The pages are wcxb's, decoded once; both get the page and its address. An answer is right, wrong or
-missing where gold states a value, false where it states none. accuracy: pages with the right answer,
-which may be none. F1: of right answers among those given and among those of gold. `--half` takes the
-sites of one half alone. Exit status 1 where ours is behind in accuracy or F1 of all pages.
+The pages are wcxb's, decoded once. trafilatura gets the page's address too. An answer is right,
+wrong or missing where gold states a value, false where it states none. accuracy: pages with the
+right answer, which may be none. F1: of right answers among those given and among those of gold.
+A date is ours as the column has it, in UTC. `--half` takes the sites of one half alone. Exit status
+1 where ours is behind in accuracy or F1 of all pages.
 """
 
 from __future__ import annotations

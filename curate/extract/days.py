@@ -1,4 +1,4 @@
-"""Days that people write: `Jan 5, 2024`, `5. Januar 2024`, `05.01.2024`, `2024/1/5`, `2024年1月5日`."""
+"""Days as people write them, in numbers and in words of seven languages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _YEAR = r"((?:19|20)\d\d)(?!\d)"
 _DAY = r"(?<!\d)(\d{1,2})(?:st|nd|rd|th|er|[.ºª])?"
 _WRITTEN = re.compile(
     rf"(?<!\d){_YEAR}(?:[-/.]|\s?年\s?)(\d{{1,2}})(?:[-/.]|\s?月\s?)(\d{{1,2}})(?!\d)"
-    rf"|(?<![\d./-])(\d{{1,2}})([./-])(\d{{1,2}})\5{_YEAR}"
+    rf"|(?<![\d./-])(\d{{1,2}})([./-])(\d{{1,2}})\5{_YEAR}(?![./-]\d)"
     rf"|{_MONTH}\s+{_DAY},?\s+{_YEAR}"
     rf"|{_DAY}(?:\s+|-)(?:de\s+|of\s+)?{_MONTH},?(?:\s+|-)(?:de\s+)?{_YEAR}"
     rf"|(?<!\d){_YEAR}\s+{_MONTH}\s+(\d{{1,2}})(?!\d)",
@@ -45,7 +45,7 @@ def month_of(word: str) -> int:
 
 
 def day_in(text: str, month_first: bool = True) -> str | None:
-    """The first day that the text names since 1990, as ISO 8601 writes it; None where it names none.
+    """The first day since 1990 that the text names, as ISO 8601 writes it; None for none.
 
     month_first: whether 5/6/2024 is the 6th of May. Where one number is over 12 it is the day, and
     with dots or hyphens the day stands first.

@@ -1,4 +1,8 @@
-"""What a page states of itself, chosen among the places that the scanner noted (metadata.py)."""
+"""What a page states of itself, chosen among the places that the scanner noted (metadata.py).
+
+Title: the heading that the page's title confirms, since a site's name is often part of the title.
+Date and author: what machines are told (JSON-LD of the article, `meta`), then what readers are.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,11 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import orjson
-
 
 from curate.extract.days import day_in
 from curate.extract.inner import WHOLE, inner
@@ -35,10 +39,13 @@ from curate.extract.metadata import (
 )
 from curate.extract.tags import TAG
 
-WHYS = (BY_ITEMPROP, BY_REL, BY_CLASS)
-NEAR = 10  # texts below the heading that may name an author or a day
-_ISO = re.compile(r"\d{4}-\d\d-\d\d")
 Place = list[int]  # rank, start, end
+
+NEAR = 10  # texts below the heading that may name an author or a day
+ABOVE = 3  # such texts above it
+LINE = 80  # characters; a longer text is no line that says who or when
+_H1 = TAG["h1"]
+_ISO = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def resolved(value: bytes) -> str:
@@ -55,40 +62,39 @@ def clean(value: bytes) -> str:
 # --- titles
 
 ALIKE = 0.4  # headings less alike to the title are not it
-_H1 = TAG["h1"]
 _KEY = re.compile(r"[\W_]+")
 _PARTS = re.compile(r"\s+(?:[|\-–—·•»«:/]|::)\s+|\s*\|\s*")
 
 
 def key(text: str) -> str:
-    """Letters and digits in lower case."""
+    """A title's words: letters and digits in lower case."""
     return _KEY.sub(" ", text.casefold()).strip()
 
 
-def without_site(title: str, site: str | None, sure: bool = False) -> str:
-    """A title without the name of its site, and without its last part where that is not known to
-    be the site's name; sure: only what is known."""
+def without_site(title: str, site: str | None) -> str:
+    """A title without the name of its site before or behind a separator, and without its last
+    part, which may be another name of the site or a section of it."""
     cuts = list(_PARTS.finditer(title))
     if not cuts:
         return title
     before, last = title[: cuts[-1].start()], key(title[cuts[-1].end() :])
     name = key(site or "")
     if name and (last in name or name in last):
-        return before if sure else without_site(before, None)
+        return without_site(before, None)
     if name and key(title[: cuts[0].start()]) == name:
         return title[cuts[0].end() :]
-    return before if not sure and len(before.split()) > 1 else title
+    return before if len(before.split()) > 1 else title
 
 
 def title_of(titles: list[str], site: str | None, headings: list[str]) -> str | None:
     """The heading whose words are most alike (Dice's coefficient) to what the page says its title
-    is; where none is, the first such title without the site's name. titles: of meta elements, then
-    of `title`."""
+    is; where none is, the first such title without the site's name. titles: of `meta`, of `title`,
+    of JSON-LD."""
     if not titles:
         return headings[0] if headings else None
-    if len(headings) == 1 and titles[0].startswith(headings[0]):
-        if 2 * len(headings[0]) >= len(titles[0]):  # what is left over names the site
-            return headings[0]
+    only = headings[0] if len(headings) == 1 else ""
+    if titles[0].startswith(only) and 2 * len(only) >= len(titles[0]):
+        return only  # what is left over names the site
     first = without_site(titles[0], site)
     if not headings or first in headings:
         return first
@@ -110,6 +116,8 @@ def title_of(titles: list[str], site: str | None, headings: list[str]) -> str | 
 
 # --- JSON-LD
 
+MAX_THINGS = 1000  # of a script that are looked at
+ARTICLES = ("Article", "Posting", "Recipe", "Question", "Report")  # ends of schema.org's types
 # Keys of a thing that lead to other things than the page.
 _OTHERS = frozenset(
     "comment suggestedAnswer acceptedAnswer review reviews itemListElement hasPart isPartOf "
@@ -118,6 +126,7 @@ _OTHERS = frozenset(
 
 
 def _load(script: bytes) -> Any:
+    """None for what is no JSON, even with line feeds in its strings."""
     try:
         return orjson.loads(script)
     except ValueError:
@@ -133,33 +142,24 @@ def _things(data: Any) -> Iterator[dict[str, Any]]:
     while stack:
         thing = stack.pop()
         if isinstance(thing, list):
-            stack += thing[::-1]
+            stack += reversed(thing)
         elif isinstance(thing, dict):
             yield thing
-            stack += [
-                v for k, v in thing.items() if k not in _OTHERS and isinstance(v, (dict, list))
-            ][::-1]
+            stack += [thing[key] for key in reversed(thing) if key not in _OTHERS]
 
 
-def _rank(thing: dict[str, Any]) -> int:
-    """How well a thing stands for the page by its type: 0 for not at all."""
+def _kind(thing: dict[str, Any]) -> int:
+    """0 for an article, 1 for a page and for what has no type, 2 for other things."""
     kind = thing.get("@type")
-    kinds = kind if isinstance(kind, list) else [kind]
-    best = 0
-    for name in kinds:
-        if not isinstance(name, str):
-            continue
-        if name.endswith(("Article", "Posting", "Report", "Recipe", "Question", "Review")):
-            best = 3
-        elif name.endswith("Page"):
-            best = max(best, 2)
-        elif name in ("CreativeWork", "Book", "Dataset", "Course", "HowTo"):
-            best = max(best, 1)
-    return best
+    kinds = [k for k in (kind if isinstance(kind, list) else [kind]) if isinstance(k, str)]
+    if any(k.endswith(ARTICLES) for k in kinds):
+        return 0
+    return 1 if not kinds or any(k.endswith("Page") for k in kinds) else 2
 
 
 def _names(value: Any, known: dict[str, Any], depth: int = 0) -> tuple[list[str], bool]:
-    """Names of an author, and whether a person is among them."""
+    """Names of authors, organizations only where there is no person; whether they are persons.
+    known: things by their `@id`."""
     if isinstance(value, str):
         return [value], True
     if isinstance(value, list) and depth < 3:
@@ -167,44 +167,42 @@ def _names(value: Any, known: dict[str, Any], depth: int = 0) -> tuple[list[str]
         persons = any(person for _, person in found)
         return [n for names, person in found if person == persons for n in names], persons
     if isinstance(value, dict) and depth < 3:
-        name = value.get("name")
-        if not name and isinstance(value.get("@id"), str):
+        if not value.get("name") and isinstance(value.get("@id"), str):
             value = known.get(value["@id"], {})
-            name = value.get("name")
-        names, _ = _names(name, known, depth + 1) if name else ([], False)
+        names, _ = _names(value.get("name"), known, depth + 1)
         return names, bool(names) and value.get("@type") != "Organization"
     return [], False
 
 
+def _text(value: Any) -> str:
+    """A string's text; escapes may be half a pair."""
+    if not isinstance(value, str) or len(value) > MAX_VALUE:
+        return ""
+    return clean(value.encode("utf-8", "replace"))
+
+
 class Linked:
-    """What the JSON-LD of a page says: published, modified, authors, and whether these are persons."""
+    """What a page's JSON-LD says: headline and days of the article ("" for none), authors, and
+    whether these are persons."""
 
     def __init__(self, scripts: list[bytes]) -> None:
-        self.published: str | None = None
-        self.modified: str | None = None
+        self.headline = self.published = self.modified = ""
         self.authors: list[str] = []
         self.person = False
-        self.rank = 0
-        things = [t for script in scripts for t in _things(_load(script))]
+        things = [t for script in scripts for t in islice(_things(_load(script)), MAX_THINGS)]
         known = {t["@id"]: t for t in things if isinstance(t.get("@id"), str) and t.get("name")}
-        for thing in sorted(things, key=_rank, reverse=True):
-            rank = _rank(thing)
-            if rank == 0:
+        for kind, thing in sorted(((_kind(t), t) for t in things), key=lambda pair: pair[0]):
+            if kind > 1:
                 break
-            self.rank = max(rank, self.rank)
-            if rank == 3:
-                self.published = self.published or _text(
-                    thing.get("datePublished") or thing.get("dateCreated")
-                )
-            if rank == 3:
+            # A page that is no article has a day too, which is when somebody set it up.
+            if kind == 0:
+                self.published = self.published or _text(thing.get("datePublished"))
+                self.published = self.published or _text(thing.get("dateCreated"))
                 self.modified = self.modified or _text(thing.get("dateModified"))
+            self.headline = self.headline or _text(thing.get("headline"))
             if not self.authors:
                 names, self.person = _names(thing.get("author") or thing.get("creator"), known)
-                self.authors = [n for n in map(name_of, names) if n]
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and len(value) < 100 else None
+                self.authors = [n for n in map(name_of, map(_text, names)) if n]
 
 
 # --- authors
@@ -221,19 +219,16 @@ _REST = re.compile(
     re.I,
 )
 _NO_NAME = re.compile(
-    r"https?:|www\.|@|\b(?:19|20)\d\d\b|[{}<>\[\]?!$%]|^[\W\d]*.?[\W\d]*$|\b(?:about|by|min|read|more|follow|"
-    r"share|posts?|comments?|profile|bio|authors?|written|reviewed|edited|sign|log|login|skip|from|"
-    r"menu|ago)\b",
+    r"https?:|www\.|@|\b(?:19|20)\d\d\b|[{}<>\[\]?!$%]|^[\W\d]*.?[\W\d]*$"
+    r"|\b(?:about|by|min|read|more|follow|share|posts?|comments?|profile|bio|authors?|written"
+    r"|reviewed|edited|sign|log|login|skip|from|menu|ago)\b",
     re.I,
 )
-
-
 _SIGNED = re.compile(r"(?:written |posted |words )?by\b", re.I)
 
 
-def name_of(value: str) -> str | None:
-    """An author's name: references resolved, "by" off; None for what is none."""
-    text = " ".join(html.unescape(value).encode("utf-8", "replace").decode().split())
+def name_of(text: str) -> str | None:
+    """A name that stands for the author, "by" and what follows a separator off; None for none."""
     text = _BY.sub("", text).split(" | ")[0].split(" - ")[0].strip("\"' ,;:|-–—")
     return text if 1 < len(text) <= 100 and "://" not in text else None
 
@@ -243,27 +238,24 @@ def byline(texts: list[str]) -> str | None:
     for text in texts:
         name = _REST.sub("", _BY.sub("", text)).strip(" ,;:|-–—")
         if 1 < len(name) <= 60 and len(name.split()) <= 6 and not _NO_NAME.search(name):
-            return name if day_in(text) is None or not _starts_with_day(text) else None
+            month = len(name) < 9 and day_in(text[:24]) is not None  # what a day leaves over
+            return None if month else name
     return None
-
-
-def _starts_with_day(text: str) -> bool:
-    return day_in(text[:24]) is not None
 
 
 def signed(texts: list[str]) -> str | None:
     """A name behind "By" among the first texts below a heading."""
     for text, following in zip(texts, [*texts[1:], ""], strict=False):
-        if len(text) < 80 and _SIGNED.match(text):
+        if len(text) < LINE and _SIGNED.match(text):
             rest = _BY.sub("", text)
             return byline([rest if len(rest) > 1 else following])
     return None
 
 
 def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
-    """Title, date, author and language; data: the bytes that the places are in."""
-
-    view = memoryview(data)
+    """Title, date (as ISO 8601 writes it), author and language of a page, None where it does not
+    say. data: uint8[], the bytes that the places are in; rows: of its `meta` (metadata.py)."""
+    view = data.data
 
     def raw(place: Place) -> bytes:
         return bytes(view[place[1] : place[2]])
@@ -282,13 +274,14 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
         return texts(row[1], row[2], row[0] >> TAG_AT)
 
     linked = Linked([raw(row) for row in filled(SCRIPTS, BYLINES)])
-    headings = {
-        " ".join(" ".join(texts(row[1], min(row[2], row[1] + MAX_VALUE), _H1, True)).split()): row
-        for row in filled(HEADINGS, SCRIPTS)
-    }
+    headings: dict[str, Place] = {}
+    for row in filled(HEADINGS, SCRIPTS):
+        heading = texts(row[1], min(row[2], row[1] + MAX_VALUE), _H1, lines=True)
+        if heading:
+            headings[" ".join(" ".join(heading).split())] = row
     lang = value(LANG)
-    titles = [title for title in (value(TITLE), value(DOCUMENT)) if title]
-    title = title_of(titles, value(SITE), [heading for heading in headings if heading])
+    titles = [t for t in (value(TITLE), value(DOCUMENT), linked.headline) if t]
+    title = title_of(titles, value(SITE), list(headings))
     month_first = lang is None or lang.lower() in ("en", "en-us", "en_us")
     below: list[str] = []
 
@@ -296,25 +289,24 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
         if not below and headings:
             row = headings.get(title or "") or next(iter(headings.values()))
             below.extend(texts(row[1], row[2], WHOLE, most=NEAR)[1:])
-            below.extend(texts(row[1] - row[0], row[1], WHOLE, most=99)[1:][:-4:-1])
+            below.extend(texts(row[1] - row[0], row[1], WHOLE, most=99)[: -ABOVE - 1 : -1])
         return below
 
     def day(text: str | None) -> str | None:
-        if text is None or len(text) > 200:
-            return None
-        return text if _ISO.match(text) else day_in(text, month_first)
+        found = day_in(text, month_first) if text and len(text) <= 2 * LINE else None
+        return text if found and text and _ISO.match(text) else found
+
+    def lines(row: Place) -> Iterator[str]:
+        return (text for text in inside(row) if len(text) < LINE)
 
     def dates() -> Iterator[str | None]:
         yield linked.published
         yield value(PUBLISHED)
         for row in filled(DATES, FIELDS):
-            if row[0] == STATED:
-                yield clean(raw(row))
-            else:
-                yield from (text for text in inside(row) if len(text) < 80)
+            yield from (clean(raw(row)),) if row[0] == STATED else lines(row)
         for row in filled(BYLINES, DATES):
-            yield from (text for text in inside(row) if len(text) < 80)
-        yield from (text for text in near() if len(text) < 80)
+            yield from lines(row)
+        yield from (text for text in near() if len(text) < LINE)
         yield linked.modified
 
     def authors() -> Iterator[str | None]:
@@ -322,7 +314,7 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
             yield ", ".join(linked.authors)
         yield name_of(value(AUTHOR) or "")
         places = list(filled(BYLINES, DATES))
-        for why in WHYS:
+        for why in (BY_ITEMPROP, BY_REL, BY_CLASS):
             for row in places:
                 if row[0] & (1 << TAG_AT) - 1 == why:
                     yield byline(inside(row))
