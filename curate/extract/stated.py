@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -145,16 +146,19 @@ def _things(data: Any) -> Iterator[dict[str, Any]]:
             stack += reversed(thing)
         elif isinstance(thing, dict):
             yield thing
-            stack += [thing[key] for key in reversed(thing) if key not in _OTHERS]
+            inside = [v for k, v in thing.items() if type(v) in (dict, list) and k not in _OTHERS]
+            stack += reversed(inside)
 
 
 def _kind(thing: dict[str, Any]) -> int:
     """0 for an article, 1 for a page and for what has no type, 2 for other things."""
     kind = thing.get("@type")
-    kinds = [k for k in (kind if isinstance(kind, list) else [kind]) if isinstance(k, str)]
-    if any(k.endswith(ARTICLES) for k in kinds):
-        return 0
-    return 1 if not kinds or any(k.endswith("Page") for k in kinds) else 2
+    kinds = kind if isinstance(kind, list) else [kind] if kind else []
+    best = 2 if kinds else 1
+    for name in kinds:
+        if isinstance(name, str):
+            best = 0 if name.endswith(ARTICLES) else min(best, 1 if name.endswith("Page") else 2)
+    return best
 
 
 def _names(value: Any, known: dict[str, Any], depth: int = 0) -> tuple[list[str], bool]:
@@ -191,9 +195,8 @@ class Linked:
         self.person = False
         things = [t for script in scripts for t in islice(_things(_load(script)), MAX_THINGS)]
         known = {t["@id"]: t for t in things if isinstance(t.get("@id"), str) and t.get("name")}
-        for kind, thing in sorted(((_kind(t), t) for t in things), key=lambda pair: pair[0]):
-            if kind > 1:
-                break
+        ranked = [(kind, thing) for thing in things if (kind := _kind(thing)) < 2]
+        for kind, thing in sorted(ranked, key=itemgetter(0)):
             # A page that is no article has a day too, which is when somebody set it up.
             if kind == 0:
                 self.published = self.published or _text(thing.get("datePublished"))
