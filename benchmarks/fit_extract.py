@@ -8,7 +8,7 @@ mean over pages of the F1 of words (in its soft form: chances in the place of de
 the likelihood of the labels. Pages of trafilatura's evaluation (Apache-2.0), mostly German, of
 which passages alone are known, add the likelihood of the blocks with these. The figures are of
 five folds, all pages of a domain in one of them. --write also fits on all pages and writes
-curate/extract/main-text.npz, the same bytes every time on one machine, with the figures in its card.
+curate/extract/main-text.npz, the same bytes every time on one machine, and its figures to its card.
 """
 
 from __future__ import annotations

@@ -19,10 +19,11 @@ from curate.extract.attributes import automaton
 from curate.extract.entities import entity_table
 from curate.extract.features import MASS
 from curate.extract.inputs import COUNT, fill, look, page_inputs
-from curate.extract.metadata import FIELDS, value_of
+from curate.extract.metadata import FIELDS
 from curate.extract.net import choose, fitted, groups_of
 from curate.extract.render import render
 from curate.extract.scan import count_tags, scan
+from curate.extract.stated import stated
 from curate.extract.tags import ATTR, END, MAX_ELEMENTS, START, TAG, hash_table
 from curate.text.buffers import text_array, text_buffers
 from kernel_cache import njit
@@ -77,7 +78,7 @@ def _extract(data, offsets, tables, net, markdown):
 @dataclass
 class MainTexts:
     """text: a row a page; tags: int64[rows], with no text where they are over MAX_ELEMENTS; meta:
-    int64[rows, FIELDS, 3]: rank and place in data, the input's bytes (metadata.value_of); kinds,
+    int64[rows, FIELDS, 3]: rank and place in data, the input's bytes (metadata.py); kinds,
     chances: int64[rows] of net.KINDS, -1 for a page without text, and float32[rows]."""
 
     text: pa.LargeStringArray
@@ -89,10 +90,7 @@ class MainTexts:
 
     def stated(self, row: int) -> list[str | None]:
         """Title, date, author and language as page `row` states them, None where it does not."""
-        values: list[str | None] = []
-        for rank, start, end in self.meta[row].tolist():
-            values.append(value_of(self.data[start:end].tobytes(), rank) if rank else None)
-        return values
+        return stated(self.data, self.meta[row].tolist())
 
 
 def main_texts(pages: pa.LargeStringArray, markdown: bool = False, net: Any = None) -> MainTexts:

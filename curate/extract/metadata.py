@@ -1,42 +1,53 @@
 """Title, date, author and language that a page states of itself: where they stand in its bytes.
 
-The scanner notes the best place of each field as it passes: `meta` elements (Open Graph, Dublin
-Core, names in use), JSON-LD, `time`, `title`, `html lang`. A script is searched for four keys in
-its first MAX_SCRIPT bytes, not parsed. What was found becomes text behind the kernel, page by page.
+The scanner notes places as it passes: `meta` elements (Open Graph, Dublin Core, names in use),
+`title`, `h1`, JSON-LD, `time`, elements that call themselves author or date. stated.py makes text
+of them behind the kernel, page by page, and chooses.
 """
 
 from __future__ import annotations
 
-import html
-import json
 import re
 from datetime import datetime
 
 import numpy as np
 
-from curate.extract.attributes import same
-from curate.extract.tags import ATTR, TAG
+from curate.extract.attributes import BIT, same
+from curate.extract.days import day_in
+from curate.extract.tags import ATTR, NAMES, TAG
 from kernel_cache import njit
 
-TITLE, PUBLISHED, AUTHOR, LANG, FIELDS = range(5)
-MAX_SCRIPT = 64 << 10
+# Rows of a page's `meta`: int64[FIELDS, 3], each a rank (0: empty), start and end in the bytes. The
+# first ones hold the best place of their kind, those behind HEADINGS the first few of theirs.
+TITLE, PUBLISHED, AUTHOR, LANG, SITE, DOCUMENT = range(6)
+HEADINGS, SCRIPTS, BYLINES, DATES, FIELDS = 6, 10, 14, 22, 30
+MAX_SCRIPT = 256 << 10
 MAX_VALUE = 1000  # bytes; a longer one is no title and no name
-FROM_JSON = 100  # added to the rank of a value that is a JSON string's inside
+MAX_BEFORE = 600  # bytes in front of a heading, whose number is its rank
+MAX_BELOW = 6000  # bytes of a heading and what stands below it
+TAG_AT = 8  # bits of the rank of an element's place above which its tag stands
+BY_CLASS, BY_REL, BY_ITEMPROP = 1, 2, 4  # why an element is in BYLINES
+STATED = 8  # a place in DATES that is an attribute's value
 
-_META, _TIME, _HTML = TAG["meta"], TAG["time"], TAG["html"]
+_META, _TIME, _HTML, _H1 = (TAG[n] for n in ("meta", "time", "html", "h1"))
 _NAME, _PROPERTY, _ITEMPROP = ATTR["name"], ATTR["property"], ATTR["itemprop"]
 _EQUIV, _CONTENT, _DATETIME = ATTR["http-equiv"], ATTR["content"], ATTR["datetime"]
 _LANG, _XML_LANG, _TYPE = ATTR["lang"], ATTR["xml:lang"], ATTR["type"]
+_CLASS, _REL = ATTR["class"], ATTR["rel"]
 
 # (name, field, rank): the highest rank counts, of equal ones the first.
 _NAMED = (
     ("og:title", TITLE, 9),
     ("twitter:title", TITLE, 6),
     ("dc.title", TITLE, 5),
+    ("citation_title", TITLE, 5),
     ("headline", TITLE, 4),
     ("article:published_time", PUBLISHED, 9),
-    ("datepublished", PUBLISHED, 7),
+    ("datepublished", PUBLISHED, 8),
     ("og:article:published_time", PUBLISHED, 7),
+    ("datecreated", PUBLISHED, 7),
+    ("citation_publication_date", PUBLISHED, 6),
+    ("citation_date", PUBLISHED, 6),
     ("date", PUBLISHED, 6),
     ("dc.date", PUBLISHED, 6),
     ("dc.date.issued", PUBLISHED, 6),
@@ -45,14 +56,19 @@ _NAMED = (
     ("pubdate", PUBLISHED, 6),
     ("publishdate", PUBLISHED, 6),
     ("publish-date", PUBLISHED, 6),
+    ("publish_date", PUBLISHED, 6),
     ("sailthru.date", PUBLISHED, 6),
+    ("ms.date", PUBLISHED, 6),
     ("parsely-pub-date", PUBLISHED, 6),
     ("author", AUTHOR, 9),
     ("article:author", AUTHOR, 5),
+    ("citation_author", AUTHOR, 7),
     ("dc.creator", AUTHOR, 7),
     ("dcterms.creator", AUTHOR, 7),
     ("sailthru.author", AUTHOR, 7),
     ("parsely-author", AUTHOR, 7),
+    ("og:site_name", SITE, 9),
+    ("application-name", SITE, 5),
     ("og:locale", LANG, 4),
     ("content-language", LANG, 3),
     ("language", LANG, 2),
@@ -66,12 +82,16 @@ _LD_JSON = np.frombuffer(b"application/ld+json", np.uint8)
 _KEY_HEADLINE = np.frombuffer(b'"headline"', np.uint8)
 _KEY_DATE = np.frombuffer(b'"datePublished"', np.uint8)
 _KEY_AUTHOR = np.frombuffer(b'"author"', np.uint8)
-_KEY_NAME = np.frombuffer(b'"name"', np.uint8)
+_AUTHOR, _BYLINE, _DATE, _PUBLISH, _POSTED = (
+    np.frombuffer(word, np.uint8) for word in (b"author", b"byline", b"date", b"publish", b"posted")
+)
+_SAYS = BIT["meta"]
+_ELSEWHERE = BIT["comment"] | BIT["related"]
 
 
 @njit(nogil=True)
 def _note(meta, field, rank, a, z):
-    if z > a and z - a <= MAX_VALUE and rank % FROM_JSON > meta[field, 0] % FROM_JSON:
+    if z > a and z - a <= MAX_VALUE and rank > meta[field, 0]:
         meta[field, 0], meta[field, 1], meta[field, 2] = rank, a, z
 
 
@@ -85,27 +105,95 @@ def _note_named(data, name, content, spans, meta):
 
 
 @njit(nogil=True)
-def note_tag(data, tag, seen, spans, meta):
-    """What a start tag says; seen, spans: its attributes (attributes.py)."""
-    if tag == _META and seen >> _CONTENT & 1:
-        for name in (_NAME, _PROPERTY, _ITEMPROP, _EQUIV):
-            if seen >> name & 1:
-                _note_named(data, name, _CONTENT, spans, meta)
-    elif tag == _TIME and seen >> _DATETIME & 1:
-        if seen >> _ITEMPROP & 1:
-            _note_named(data, _ITEMPROP, _DATETIME, spans, meta)
-        _note(meta, PUBLISHED, 3, spans[2 * _DATETIME], spans[2 * _DATETIME + 1])
-    elif tag == _HTML:
+def _append(meta, first, behind, rank, a, z):
+    """Keeps a place in the first free one of the rows first..behind."""
+    for k in range(first, behind):
+        if meta[k, 0] == 0:
+            meta[k, 0], meta[k, 1], meta[k, 2] = rank, a, z
+            return
+
+
+@njit(nogil=True)
+def _has(data, a, z, word):
+    """Whether the word, in any case, is a part of data[a:z]."""
+    for i in range(a, z - len(word) + 1):
+        if data[i] | 32 == word[0] and same(data, i, i + len(word), word):
+            return True
+    return False
+
+
+@njit(nogil=True)
+def _is_author(data, spans):
+    return same(data, spans[2 * _ITEMPROP], spans[2 * _ITEMPROP + 1], _AUTHOR)
+
+
+@njit(nogil=True)
+def _note_element(data, tag, seen, hints, elsewhere, spans, i, z, meta):
+    """Where an element says who wrote, or when; its inside starts at i."""
+    says = hints & _SAYS != 0
+    a, e = spans[2 * _CLASS], spans[2 * _CLASS + 1]
+    if not seen >> _CLASS & 1:
+        e = a
+    why = 0
+    if seen >> _REL & 1 and same(data, spans[2 * _REL], spans[2 * _REL + 1], _AUTHOR):
+        why = BY_REL
+    elif says and seen >> _ITEMPROP & 1 and _is_author(data, spans):
+        why = BY_ITEMPROP
+    elif says and not elsewhere and (_has(data, a, e, _AUTHOR) or _has(data, a, e, _BYLINE)):
+        why = BY_CLASS
+    if why:
+        _append(meta, BYLINES, DATES, why | tag << TAG_AT, i, min(z, i + MAX_VALUE))
+    if tag == _TIME and seen >> _DATETIME & 1:
+        _append(meta, DATES, FIELDS, STATED, spans[2 * _DATETIME], spans[2 * _DATETIME + 1])
+    elif tag == _TIME or (
+        says
+        and not elsewhere
+        and (_has(data, a, e, _DATE) or _has(data, a, e, _PUBLISH) or _has(data, a, e, _POSTED))
+    ):
+        _append(meta, DATES, FIELDS, BY_CLASS | tag << TAG_AT, i, min(z, i + MAX_VALUE))
+
+
+_ALWAYS = np.zeros(len(NAMES), np.bool_)  # tags that note_tag wants whatever their hints
+_ALWAYS[[_META, _TIME, _HTML, _H1]] = True
+
+
+@njit(nogil=True)
+def may_state(tag, seen, hints):
+    """Whether `note_tag` would look at a start tag at all."""
+    return _ALWAYS[tag] or hints & _SAYS != 0 or seen >> _REL & 1 != 0
+
+
+@njit(nogil=True)
+def note_tag(data, tag, seen, hints, around, spans, first, i, z, meta):
+    """What a start tag says; seen, hints, spans: its attributes (attributes.py); around: hints of
+    the elements around it; i: the place behind it; first, z: the page's ends."""
+    if tag == _META:
+        if seen >> _CONTENT & 1:
+            for name in (_NAME, _PROPERTY, _ITEMPROP, _EQUIV):
+                if seen >> name & 1:
+                    _note_named(data, name, _CONTENT, spans, meta)
+        return
+    if tag == _HTML:
         if seen >> _LANG & 1:
             _note(meta, LANG, 9, spans[2 * _LANG], spans[2 * _LANG + 1])
         if seen >> _XML_LANG & 1:
             _note(meta, LANG, 8, spans[2 * _XML_LANG], spans[2 * _XML_LANG + 1])
+        return
+    if tag == _H1:
+        before = min(i - first, MAX_BEFORE)
+        _append(meta, HEADINGS, SCRIPTS, before, i, min(z, i + MAX_BELOW))
+        return
+    if seen >> _ITEMPROP & 1:
+        for value in (_CONTENT, _DATETIME):
+            if seen >> value & 1:
+                _note_named(data, _ITEMPROP, value, spans, meta)
+    _note_element(data, tag, seen, hints, around & _ELSEWHERE != 0, spans, i, z, meta)
 
 
 @njit(nogil=True)
 def note_title(a, z, meta):
     """The inside of a `title` element; the first one counts (later ones are drawings')."""
-    _note(meta, TITLE, 2, a, min(z, a + MAX_VALUE))
+    _note(meta, DOCUMENT, 2, a, min(z, a + MAX_VALUE))
 
 
 @njit(nogil=True)
@@ -119,67 +207,25 @@ def _is_at(data, i, z, word):
 
 
 @njit(nogil=True)
-def _string(data, i, z):
-    """(start, end) of the inside of the string that a `:` and white space at i lead to, or of the
-    first one in a list or object there that is behind "name"; (0, 0) for none."""
-    while i < z and (data[i] <= 32 or data[i] == 58 or data[i] == 91):
-        i += 1
-    if i < z and data[i] == 123:
-        stop = min(z, i + MAX_VALUE)
-        while i < stop and data[i] != 125 and not _is_at(data, i, stop, _KEY_NAME):
-            i += 1
-        if i >= stop or data[i] == 125:
-            return 0, 0
-        i += len(_KEY_NAME)
-        while i < z and (data[i] <= 32 or data[i] == 58):
-            i += 1
-    if i >= z or data[i] != 34:
-        return 0, 0
-    k = i + 1
-    while k < z and data[k] != 34:
-        k += 2 if data[k] == 92 else 1
-        if k - i > MAX_VALUE:
-            return 0, 0
-    return (i + 1, k) if k < z else (0, 0)
-
-
-@njit(nogil=True)
 def note_script(data, a, z, seen, spans, meta):
     """The inside data[a:z] of a script: looked at where it is JSON-LD."""
     if not seen >> _TYPE & 1:
         return
     if not same(data, spans[2 * _TYPE], spans[2 * _TYPE + 1], _LD_JSON):
         return
-    z = min(z, a + MAX_SCRIPT)
+    if z - a > MAX_SCRIPT:
+        return
     for i in range(a, z):
-        if data[i] != 34:
-            continue
-        if _is_at(data, i, z, _KEY_HEADLINE):
-            s, e = _string(data, i + len(_KEY_HEADLINE), z)
-            _note(meta, TITLE, FROM_JSON + 8, s, e)
-        elif _is_at(data, i, z, _KEY_DATE):
-            s, e = _string(data, i + len(_KEY_DATE), z)
-            _note(meta, PUBLISHED, FROM_JSON + 8, s, e)
-        elif _is_at(data, i, z, _KEY_AUTHOR):
-            s, e = _string(data, i + len(_KEY_AUTHOR), z)
-            _note(meta, AUTHOR, FROM_JSON + 8, s, e)
+        if data[i] == 34 and (
+            _is_at(data, i, z, _KEY_HEADLINE)
+            or _is_at(data, i, z, _KEY_DATE)
+            or _is_at(data, i, z, _KEY_AUTHOR)
+        ):
+            _append(meta, SCRIPTS, BYLINES, 1, a, z)
+            return
 
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
-
-
-def value_of(value: bytes, rank: int) -> str | None:
-    """The text of a noted place, entities or JSON escapes resolved, white space in single spaces;
-    None for an empty one."""
-    text = value.decode("utf-8", "replace")
-    if rank >= FROM_JSON:
-        try:
-            text = str(json.loads(f'"{text}"', strict=False))
-        except ValueError:
-            return None
-        text = text.encode("utf-8", "replace").decode("utf-8")  # escapes may be half a pair
-    return " ".join(html.unescape(text).replace("\0", " ").split()) or None
 
 
 def language_tag(value: str | None) -> str | None:
@@ -191,13 +237,10 @@ def language_tag(value: str | None) -> str | None:
 
 
 def published(value: str | None) -> datetime | None:
-    """A stated date as a time, UTC where it names no zone; None for what is not ISO 8601."""
+    """A stated date as a time, UTC where it names no zone; None for what is no date."""
     from curate.formats.columns import parse_date
 
-    date = parse_date(value)
-    if date is None and value is not None and (day := _DAY.match(value)):
-        date = parse_date(day.group())
-    return date
+    return parse_date(value) or parse_date(day_in(value or ""))
 
 
 def author(value: str | None) -> str | None:

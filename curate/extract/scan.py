@@ -40,7 +40,7 @@ from curate.extract.formulas import (
     picture_source,
     shows_formula,
 )
-from curate.extract.metadata import FIELDS, note_script, note_tag, note_title
+from curate.extract.metadata import FIELDS, may_state, note_script, note_tag, note_title
 from curate.extract.tags import (
     BLOCK_COLUMNS,
     BROKEN,
@@ -52,8 +52,10 @@ from curate.extract.tags import (
     MAX_DEPTH,
     NODE_COLUMNS,
     S_COLUMNS,
+    S_HINTS,
     ST_BLOCKS,
     ST_CUT,
+    ST_DEPTH,
     ST_FROM,
     ST_MUTE,
     ST_NODES,
@@ -69,6 +71,7 @@ from kernel_cache import njit
 _BR, _BODY, _HTML, _HEAD = (TAG[n] for n in ("br", "body", "html", "head"))
 _SCRIPT, _TITLE, _MATH, _IMG = (TAG[n] for n in ("script", "title", "math", "img"))
 _CODE, _LISTING, _PRE_TAG, _TD = (TAG[n] for n in ("code", "listing", "pre", "td"))
+_MATH_BEGINS = np.frombuffer(b"<math", np.uint8)
 _CODE_WORD = np.frombuffer(b"code", np.uint8)
 
 
@@ -247,8 +250,9 @@ def scan(data, a, z, tags, tables):
             if line and not st[ST_PRE]:
                 flush(st, text, blocks)
             continue
-        if seen or tag == _HTML:
-            note_tag(data, tag, seen, spans, meta)
+        if may_state(tag, seen, hints):
+            around = stack[st[ST_DEPTH], S_HINTS] | hints
+            note_tag(data, tag, seen, hints, around, spans, a, i, z, meta)
         if kind & IS_RAW:
             if endless[tag]:
                 continue
@@ -297,6 +301,8 @@ def scan(data, a, z, tags, tables):
                 )
                 i = k
                 continue
+        # What hides the source of a formula, beside its picture, hides no text.
+        hidden = hidden and not starts_with(data, i, z, _MATH_BEGINS)
         mute = shows_formula(data, seen, spans)
         if st[ST_PRE] or tag == _TD or tag == _PRE_TAG:
             mute = mute or (st[ST_PRE] and hidden) or numbers_lines(data, seen, spans)

@@ -188,7 +188,7 @@ def test_the_step_adds_what_pages_state_as_columns() -> None:
     meta = '<meta name=author content="Ada"><meta name=date content=2020-01-02>'
     docs = extracted(page(PROSE, before=meta).encode(), b"<p>Nothing is stated here.</p>", b"")
     table = docs.table
-    assert table["extract.title"].to_pylist() == ["The mill", None, None]
+    assert table["extract.title"].to_pylist() == ["The old mill", None, None]
     assert table["extract.author"].to_pylist() == ["Ada", None, None]
     assert table["extract.lang_hint"].to_pylist() == ["en", None, None]
     assert [d and d.isoformat() for d in table["extract.published"].to_pylist()] == [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timezone
 
 import pyarrow as pa
 import pytest
 
 from curate.extract.blocks import main_texts
+from curate.extract.days import day_in
 from curate.extract.metadata import author, language_tag, published
 
 
@@ -39,6 +41,27 @@ PAGES: dict[str, tuple[str, list[str | None]]] = {
     "JSON-LD cut off": (LD.format('{"headline":"A'), [None] * 4),
     "JSON-LD with a bad escape": (LD.format('{"headline":"\\q"}'), [None] * 4),
     "JSON-LD with half a pair": (LD.format('{"headline":"x\\ud83d"}'), ["x?", None, None, None]),
+    "JSON-LD of the article": (
+        LD.format(
+            '{"@graph":[{"@type":"WebPage","datePublished":"2001-01-01","author":{"@id":"#p"}},'
+            '{"@type":"Person","@id":"#p","name":"Bo"},{"@type":["NewsArticle"],"datePublished":'
+            '"2021-03-04","author":[{"@id":"#p"},{"@type":"Person","name":"Cy"},'
+            '{"@type":"Organization","name":"Daily"}],"comment":{"@type":"Comment","author":"Di"}}]}'
+        ),
+        [None, "2021-03-04", "Bo, Cy", None],
+    ),
+    "JSON-LD of a page of a shop": (
+        LD.format('{"@type":"WebPage","datePublished":"2021-03-04","author":""}'), [None] * 4,
+    ),
+    "JSON-LD with line feeds in strings": (
+        LD.format('{"@type":"Article","author":"Bo\nLi"}'), [None, None, "Bo Li", None],
+    ),
+    "JSON-LD of lists in lists": (LD.format("[" * 9999 + '"author"'), [None] * 4),
+    "an organization gives way to a name that readers see": (
+        LD.format('{"@type":"Article","author":{"@type":"Organization","name":"Daily"}}')
+        + "<h1>A</h1><p>By <a>Bo Li</a> <p>text",
+        ["A", None, "Bo Li", None],
+    ),
     "another script": ('<script>{"headline":"A"}</script>', [None] * 4),
     "time": ("<time datetime=2019-05-06>May</time>", [None, "2019-05-06", None, None]),
     "time published": (
@@ -50,6 +73,48 @@ PAGES: dict[str, tuple[str, list[str | None]]] = {
     ),
     "an endless value": (f'<meta name=author content="{"a" * 5000}">', [None] * 4),
     "an empty value": ('<title>x</title><meta property="og:title" content="">', ["x"] + 3 * [None]),
+    "the heading that the title confirms": (
+        "<title>Old mills | The Daily</title><h1>The Daily</h1><h1>Old <b>mi</b>lls</h1>",
+        ["Old mills", None, None, None],
+    ),
+    "no heading confirms the title": (
+        "<title>Old mills - The Daily</title><h1>Menu</h1>", ["Old mills", None, None, None],
+    ),
+    "a site's name in front": (
+        "<title>Daily: old | Mills</title><meta property=og:site_name content='Daily: old'>",
+        ["Mills", None, None, None],
+    ),
+    "an element that says author": (
+        '<div class="post-author"><img><!-- a > b --><a href=/bo>By Bo Li</a><i>3 posts</i></div>',
+        [None, None, "Bo Li", None],
+    ),
+    "rel=author": ("<a rel=author>Bo</a>", [None, None, "Bo", None]),
+    "itemprop": (
+        "<p itemprop=author><span itemprop=name>bo_12</span><span>9,999</span>",
+        [None, None, "bo_12", None],
+    ),
+    "authors of comments and of related articles": (
+        "<div class=comments><p class=author>Bo</div><li class=related><p class=author>Cy",
+        [None] * 4,
+    ),
+    "a day is no author": (
+        "<p class=byline>Sat, 20 Dec 2025</p>", [None, "2025-12-20", None, None],
+    ),
+    "a day that readers see": (
+        "<html lang=de><p class=post-date>Am <b>5. M&auml;rz 2021</b></p>",
+        [None, "2021-03-05", None, "de"],
+    ),
+    "a day below the heading": (
+        "<h1>A</h1><p>text</p><p>Updated 3/4/2021</p>", ["A", "2021-03-04", None, None],
+    ),
+    "a day above the heading": ("<p>4 March 2021<h1>A</h1>", ["A", "2021-03-04", None, None]),
+    "the day's order by the language": (
+        "<html lang=en-GB><h1>A</h1><p>3/4/2021", ["A", "2021-04-03", None, "en-GB"],
+    ),
+    "a script in a heading": (
+        "<h1><script>x</script>A<br>B<svg><text>c</svg></h1>", ["A B", None, None, None],
+    ),
+    "a heading without end": ("<title>x</title><h1>A <i", ["x", None, None, None]),
 }  # fmt: skip
 
 
@@ -77,8 +142,48 @@ def test_dates_are_times_in_utc() -> None:
         2021, 3, 4, 3, 6, 7, tzinfo=timezone.utc
     )
     assert published("2021-03-04 junk") == datetime(2021, 3, 4, tzinfo=timezone.utc)
-    for value in (None, "", "yesterday", "04.03.2021", "2021-13-45", "9999-99-99"):
+    assert published("Thu, 04 Mar 2021 05:06:07 GMT") == datetime(2021, 3, 4, tzinfo=timezone.utc)
+    for value in (None, "", "yesterday", "2021-13-45", "9999-99-99"):
         assert published(value) is None, value
+
+
+DAYS = """March 4, 2021|Mar. 4th 2021|4 March 2021|4th of March 2021|4. März 2021|4 mars 2021
+4 de marzo de 2021|4 marzo 2021|4 de março de 2021|4 maart 2021|04.03.2021|4-3-2021|2021/3/4
+2021.03.04|2021年3月4日|2021 Mar 4|3/4/2021|Thursday,March 4, 2021|posted on 4-Mar-2021, 5 pm"""
+
+
+@pytest.mark.parametrize("text", DAYS.replace("\n", "|").split("|"))
+def test_a_day_is_read(text: str) -> None:
+    assert day_in(text) == "2021-03-04"
+
+
+def test_what_is_no_day_is_not_read() -> None:
+    for text in (
+        "",
+        "March 2021",
+        "31 February 2021",
+        "4 March 1821",
+        "version 1.2.2021.4",
+        "2021",
+    ):
+        assert day_in(text) is None, text
+    assert day_in("25/12/2021") == day_in("12/25/2021") == "2021-12-25"
+    assert day_in("3/4/2021", month_first=False) == "2021-04-03"
+
+
+def test_hostile_pages_cost_what_their_bytes_do() -> None:
+    pages = [
+        LD.format('{"author":[' + "{}," * 80_000 + "{}]}") * 4,
+        "<h1>" + "<" * 100_000,
+        "<h1>" * 20_000 + "<title>" + " | " * 300 + "</title>",
+        "<p class=author>" * 20_000,
+        "<title>a</title><h1>" + "&nbsp;" * 1000 + "<!--" * 20_000,
+    ]
+    stated("")
+    begin = time.process_time()
+    for page in pages:
+        stated(page)
+    assert time.process_time() - begin < 5
 
 
 def test_an_address_is_no_author() -> None:

@@ -1,0 +1,329 @@
+"""What a page states of itself, chosen among the places that the scanner noted (metadata.py).
+
+Title: the heading that the page's title confirms, since a site's name is often part of the title.
+Date and author: what machines are told (JSON-LD of the article, `meta`), then what readers are.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from itertools import islice
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import orjson
+
+from curate.extract.days import day_in
+from curate.extract.inner import WHOLE, inner
+from curate.extract.metadata import (
+    AUTHOR,
+    BY_CLASS,
+    BY_ITEMPROP,
+    BY_REL,
+    BYLINES,
+    DATES,
+    DOCUMENT,
+    FIELDS,
+    HEADINGS,
+    LANG,
+    MAX_VALUE,
+    PUBLISHED,
+    SCRIPTS,
+    SITE,
+    STATED,
+    TAG_AT,
+    TITLE,
+)
+from curate.extract.tags import TAG
+
+Place = list[int]  # rank, start, end
+
+NEAR = 10  # texts below the heading that may name an author or a day
+ABOVE = 3  # such texts above it
+LINE = 80  # characters; a longer text is no line that says who or when
+_H1 = TAG["h1"]
+_ISO = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def resolved(value: bytes) -> str:
+    """The page's bytes with character references resolved."""
+    text = value.decode("utf-8", "replace")
+    return html.unescape(text).replace("\0", " ") if "&" in text else text
+
+
+def clean(value: bytes) -> str:
+    """As resolved, white space in single spaces."""
+    return " ".join(resolved(value).split())
+
+
+# --- titles
+
+ALIKE = 0.4  # headings less alike to the title are not it
+_KEY = re.compile(r"[\W_]+")
+_PARTS = re.compile(r"\s+(?:[|\-–—·•»«:/]|::)\s+|\s*\|\s*")
+
+
+def key(text: str) -> str:
+    """A title's words: letters and digits in lower case."""
+    return _KEY.sub(" ", text.casefold()).strip()
+
+
+def without_site(title: str, site: str | None) -> str:
+    """A title without the name of its site before or behind a separator, and without its last
+    part, which may be another name of the site or a section of it."""
+    cuts = list(_PARTS.finditer(title))
+    if not cuts:
+        return title
+    before, last = title[: cuts[-1].start()], key(title[cuts[-1].end() :])
+    name = key(site or "")
+    if name and (last in name or name in last):
+        return without_site(before, None)
+    if name and key(title[: cuts[0].start()]) == name:
+        return title[cuts[0].end() :]
+    return before if len(before.split()) > 1 else title
+
+
+def title_of(titles: list[str], site: str | None, headings: list[str]) -> str | None:
+    """The heading whose words are most alike (Dice's coefficient) to what the page says its title
+    is; where none is, the first such title without the site's name. titles: of `meta`, of `title`,
+    of JSON-LD."""
+    if not titles:
+        return headings[0] if headings else None
+    only = headings[0] if len(headings) == 1 else ""
+    if titles[0].startswith(only) and 2 * len(only) >= len(titles[0]):
+        return only  # what is left over names the site
+    first = without_site(titles[0], site)
+    if not headings or first in headings:
+        return first
+    bare = [first, *(without_site(title, site) for title in titles[1:])]
+    names = {key(site or ""), *(key(_PARTS.split(title)[-1]) for title in titles)}
+    keys = [key(title) for title in (*bare, *titles)]
+    names -= set(keys[: len(bare)])
+    words = [set(k.split()) for k in dict.fromkeys(keys)]
+    best, score = first, ALIKE
+    for heading in headings:
+        name = key(heading)
+        if name and name not in names:
+            own = set(name.split())
+            likeness = max(2 * len(own & w) / (len(own) + len(w) or 1) for w in words)
+            if likeness > score:
+                best, score = heading, likeness
+    return best
+
+
+# --- JSON-LD
+
+MAX_THINGS = 1000  # of a script that are looked at
+ARTICLES = ("Article", "Posting", "Recipe", "Question", "Report")  # ends of schema.org's types
+# Keys of a thing that lead to other things than the page.
+_OTHERS = frozenset(
+    "comment suggestedAnswer acceptedAnswer review reviews itemListElement hasPart isPartOf "
+    "publisher mentions citation video image author creator offers relatedLink about".split()
+)
+
+
+def _load(script: bytes) -> Any:
+    """None for what is no JSON, even with line feeds in its strings."""
+    try:
+        return orjson.loads(script)
+    except ValueError:
+        try:
+            return json.loads(script.decode("utf-8", "replace"), strict=False)
+        except (ValueError, RecursionError):
+            return None
+
+
+def _things(data: Any) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON-LD script that may stand for the page, in order."""
+    stack = [data]
+    while stack:
+        thing = stack.pop()
+        if isinstance(thing, list):
+            stack += reversed(thing)
+        elif isinstance(thing, dict):
+            yield thing
+            inside = [v for k, v in thing.items() if type(v) in (dict, list) and k not in _OTHERS]
+            stack += reversed(inside)
+
+
+def _kind(thing: dict[str, Any]) -> int:
+    """0 for an article, 1 for a page and for what has no type, 2 for other things."""
+    kind = thing.get("@type")
+    kinds = kind if isinstance(kind, list) else [kind] if kind else []
+    best = 2 if kinds else 1
+    for name in kinds:
+        if isinstance(name, str):
+            best = 0 if name.endswith(ARTICLES) else min(best, 1 if name.endswith("Page") else 2)
+    return best
+
+
+def _names(value: Any, known: dict[str, Any], depth: int = 0) -> tuple[list[str], bool]:
+    """Names of authors, organizations only where there is no person; whether they are persons.
+    known: things by their `@id`."""
+    if isinstance(value, str):
+        return [value], True
+    if isinstance(value, list) and depth < 3:
+        found = [_names(v, known, depth + 1) for v in value[:20]]
+        persons = any(person for _, person in found)
+        return [n for names, person in found if person == persons for n in names], persons
+    if isinstance(value, dict) and depth < 3:
+        if not value.get("name") and isinstance(value.get("@id"), str):
+            value = known.get(value["@id"], {})
+        names, _ = _names(value.get("name"), known, depth + 1)
+        return names, bool(names) and value.get("@type") != "Organization"
+    return [], False
+
+
+def _text(value: Any) -> str:
+    """A string's text; escapes may be half a pair."""
+    if not isinstance(value, str) or len(value) > MAX_VALUE:
+        return ""
+    return clean(value.encode("utf-8", "replace"))
+
+
+class Linked:
+    """What a page's JSON-LD says: headline and days of the article ("" for none), authors, and
+    whether these are persons."""
+
+    def __init__(self, scripts: list[bytes]) -> None:
+        self.headline = self.published = self.modified = ""
+        self.authors: list[str] = []
+        self.person = False
+        things = [t for script in scripts for t in islice(_things(_load(script)), MAX_THINGS)]
+        known = {t["@id"]: t for t in things if isinstance(t.get("@id"), str) and t.get("name")}
+        ranked = [(kind, thing) for thing in things if (kind := _kind(thing)) < 2]
+        for kind, thing in sorted(ranked, key=itemgetter(0)):
+            # A page that is no article has a day too, which is when somebody set it up.
+            if kind == 0:
+                self.published = self.published or _text(thing.get("datePublished"))
+                self.published = self.published or _text(thing.get("dateCreated"))
+                self.modified = self.modified or _text(thing.get("dateModified"))
+            self.headline = self.headline or _text(thing.get("headline"))
+            if not self.authors:
+                names, self.person = _names(thing.get("author") or thing.get("creator"), known)
+                self.authors = [n for n in map(name_of, map(_text, names)) if n]
+
+
+# --- authors
+
+_BY = re.compile(
+    r"^(?:this )?(?:(?:written|posted|words|text|story|article|published|post(?: author)?|authored"
+    r"|created|started|asked|submitted)?\s*(?:was )?\b(?:by|via)\b|authors?|written|von|par|por)\b"
+    r"\s*[:\-–]?\s*",
+    re.I,
+)
+_REST = re.compile(
+    r"\s*(?:[|•·»—–/(]|\bon\b|\bin\b|\bat\b|,?\s*\b(?:updated|published|posted|last|reviewed)\b"
+    r"|\d{1,2}[ ./]|\s-\s).*$",
+    re.I,
+)
+_NO_NAME = re.compile(
+    r"https?:|www\.|@|\b(?:19|20)\d\d\b|[{}<>\[\]?!$%]|^[\W\d]*.?[\W\d]*$"
+    r"|\b(?:about|by|min|read|more|follow|share|posts?|comments?|profile|bio|authors?|written"
+    r"|reviewed|edited|sign|log|login|skip|from|menu|ago)\b",
+    re.I,
+)
+_SIGNED = re.compile(r"(?:written |posted |words )?by\b", re.I)
+
+
+def name_of(text: str) -> str | None:
+    """A name that stands for the author, "by" and what follows a separator off; None for none."""
+    text = _BY.sub("", text).split(" | ")[0].split(" - ")[0].strip("\"' ,;:|-–—")
+    return text if 1 < len(text) <= 100 and "://" not in text else None
+
+
+def byline(texts: list[str]) -> str | None:
+    """The first name among the texts of an element that calls itself author."""
+    for text in texts:
+        name = _REST.sub("", _BY.sub("", text)).strip(" ,;:|-–—")
+        if 1 < len(name) <= 60 and len(name.split()) <= 6 and not _NO_NAME.search(name):
+            month = len(name) < 9 and day_in(text[:24]) is not None  # what a day leaves over
+            return None if month else name
+    return None
+
+
+def signed(texts: list[str]) -> str | None:
+    """A name behind "By" among the first texts below a heading."""
+    for text, following in zip(texts, [*texts[1:], ""], strict=False):
+        if len(text) < LINE and _SIGNED.match(text):
+            rest = _BY.sub("", text)
+            return byline([rest if len(rest) > 1 else following])
+    return None
+
+
+def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
+    """Title, date (as ISO 8601 writes it), author and language of a page, None where it does not
+    say. data: uint8[], the bytes that the places are in; rows: of its `meta` (metadata.py)."""
+    view = data.data
+
+    def raw(place: Place) -> bytes:
+        return bytes(view[place[1] : place[2]])
+
+    def value(field: int) -> str | None:
+        return (clean(raw(rows[field])) or None) if rows[field][0] else None
+
+    def filled(first: int, behind: int) -> Iterator[Place]:
+        return (row for row in rows[first:behind] if row[0])
+
+    def texts(a: int, z: int, tag: int, lines: bool = False, most: int = 6) -> list[str]:
+        found = resolved(inner(data, a, z, tag, lines, most).tobytes())
+        return [text for line in found.split("\n") if (text := line.strip())]
+
+    def inside(row: Place) -> list[str]:
+        return texts(row[1], row[2], row[0] >> TAG_AT)
+
+    linked = Linked([raw(row) for row in filled(SCRIPTS, BYLINES)])
+    headings: dict[str, Place] = {}
+    for row in filled(HEADINGS, SCRIPTS):
+        heading = texts(row[1], min(row[2], row[1] + MAX_VALUE), _H1, lines=True)
+        if heading:
+            headings[" ".join(" ".join(heading).split())] = row
+    lang = value(LANG)
+    titles = [t for t in (value(TITLE), value(DOCUMENT), linked.headline) if t]
+    title = title_of(titles, value(SITE), list(headings))
+    month_first = lang is None or lang.lower() in ("en", "en-us", "en_us")
+    below: list[str] = []
+
+    def near() -> list[str]:
+        if not below and headings:
+            row = headings.get(title or "") or next(iter(headings.values()))
+            below.extend(texts(row[1], row[2], WHOLE, most=NEAR)[1:])
+            below.extend(texts(row[1] - row[0], row[1], WHOLE, most=99)[: -ABOVE - 1 : -1])
+        return below
+
+    def day(text: str | None) -> str | None:
+        found = day_in(text, month_first) if text and len(text) <= 2 * LINE else None
+        return text if found and text and _ISO.match(text) else found
+
+    def lines(row: Place) -> Iterator[str]:
+        return (text for text in inside(row) if len(text) < LINE)
+
+    def dates() -> Iterator[str | None]:
+        yield linked.published
+        yield value(PUBLISHED)
+        for row in filled(DATES, FIELDS):
+            yield from (clean(raw(row)),) if row[0] == STATED else lines(row)
+        for row in filled(BYLINES, DATES):
+            yield from lines(row)
+        yield from (text for text in near() if len(text) < LINE)
+        yield linked.modified
+
+    def authors() -> Iterator[str | None]:
+        if linked.person:
+            yield ", ".join(linked.authors)
+        yield name_of(value(AUTHOR) or "")
+        places = list(filled(BYLINES, DATES))
+        for why in (BY_ITEMPROP, BY_REL, BY_CLASS):
+            for row in places:
+                if row[0] & (1 << TAG_AT) - 1 == why:
+                    yield byline(inside(row))
+        yield signed(near())
+        yield ", ".join(linked.authors)
+
+    date = next((d for d in map(day, dates()) if d), None)
+    author = next((a for a in authors() if a), None)
+    return [title, date, author, lang]
