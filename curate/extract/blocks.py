@@ -110,7 +110,8 @@ def main_text(page: str, markdown: bool = False) -> str:
 
 
 @njit(cache=True, nogil=True)
-def _inputs(text, blocks, nodes):
+def inputs_of(text, blocks, nodes):
+    """rows, page, groups and mass of `Seen`, of a page with at least one block."""
     seen = look(text, blocks, nodes)
     rows = np.zeros((len(blocks), COUNT), np.float32)
     for i in range(len(blocks)):
@@ -121,11 +122,12 @@ def _inputs(text, blocks, nodes):
 
 @dataclass
 class Seen:
-    """What the network sees of a page. texts: one a block; blocks, nodes: tags.py's tables; rows:
-    float32[blocks, COUNT]; page: float32[PAGE_COUNT]; groups: int64[GROUPS, blocks]; mass:
+    """What the network sees of a page. texts: one a block; text, blocks, nodes: what the scanner
+    gives: uint8[] and tags.py's tables; rows: float32[blocks, COUNT]; page: float32[PAGE_COUNT]; groups: int64[GROUPS, blocks]; mass:
     float32[blocks], letters."""
 
     texts: list[str]
+    text: np.ndarray
     blocks: np.ndarray
     nodes: np.ndarray
     rows: np.ndarray
@@ -142,4 +144,4 @@ def look_at(page: str) -> Seen:
     text, blocks, nodes, _ = scan(data, 0, len(data), tags, tables())
     raw = text.tobytes()
     texts = [raw[b[START] : b[END]].decode() for b in blocks]
-    return Seen(texts, blocks, nodes, *_inputs(text, blocks, nodes))
+    return Seen(texts, text, blocks, nodes, *inputs_of(text, blocks, nodes))
