@@ -123,8 +123,8 @@ def inputs_of(text, blocks, nodes):
 @dataclass
 class Seen:
     """What the network sees of a page. texts: one a block; text, blocks, nodes: what the scanner
-    gives: uint8[] and tags.py's tables; rows: float32[blocks, COUNT]; page: float32[PAGE_COUNT]; groups: int64[GROUPS, blocks]; mass:
-    float32[blocks], letters."""
+    gives, uint8[] and the tables of tags.py; rows: float32[blocks, COUNT]; page:
+    float32[PAGE_COUNT]; groups: int64[GROUPS, blocks]; mass: float32[blocks], letters."""
 
     texts: list[str]
     text: np.ndarray

@@ -90,8 +90,9 @@ _AND = re.compile(r"[,;&|/]|\band\b")
 DATE = re.compile(r"\d{4}-\d\d(-\d\d)?(?!\d)")
 
 
-def _plain(text: str) -> str:
-    """The text squeezed, in lower case, with plain quotes and hyphens."""
+def plain(text: str) -> str:
+    """The text squeezed, in lower case, with plain quotes and hyphens: titles are equal where this
+    is."""
     return squeezed(text).translate(_PLAIN).casefold()
 
 
@@ -99,7 +100,7 @@ def same_title(ours: str, gold: str) -> bool:
     """Whether a page's title is the gold's, case, white space and the form of quotes and dashes
     apart; or becomes it without what stands before or behind a separator (` | `, ` - `, ` · `,
     ` • `, ` » `, ` / `, ` :: `, `: `), where pages write the name of their site."""
-    title, wanted = _plain(ours), _plain(gold)
+    title, wanted = plain(ours), plain(gold)
     cuts = list(_SEPARATOR.finditer(title))
     parts = {title[: cut.start()] for cut in cuts} | {title[cut.end() :] for cut in cuts}
     return wanted in parts | {title}
@@ -107,7 +108,7 @@ def same_title(ours: str, gold: str) -> bool:
 
 def names(author: str) -> frozenset[str]:
     """The names of an author line, without `by`, in lower case."""
-    line = _plain(author).removeprefix("by ")
+    line = plain(author).removeprefix("by ")
     return frozenset(name for part in _AND.split(line) if (name := part.strip(" .")))
 
 
