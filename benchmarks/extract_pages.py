@@ -123,7 +123,7 @@ def texts_by(name: str, source: Path, passes: int = 1) -> tuple[list[str], dict[
     """What an extractor (benchmarks/peers/extractors.py) makes of write_pages' file, and its
     figures; the environment of the others is built when absent."""
     python = sys.executable
-    if name not in ("blocks", "resiliparse"):
+    if name not in ("blocks", "resiliparse", "text"):
         build = ["sh", str(ROOT / "benchmarks" / "peer_env.sh"), "extract"]
         subprocess.run(build, check=True, stdout=sys.stderr)
         python = str(PEER)

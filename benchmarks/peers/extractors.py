@@ -48,13 +48,13 @@ def trafilatura(**options: bool) -> Extractor:
     return one_by_one(lambda html: extract(html, include_comments=False, **options) or "")
 
 
-def justext() -> Extractor:
+def justext(*languages: str) -> Extractor:
     """jusText needs a language: the stop words of all of them, which is what it offers for pages
     of languages that nobody knows."""
     import justext as library
 
     stop: frozenset[str] = frozenset()
-    for language in library.get_stoplists():
+    for language in languages or library.get_stoplists():
         stop |= library.get_stoplist(language)
 
     def extract(html: str) -> str:
@@ -83,6 +83,12 @@ def resiliparse() -> Extractor:
     return one_by_one(main_text)
 
 
+def all_text() -> Extractor:
+    from curate.extract.step import full_text
+
+    return one_by_one(full_text)
+
+
 def blocks() -> Extractor:
     import pyarrow as pa
 
@@ -101,7 +107,9 @@ def blocks() -> Extractor:
 def extractor(name: str) -> Extractor:
     if name in TRAFILATURA:
         return trafilatura(**TRAFILATURA[name])
-    ours = {"resiliparse": resiliparse, "blocks": blocks}
+    if name == "justext English":
+        return justext("English")
+    ours = {"resiliparse": resiliparse, "blocks": blocks, "text": all_text}
     return {"justext": justext, "readability": readability, **ours}[name]()
 
 
