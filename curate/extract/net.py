@@ -31,11 +31,11 @@ PARTS = 1 + 2 * SPAN + GROUPS + 1  # what a layer's weights are for
 # first: float32[COUNT, H] and first_bias: [H]; page: [PAGE_COUNT, H]; kind_page: [PAGE_COUNT, K],
 # kind_mean: [H, K], kind_bias: [K], kind_out: [K, KINDS], kind_out_bias: [KINDS]; kind_hidden:
 # [KINDS, H]; layers: [LAYERS, PARTS, H, H] and layer_biases: [LAYERS, H]; out: [LAYERS + 1, H];
-# out_bias: [1].
+# out_bias: [1]; sureness: [KINDS], what logits are multiplied by before blocks are chosen.
 Net = namedtuple(
     "Net",
     "first first_bias page kind_page kind_mean kind_bias kind_out kind_out_bias kind_hidden layers"
-    " layer_biases out out_bias",
+    " layer_biases out out_bias sureness",
 )
 
 
@@ -222,8 +222,9 @@ def choose(text, blocks, nodes, net):
     """(keep: bool[blocks] of a page with at least one block, its kind, the kind's probability)."""
     seen = look(text, blocks, nodes)
     chances, kinds = judge(blocks, nodes, seen, net)
+    sureness = (kinds * net.sureness).sum()
     for i in range(len(chances)):
-        x = min(max(chances[i], np.float32(-30)), np.float32(30))
+        x = min(max(sureness * chances[i], np.float32(-30)), np.float32(30))
         chances[i] = 1 / (1 + np.exp(-x))
     kind = kinds.argmax()
     return keep_best(seen.measures, chances), kind, kinds[kind]
