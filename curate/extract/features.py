@@ -141,7 +141,7 @@ def measure_block(text, a, z, out):
     out[LOWER] = 97 <= b <= 122
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def measure(text, blocks, nodes):
     """(measures: float32[blocks, MEASURES], sums: float32[nodes, SUMS], around: int64[nodes]: bits
     of AROUND and those behind them, heading: the first h1 among the blocks, or -1)."""
