@@ -126,9 +126,9 @@ def extract_eval(
     from curate.inspect.evaluate.extractors_rendering import render, text_of
 
     results.check_folder(out)
-    chosen = ExtractEval.of(settings)
+    evaluation = ExtractEval.of(settings)
     silent = quiet or as_json
-    scores = Evaluation(gold, inputs, chosen.extractor, tuple(sets or ()), silent)
+    scores = Evaluation(gold, inputs, evaluation.extractor, tuple(sets or ()), silent)
     figures = scores.dump()
     results.show(
         figures,

@@ -19,7 +19,9 @@ import pyarrow as pa
 
 from curate.extract.blocks import main_texts
 from curate.extract.net import fitted
+from curate.extract.stated import things_of
 
+# Chosen on WCXB (docs/extraction.md): on pages with more text of their own, data made it worse.
 FEW = 300  # letters of a page's own text below which it counts as nearly empty
 ENOUGH = 200  # letters that embedded text must have
 SURER = 3  # how many times longer the text of a source must be that is less sure
@@ -101,20 +103,14 @@ def _first(value: dict[str, Any], keys: tuple[str, ...]) -> str:
 
 def _statements(value: Any) -> Iterator[str]:
     """Bodies of articles, posts, comments, products, questions and answers, in order."""
-    stack = [value]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, list):
-            stack += reversed(value)
-        elif isinstance(value, dict):
-            kind = value.get("@type")
-            kinds = kind if isinstance(kind, list) else [kind]
-            if any(isinstance(k, str) and _OF_PAGE.search(k) for k in kinds):
-                body = _first(value, _BODIES)
-                if body or "Question" in kinds:
-                    yield _first(value, _TITLES)
-                    yield body
-            stack += reversed([v for v in value.values() if isinstance(v, dict | list)])
+    for thing in things_of(value):
+        kind = thing.get("@type")
+        kinds = kind if isinstance(kind, list) else [kind]
+        if any(isinstance(k, str) and _OF_PAGE.search(k) for k in kinds):
+            body = _first(thing, _BODIES)
+            if body or "Question" in kinds:
+                yield _first(thing, _TITLES)
+                yield body
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -58,8 +58,8 @@ def inner(data, i, z, tag, lines, most):
         end = i + 1 < z and data[i + 1] == 47
         i, key = read_name(data, i + 2 if end else i + 1, z)
         i = _behind_tag(data, i, z)
-        found = look_up(_KEYS, _VALUES, key)
-        kind = KINDS[found]
+        name = look_up(_KEYS, _VALUES, key)
+        kind = KINDS[name]
         if kind & IS_RAW and not end:
             closed = False
             while i + 1 < z and not closed:
@@ -68,7 +68,7 @@ def inner(data, i, z, tag, lines, most):
                     closed = other == key
                 i += 1
             continue
-        if not lines or kind & IS_BLOCK or found == _BR:
+        if not lines or kind & IS_BLOCK or name == _BR:
             if n and out[n - 1] == 32:
                 n -= 1
             if n and out[n - 1] != 10:
@@ -77,7 +77,7 @@ def inner(data, i, z, tag, lines, most):
                 pieces += 1
                 if pieces == most:
                     break
-        if found == tag and not kind & IS_VOID:
+        if name == tag and not kind & IS_VOID:
             depth += -1 if end else 1
             if depth == 0:
                 break

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from operator import itemgetter
 from typing import Any
@@ -108,8 +108,8 @@ def title_of(titles: list[str], site: str | None, headings: list[str]) -> str | 
     for heading in headings:
         name = key(heading)
         if name and name not in names:
-            own = set(name.split())
-            likeness = max(2 * len(own & w) / (len(own) + len(w) or 1) for w in words)
+            parts = set(name.split())
+            likeness = max(2 * len(parts & w) / (len(parts) + len(w) or 1) for w in words)
             if likeness > score:
                 best, score = heading, likeness
     return best
@@ -137,8 +137,8 @@ def _load(script: bytes) -> Any:
             return None
 
 
-def _things(data: Any) -> Iterator[dict[str, Any]]:
-    """The objects of a JSON-LD script that may stand for the page, in order."""
+def things_of(data: Any, others: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON-LD script, in order; not those that the keys in `others` lead to."""
     stack = [data]
     while stack:
         thing = stack.pop()
@@ -146,7 +146,7 @@ def _things(data: Any) -> Iterator[dict[str, Any]]:
             stack += reversed(thing)
         elif isinstance(thing, dict):
             yield thing
-            inside = [v for k, v in thing.items() if type(v) in (dict, list) and k not in _OTHERS]
+            inside = [v for k, v in thing.items() if type(v) in (dict, list) and k not in others]
             stack += reversed(inside)
 
 
@@ -161,19 +161,19 @@ def _kind(thing: dict[str, Any]) -> int:
     return best
 
 
-def _names(value: Any, known: dict[str, Any], depth: int = 0) -> tuple[list[str], bool]:
+def _names(value: Any, by_id: dict[str, Any], depth: int = 0) -> tuple[list[str], bool]:
     """Names of authors, organizations only where there is no person; whether they are persons.
-    known: things by their `@id`."""
+    by_id: things by their `@id`."""
     if isinstance(value, str):
         return [value], True
     if isinstance(value, list) and depth < 3:
-        found = [_names(v, known, depth + 1) for v in value[:20]]
-        persons = any(person for _, person in found)
-        return [n for names, person in found if person == persons for n in names], persons
+        authors = [_names(v, by_id, depth + 1) for v in value[:20]]
+        persons = any(person for _, person in authors)
+        return [n for names, person in authors if person == persons for n in names], persons
     if isinstance(value, dict) and depth < 3:
         if not value.get("name") and isinstance(value.get("@id"), str):
-            value = known.get(value["@id"], {})
-        names, _ = _names(value.get("name"), known, depth + 1)
+            value = by_id.get(value["@id"], {})
+        names, _ = _names(value.get("name"), by_id, depth + 1)
         return names, bool(names) and value.get("@type") != "Organization"
     return [], False
 
@@ -193,8 +193,10 @@ class Linked:
         self.headline = self.published = self.modified = ""
         self.authors: list[str] = []
         self.person = False
-        things = [t for script in scripts for t in islice(_things(_load(script)), MAX_THINGS)]
-        known = {t["@id"]: t for t in things if isinstance(t.get("@id"), str) and t.get("name")}
+        things = [
+            t for script in scripts for t in islice(things_of(_load(script), _OTHERS), MAX_THINGS)
+        ]
+        by_id = {t["@id"]: t for t in things if isinstance(t.get("@id"), str) and t.get("name")}
         ranked = [(kind, thing) for thing in things if (kind := _kind(thing)) < 2]
         for kind, thing in sorted(ranked, key=itemgetter(0)):
             # A page that is no article has a day too, which is when somebody set it up.
@@ -204,7 +206,7 @@ class Linked:
                 self.modified = self.modified or _text(thing.get("dateModified"))
             self.headline = self.headline or _text(thing.get("headline"))
             if not self.authors:
-                names, self.person = _names(thing.get("author") or thing.get("creator"), known)
+                names, self.person = _names(thing.get("author") or thing.get("creator"), by_id)
                 self.authors = [n for n in map(name_of, map(_text, names)) if n]
 
 
@@ -270,8 +272,8 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
         return (row for row in rows[first:behind] if row[0])
 
     def texts(a: int, z: int, tag: int, lines: bool = False, most: int = 6) -> list[str]:
-        found = resolved(inner(data, a, z, tag, lines, most).tobytes())
-        return [text for line in found.split("\n") if (text := line.strip())]
+        joined = resolved(inner(data, a, z, tag, lines, most).tobytes())
+        return [text for line in joined.split("\n") if (text := line.strip())]
 
     def inside(row: Place) -> list[str]:
         return texts(row[1], row[2], row[0] >> TAG_AT)
@@ -296,8 +298,8 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
         return below
 
     def day(text: str | None) -> str | None:
-        found = day_in(text, month_first) if text and len(text) <= 2 * LINE else None
-        return text if found and text and _ISO.match(text) else found
+        iso = day_in(text, month_first) if text and len(text) <= 2 * LINE else None
+        return text if iso and text and _ISO.match(text) else iso
 
     def lines(row: Place) -> Iterator[str]:
         return (text for text in inside(row) if len(text) < LINE)

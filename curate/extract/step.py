@@ -328,8 +328,8 @@ class Batch:
         from curate.extract.embedded import FEW, embedded_text
 
         own = self.texts[row] or ""
-        if len(own) < FEW and (found := embedded_text(page, markdown)) and len(found[0]) > len(own):
-            self.texts[row], source = found
+        if len(own) < FEW and (data := embedded_text(page, markdown)) and len(data[0]) > len(own):
+            self.texts[row], source = data
             return source
         return "page"
 

@@ -44,11 +44,11 @@ def in_both(ours: Lines, others: Lines) -> list[list[bool]]:
     ends too, that the others have as often, counted from the start. A line of fewer words counts
     as a whole."""
     flat, other = ([word for line in lines for word in line] for lines in (ours, others))
-    left = Counter(zip(*(other[k:] for k in range(RUN)), strict=False))
+    unmatched = Counter(zip(*(other[k:] for k in range(RUN)), strict=False))
     marks = [False] * len(flat)
     for at, run in enumerate(zip(*(flat[k:] for k in range(RUN)), strict=False)):
-        if left[run] > 0:
-            left[run] -= 1
+        if unmatched[run] > 0:
+            unmatched[run] -= 1
             marks[at : at + RUN] = [True] * RUN
     lines = Counter(tuple(line) for line in others if len(line) < RUN)
     result, at = [], 0

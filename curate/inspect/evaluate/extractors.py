@@ -117,26 +117,26 @@ class Evaluation:
         def gold_of(docs: Documents) -> list[Gold | None]:
             ids, urls = (docs.table[name].to_pylist() for name in ("id", "url"))
             pairs = zip(ids, urls, strict=True)
-            return [by_id.get(record_key(own)) or by_url.get(url) for own, url in pairs]
+            return [by_id.get(record_key(name)) or by_url.get(url) for name, url in pairs]
 
         with Progress("scoring pages", len(by_id) + len(by_url), quiet) as progress:
             for part in range(len(plan.partitions)):
                 for batch in PartitionReader(plan, part, read):
                     if batch.refused is not None:
                         refused.update(id(g) for g in gold_of(batch.refused) if g is not None)
-                    known = gold_of(batch.docs)
+                    golds = gold_of(batch.docs)
                     keep = []
-                    for known_row in known:
-                        fresh = known_row is not None and id(known_row) not in met
-                        others += known_row is None
-                        copies += known_row is not None and not fresh
+                    for gold in golds:
+                        fresh = gold is not None and id(gold) not in met
+                        others += gold is None
+                        copies += gold is not None and not fresh
                         if fresh:
-                            met.add(id(known_row))
+                            met.add(id(gold))
                         keep.append(fresh)
                     docs = Documents(batch.docs.table.filter(pa.array(keep, pa.bool_())))
-                    golds = [g for g, k in zip(known, keep, strict=True) if k and g is not None]
-                    if golds:
-                        pages += self._scored(docs, golds)
+                    kept = [g for g, k in zip(golds, keep, strict=True) if k and g is not None]
+                    if kept:
+                        pages += self._scored(docs, kept)
                     progress.update(len(pages))
         self.counts = {
             "gold": len(rows),
@@ -207,10 +207,10 @@ class Evaluation:
 
     def _by_site(self, mask: np.ndarray) -> np.ndarray:
         """float64[sites, extractors, _WIDTH], the sites in the order of their names."""
-        chosen = [page for page, take in zip(self.pages, mask, strict=True) if take]
-        sites = {site: n for n, site in enumerate(sorted({page.site for page in chosen}))}
+        pages = [page for page, take in zip(self.pages, mask, strict=True) if take]
+        sites = {site: n for n, site in enumerate(sorted({page.site for page in pages}))}
         sums = np.zeros((len(sites), len(self.steps), _WIDTH))
-        np.add.at(sums, [sites[p.site] for p in chosen], np.stack([p.sums for p in chosen]))
+        np.add.at(sums, [sites[p.site] for p in pages], np.stack([p.sums for p in pages]))
         return sums
 
     def _group(self, name: str | None, mask: np.ndarray) -> dict[str, Any]:
@@ -298,10 +298,10 @@ class Evaluation:
         """The pages with the lowest F1 of the first extractor that is not 1, those with more gold
         first: (pages of which it made a text, with what differs; pages of which it made none)."""
         scored = [(page.score(0), page) for page in self.pages]
-        chosen = [(score, page) for score, page in scored if score is not None and score < 1]
-        chosen.sort(key=lambda row: (row[0], -len(row[1].gold.text or ""), row[1].id))
-        with_text = [row for row in chosen if row[1].texts[0].strip()]
-        empty = [self._page(page) for _, page in chosen if not page.texts[0].strip()]
+        imperfect = [(score, page) for score, page in scored if score is not None and score < 1]
+        imperfect.sort(key=lambda row: (row[0], -len(row[1].gold.text or ""), row[1].id))
+        with_text = [row for row in imperfect if row[1].texts[0].strip()]
+        empty = [self._page(page) for _, page in imperfect if not page.texts[0].strip()]
         return [self._differences_of(*row) for row in with_text[:WORST_PAGES]], empty
 
     def _differences_of(self, score: float, page: Page) -> dict[str, Any]:
@@ -336,13 +336,13 @@ def _verdicts(gold: Gold, stated: dict[str, Any]) -> dict[str, str]:
         "author": measures.same_author,
         "date": measures.same_date,
     }
-    found = {}
+    verdicts = {}
     for name in FIELDS:
         wanted, value = getattr(gold, name), stated[name]
         if wanted is not None:
             right = value is not None and same[name](value, wanted)
-            found[name] = "right" if right else "wrong" if value is not None else "missing"
-    return found
+            verdicts[name] = "right" if right else "wrong" if value is not None else "missing"
+    return verdicts
 
 
 def _sums(page: Page, nth: int, wanted: Counter[str]) -> np.ndarray:

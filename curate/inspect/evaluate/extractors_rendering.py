@@ -66,14 +66,14 @@ def _metadata(everything: dict[str, Any]) -> list[str]:
 
 def notes(counts: dict[str, int]) -> list[str]:
     """What was not scored, one sentence each."""
-    said = [
+    facts = [
         (counts["gold_without_page"], "gold rows have no page in the input"),
         (counts["gold_with_refused_page"], "of them have one that cannot be read whole"),
         (counts["gold_repeated"], "gold rows name a page that an earlier row names"),
         (counts["pages_without_gold"], "pages have no gold"),
         (counts["pages_repeated"], "pages repeat one that is scored"),
     ]
-    return [f"{number:,} {what}" for number, what in said if number]
+    return [f"{number:,} {what}" for number, what in facts if number]
 
 
 def _number(value: float | None) -> str:
