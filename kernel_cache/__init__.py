@@ -56,11 +56,19 @@ _IMPORT = re.compile(
 _COMMENT = re.compile(r"#.*")
 
 
-def njit(*, cache: bool = False, **options: Any) -> Callable[[Function], Function]:
+def njit(
+    *, cache: bool = False, allocates: bool = False, **options: Any
+) -> Callable[[Function], Function]:
     """numba's `njit`. With `cache`, machine code comes from our cache and goes there; without, the
     function is a part of kernels: compiled without a wrapper for calls from Python, which raise
-    TypeError. Neither has numba's wrapper for calls from C."""
-    options.update(no_cfunc_wrapper=True, no_cpython_wrapper=not cache)
+    TypeError. Neither has numba's wrapper for calls from C.
+
+    A part borrows its arrays, which whoever called it holds: no references are counted, an atomic
+    addition each, which took as long as half of the parts' work. A part that makes arrays or
+    returns some has to count, and says `allocates`. One that says nothing cannot make any, and may
+    neither return arrays nor call what returns some.
+    """
+    options.update(no_cfunc_wrapper=True, no_cpython_wrapper=not cache, _nrt=cache or allocates)
 
     def compiled(function: Function) -> Function:
         kernel: Any = numba.njit(**options)(function)
@@ -72,6 +80,8 @@ def njit(*, cache: bool = False, **options: Any) -> Callable[[Function], Functio
         else:
             kernel._compile_for_args = functools.partial(_refuse, function)
             kernel._insert = _no_entry
+            if not allocates:
+                kernel.compile = functools.partial(_compile_borrower, kernel)
         return cast(Function, kernel)
 
     return compiled
@@ -93,6 +103,25 @@ def _refuse(function: Callable[..., Any], *args: Any, **named: Any) -> None:
     raise TypeError(
         f"{function.__module__}.{function.__qualname__} is a part of kernels; what Python calls is"
         " decorated with njit(cache=True)"
+    )
+
+
+def _compile_borrower(kernel: Dispatcher, signature: Any) -> Any:
+    """Compiles a part that counts no references: an array that it returns would be freed early, one
+    that something returns to it never."""
+    entry = type(kernel).compile(kernel, signature)
+    function = kernel.py_func
+    called = map(function.__globals__.get, function.__code__.co_names)
+    for part in (kernel, *(part for part in called if isinstance(part, Dispatcher))):
+        if any(_has_array(known.return_type) for known in part.nopython_signatures):
+            name = f"{function.__module__}.{function.__qualname__}"
+            raise TypeError(f"{name} has arrays from {part.__name__}: decorate it with allocates")
+    return entry
+
+
+def _has_array(kind: types.Type) -> bool:
+    return isinstance(kind, types.Array) or (
+        isinstance(kind, types.BaseTuple) and any(map(_has_array, kind.types))
     )
 
 

@@ -1,5 +1,4 @@
-"""The parts of kernels: decorators of kernels that kernels call, a prefetch instruction,
-loads of eight bytes at once, and a 64-bit hash of bytes."""
+"""Parts of kernels: a prefetch instruction, loads of eight bytes at once, a hash of bytes."""
 
 from __future__ import annotations
 
@@ -11,19 +10,6 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from kernel_cache import njit
-
-# numba counts a reference wherever an array comes to a name, in loops and at calls, and an atomic
-# addition costs more than a look-up in a table. A function that makes no array needs none:
-# whoever called it holds them all. What it calls is compiled in the same way, so a function that
-# makes arrays says so where a bare one calls it.
-
-_BARE: dict[str, Any] = {"nogil": True, "_nrt": False}
-_COUNTED: dict[str, Any] = {"nogil": True, "_nrt": True}
-
-njit_bare = njit(**_BARE)
-njit_within = njit(**_BARE, forceinline=True)  # a part of its caller: it takes whole tables
-njit_counted = njit(**_COUNTED)
-
 
 _READ, _ALL_CACHES, _DATA = 0, 3, 1  # of LLVM's llvm.prefetch
 
@@ -56,7 +42,7 @@ _K2 = np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def load8(data, i):
     """Eight bytes from i (uint64), the first one lowest; the compiler makes it one load."""
     return (
@@ -71,7 +57,7 @@ def load8(data, i):
     )
 
 
-@njit_bare
+@njit(nogil=True)
 def load_few(data, i, n):
     """The n < 8 bytes from i as `load8` places them."""
     value = np.uint64(0)
@@ -80,7 +66,7 @@ def load_few(data, i, n):
     return value
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def mix(value):
     """A round of mixing that moves every bit of the value."""
     value *= _K1
@@ -89,7 +75,7 @@ def mix(value):
     return value ^ (value >> _SHIFT)
 
 
-@njit_bare
+@njit(nogil=True)
 def hash_bytes(data, start, end):
     """A 64-bit hash of data[start:end]; equal bytes, equal hash."""
     value = np.uint64(end - start)

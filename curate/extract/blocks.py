@@ -18,7 +18,7 @@ import pyarrow as pa
 from curate.extract.attributes import automaton
 from curate.extract.entities import entity_table
 from curate.extract.features import MASS
-from curate.extract.inputs import COUNT, fill, look, page_inputs
+from curate.extract.inputs import COUNT, PAGE_COUNT, fill, fill_page, look
 from curate.extract.metadata import FIELDS
 from curate.extract.net import choose, fitted, groups_of
 from curate.extract.render import render
@@ -116,8 +116,10 @@ def inputs_of(text, blocks, nodes):
     rows = np.zeros((len(blocks), COUNT), np.float32)
     for i in range(len(blocks)):
         fill(i, blocks, nodes, seen, rows[i])
+    page = np.zeros(PAGE_COUNT, np.float32)
+    fill_page(blocks, nodes, seen, page)
     groups, _ = groups_of(blocks, nodes, seen)
-    return rows, page_inputs(blocks, nodes, seen), groups, seen.measures[:, MASS].copy()
+    return rows, page, groups, seen.measures[:, MASS].copy()
 
 
 @dataclass

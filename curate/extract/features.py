@@ -141,13 +141,19 @@ def measure_block(text, a, z, out):
     out[LOWER] = 97 <= b <= 122
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def measure(text, blocks, nodes):
     """(measures: float32[blocks, MEASURES], sums: float32[nodes, SUMS], around: int64[nodes]: bits
     of AROUND and those behind them, heading: the first h1 among the blocks, or -1)."""
     measures = np.zeros((len(blocks), MEASURES), np.float32)
     sums = np.zeros((len(nodes), SUMS), np.float32)
     around = np.zeros(len(nodes), np.int64)
+    heading = _measure(text, blocks, nodes, measures, sums, around)
+    return measures, sums, around, heading
+
+
+@njit(nogil=True)
+def _measure(text, blocks, nodes, measures, sums, around):
     heading = -1
     for i in range(len(blocks)):
         a, z, node = blocks[i, START], blocks[i, END], blocks[i, NODE]
@@ -194,4 +200,4 @@ def measure(text, blocks, nodes):
         if n == above:
             bits |= IN_BEST_PARENT
         around[n] = bits
-    return measures, sums, around, heading
+    return heading

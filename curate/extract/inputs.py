@@ -105,7 +105,8 @@ _PREFORMATTED, _H1, _H3 = TAGS.index("pre"), TAGS.index("h1"), TAGS.index("h3")
 # What a page's rows are made from: measures, sums, around, heading as features.measure has them;
 # running: float64[blocks + 1, 3], mass of the text before a block, that in links, that in prose;
 # units.Units; the groups of blocks with equal paths and with equal paths of tags, and figures of
-# both: float32[groups, 6]: blocks, mass, that in links, in prose, sentences' ends.
+# both: float32[groups, FIGURES]: blocks, mass, that in links, in prose, sentences' ends.
+FIGURES = 5
 Seen = namedtuple(
     "Seen",
     "measures sums running around heading units path paths path_figures tags tag_paths tag_figures",
@@ -118,8 +119,7 @@ def _log(x):
 
 
 @njit(nogil=True)
-def _figures(group, count, measures):
-    figures = np.zeros((count, 5), np.float32)
+def _add_figures(group, measures, figures):
     for i in range(len(group)):
         m, f = measures[i], figures[group[i]]
         f[0] += 1
@@ -127,10 +127,18 @@ def _figures(group, count, measures):
         f[2] += m[MASS] * m[LINKED]
         f[3] += m[MASS] * m[PROSE]
         f[4] += m[ENDS]
-    return figures
 
 
 @njit(nogil=True)
+def _run(measures, running):
+    for i in range(len(measures)):
+        m, before, now = measures[i], running[i], running[i + 1]
+        now[0] = before[0] + m[MASS]
+        now[1] = before[1] + m[MASS] * m[LINKED]
+        now[2] = before[2] + m[MASS] * m[PROSE]
+
+
+@njit(nogil=True, allocates=True)
 def look(text, blocks, nodes):
     """Seen of a page."""
     measures, sums, around, heading = measure(text, blocks, nodes)
@@ -138,14 +146,14 @@ def look(text, blocks, nodes):
     path, paths = blocks_of(units.path, blocks)
     tags, tag_paths = blocks_of(units.tags, blocks)
     running = np.zeros((len(blocks) + 1, 3))
-    for i in range(len(blocks)):
-        mass = measures[i, MASS]
-        running[i + 1, 0] = running[i, 0] + mass
-        running[i + 1, 1] = running[i, 1] + mass * measures[i, LINKED]
-        running[i + 1, 2] = running[i, 2] + mass * measures[i, PROSE]
+    _run(measures, running)
+    path_figures = np.zeros((paths, FIGURES), np.float32)
+    _add_figures(path, measures, path_figures)
+    tag_figures = np.zeros((tag_paths, FIGURES), np.float32)
+    _add_figures(tags, measures, tag_figures)
     return Seen(
-        measures, sums, running, around, heading, units, path, paths,
-        _figures(path, paths, measures), tags, tag_paths, _figures(tags, tag_paths, measures),
+        measures, sums, running, around, heading, units, path, paths, path_figures, tags, tag_paths,
+        tag_figures,
     )  # fmt: skip
 
 
@@ -239,9 +247,8 @@ def fill(i, blocks, nodes, seen, row):
 
 
 @njit(nogil=True)
-def page_inputs(blocks, nodes, seen):
-    """float32[PAGE_COUNT]."""
-    row = np.zeros(PAGE_COUNT, np.float32)
+def fill_page(blocks, nodes, seen, row):
+    """Fills row: float32[PAGE_COUNT], zeros, for the page."""
     measures, sums, groups = seen.measures, seen.sums, seen.units.groups
     total, n = max(sums[0, SUM_MASS], np.float32(1)), max(1, len(blocks))
     row[0] = _log(total)
@@ -285,4 +292,3 @@ def page_inputs(blocks, nodes, seen):
         row[20], row[21] = g[G_LINKED] / mass, g[G_PROSE] / mass
         row[22] = _log(g[G_MASS] / g[G_COUNT])
     row[23] = -1 if seen.heading < 0 else seen.heading / n
-    return row

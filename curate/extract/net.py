@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from curate.extract.features import MASS
-from curate.extract.inputs import COUNT, fill, look, page_inputs
+from curate.extract.inputs import COUNT, PAGE_COUNT, fill, fill_page, look
 from curate.extract.tags import N_PARENT, NODE
 from curate.extract.units import numbered
 from kernel_cache import njit
 
 MODEL = "main-text.npz"
 KINDS = "article collection documentation forum listing product service".split()
+_PARTS_OF_ONE = np.float32(1 << 40)
 SPAN = 2  # blocks before and behind that a layer sees
 GROUPS = 6  # kinds of groups
 PARTS = 1 + 2 * SPAN + GROUPS + 1  # what a layer's weights are for
@@ -63,22 +64,18 @@ def _clip(values):
 
 
 @njit(nogil=True)
-def _first_layer(blocks, nodes, seen, net, page):
-    """float32[blocks, H]."""
-    hidden = np.empty((len(blocks), net.first.shape[1]), np.float32)
-    bias = net.first_bias.copy()
-    _add(page, net.page, bias)
-    row = np.empty(COUNT, np.float32)
+def _first_layer(blocks, nodes, seen, net, page, row, hidden):
+    """Fills hidden: float32[blocks, H]; row: room for a block's inputs."""
     for i in range(len(blocks)):
         fill(i, blocks, nodes, seen, row)
         h = hidden[i]
-        h[:] = bias
+        for j in range(len(h)):
+            h[j] = page[j]
         _add(row, net.first, h)
         _clip(h)
-    return hidden
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def _means(hidden, weights, group, count):
     """float32[count, H]: the weighted means of the groups: int64[blocks] that blocks are in."""
     means = np.zeros((count, hidden.shape[1]), np.float32)
@@ -95,7 +92,7 @@ def _means(hidden, weights, group, count):
     return means
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def _kinds_of(page, mean, net):
     """float32[KINDS]: the probabilities of the kinds."""
     inner = net.kind_bias.copy()
@@ -114,7 +111,7 @@ def _kinds_of(page, mean, net):
     return kinds
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def groups_of(blocks, nodes, seen):
     """(int64[GROUPS, blocks]: the groups of each block, int64[GROUPS]: how many there are)."""
     n, units = len(blocks), seen.units
@@ -138,71 +135,88 @@ def groups_of(blocks, nodes, seen):
 
 
 @njit(nogil=True)
-def _layer(hidden, weights, bias, mass, groups, counts, page_mean):
-    """float32[blocks, H]: the next layer; weights: float32[PARTS, H, H]."""
-    n, width = hidden.shape
-    out = np.empty((n, width), np.float32)
-    base = bias.copy()
-    _add(page_mean, weights[PARTS - 1], base)
+def _add_near(hidden, weights, out):
+    """Adds what a layer makes of each block and of those before and behind."""
+    n = len(hidden)
     for i in range(n):
-        o = out[i]
-        o[:] = base
-        _add(hidden[i], weights[0], o)
+        _add(hidden[i], weights[0], out[i])
         part = 1
         for d in range(-SPAN, SPAN + 1):
             if d:
                 if 0 <= i + d < n:
-                    _add(hidden[i + d], weights[part], o)
+                    _add(hidden[i + d], weights[part], out[i])
                 part += 1
-    for g in range(GROUPS):
-        means = _means(hidden, mass, groups[g], counts[g])
-        terms = np.zeros((counts[g], width), np.float32)
-        for k in range(counts[g]):
-            _add(means[k], weights[1 + 2 * SPAN + g], terms[k])
-        for i in range(n):
-            term = terms[groups[g, i]]
-            for j in range(width):
-                out[i, j] += term[j]
-    for i in range(n):
-        _clip(out[i])
-    return out
 
 
 @njit(nogil=True)
+def _add_group(means, weights, group, terms, out):
+    """Adds what a layer makes of the means of groups; terms: zeros, a row for each group."""
+    for k in range(len(means)):
+        _add(means[k], weights, terms[k])
+    for i in range(len(out)):
+        term, o = terms[group[i]], out[i]
+        for j in range(len(o)):
+            o[j] += term[j]
+
+
+@njit(nogil=True)
+def _add_logits(hidden, weights, logits):
+    for i in range(len(hidden)):
+        for j in range(hidden.shape[1]):
+            logits[i] += hidden[i, j] * weights[j]
+
+
+@njit(nogil=True, allocates=True)
+def _layer(hidden, weights, bias, mass, groups, counts, page_mean):
+    """float32[blocks, H]: the next layer; weights: float32[PARTS, H, H]."""
+    base = bias.copy()
+    _add(page_mean, weights[PARTS - 1], base)
+    out = np.empty_like(hidden)
+    out[:] = base
+    _add_near(hidden, weights, out)
+    for g in range(GROUPS):
+        means = _means(hidden, mass, groups[g], counts[g])
+        _add_group(means, weights[1 + 2 * SPAN + g], groups[g], np.zeros_like(means), out)
+    _clip(out.reshape(-1))
+    return out
+
+
+@njit(nogil=True, allocates=True)
 def judge(blocks, nodes, seen, net):
     """(logits: float32[blocks], kinds: float32[KINDS]) of a page with at least one block."""
     n = len(blocks)
-    page = page_inputs(blocks, nodes, seen)
-    hidden = _first_layer(blocks, nodes, seen, net, page)
+    page = np.zeros(PAGE_COUNT, np.float32)
+    fill_page(blocks, nodes, seen, page)
+    base = net.first_bias.copy()
+    _add(page, net.page, base)
+    hidden = np.empty((n, len(base)), np.float32)
+    _first_layer(blocks, nodes, seen, net, base, np.empty(COUNT, np.float32), hidden)
     mass = np.empty(n, np.float32)
     for i in range(n):
         mass[i] = np.sqrt(seen.measures[i, MASS])
     whole = np.zeros(n, np.int64)
     kinds = _kinds_of(page, _means(hidden, mass, whole, 1)[0], net)
-    logits = np.empty(n, np.float32)
-    for i in range(n):
-        logits[i] = net.out_bias[0]
-        for j in range(hidden.shape[1]):
-            logits[i] += hidden[i, j] * net.out[0, j]
-        _add(kinds, net.kind_hidden, hidden[i])
+    logits = np.full(n, net.out_bias[0])
+    _add_logits(hidden, net.out[0], logits)
+    term = np.zeros_like(base)
+    _add(kinds, net.kind_hidden, term)
+    hidden += term
     groups, counts = groups_of(blocks, nodes, seen)
     for layer in range(len(net.layers)):
         mean = _means(hidden, mass, whole, 1)[0]
         hidden = _layer(
             hidden, net.layers[layer], net.layer_biases[layer], mass, groups, counts, mean
         )
-        for i in range(n):
-            for j in range(hidden.shape[1]):
-                logits[i] += hidden[i, j] * net.out[layer + 1, j]
+        _add_logits(hidden, net.out[layer + 1], logits)
     return logits, kinds
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def keep_best(measures, chances):
     """keep: bool[blocks]: the blocks whose text is expected to have the highest F1 with the main
     text: the likeliest ones, down to where expected F1 = 2 hits / (kept + main text) is highest
     (Lewis 1995). On a page where little is sure this keeps more than a fixed limit would."""
-    order = np.argsort(-chances)
+    order = np.argsort((chances * -_PARTS_OF_ONE).astype(np.int64))  # compiled for them anyway
     expected = np.float32(0)
     for i in range(len(chances)):
         expected += chances[i] * measures[i, MASS]
@@ -217,7 +231,7 @@ def keep_best(measures, chances):
     return chances >= limit
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def choose(text, blocks, nodes, net):
     """(keep: bool[blocks] of a page with at least one block, its kind, the kind's probability)."""
     seen = look(text, blocks, nodes)

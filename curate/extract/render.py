@@ -30,7 +30,7 @@ for _k in range(1, 7):
     _LEVEL[TAG[f"h{_k}"]] = _k
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def _places(text, blocks, nodes):
     """(places: int64[nodes, _PLACES], cells: int64[nodes]: of each row, data: bool[nodes]: whether
     a table is one of data)."""
@@ -38,6 +38,15 @@ def _places(text, blocks, nodes):
     places = np.zeros((n, _PLACES), np.int64)
     count = np.zeros(n, np.int64)
     data = np.zeros(n, np.bool_)
+    held = np.zeros(n, np.int64)  # blocks of a cell
+    wide = np.zeros(n, np.bool_)  # tables with a row of several cells
+    _fill_places(text, blocks, nodes, places, count, data, held, wide)
+    return places, count, data
+
+
+@njit(nogil=True)
+def _fill_places(text, blocks, nodes, places, count, data, held, wide):
+    n = len(nodes)
     for k in range(1, n):
         tag, up = nodes[k, N_TAG], nodes[k, N_PARENT]
         p, above = places[k], places[up]
@@ -66,15 +75,13 @@ def _places(text, blocks, nodes):
         elif (tag == _TD or tag == _TH) and p[_ROW]:
             count[p[_ROW]] += 1
             p[_CELL], p[_NUMBER] = k, count[p[_ROW]]
-    held = np.zeros(n, np.int64)  # blocks of a cell
-    wide = np.zeros(n, np.bool_)  # tables with a row of several cells
     for i in range(len(blocks)):
         p = places[blocks[i, NODE]]
         table = p[_TABLE]
         if table and p[_CELL]:
             held[p[_CELL]] += 1
             a, z = blocks[i, START], blocks[i, END]
-            code = p[_CODE] > 0 and (text[a:z] == 10).any()
+            code = p[_CODE] > 0 and _has_lines(text, a, z)
             if held[p[_CELL]] > 1 or z - a > MAX_CELL or code:
                 data[table] = False
             if count[p[_ROW]] > 1:
@@ -83,17 +90,30 @@ def _places(text, blocks, nodes):
             data[table] = False  # text between cells; rows of such a table may be torn
     for k in range(1, n):
         data[k] = data[k] and wide[k]
-    return places, count, data
 
 
 @njit(nogil=True)
+def _has_lines(text, a, z):
+    for i in range(a, z):
+        if text[i] == 10:
+            return True
+    return False
+
+
+@njit(nogil=True, allocates=True)
 def _whole_rows(blocks, nodes, keep, places, data):
     """keep, but rows of tables of data stay or go as a whole: a row stays if half of its text
     would, and one of headings alone if another row of its table does."""
-    keep = keep.copy()
-    size, kept = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
-    plain = np.zeros(len(nodes), np.bool_)  # rows with a cell that is no heading, and their tables
-    stays = np.zeros(len(nodes), np.bool_)  # tables
+    keep, n = keep.copy(), len(nodes)
+    size, kept = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    plain = np.zeros(n, np.bool_)  # rows with a cell that is no heading, and their tables
+    stays = np.zeros(n, np.bool_)  # tables
+    _keep_rows(blocks, nodes, keep, places, data, size, kept, plain, stays)
+    return keep
+
+
+@njit(nogil=True)
+def _keep_rows(blocks, nodes, keep, places, data, size, kept, plain, stays):
     for i in range(len(blocks)):
         p = places[blocks[i, NODE]]
         if p[_CELL] and data[p[_TABLE]]:
@@ -112,7 +132,6 @@ def _whole_rows(blocks, nodes, keep, places, data):
             keep[i] = 2 * kept[row] >= size[row]
             if plain[table] and not plain[row]:
                 keep[i] = stays[table]
-    return keep
 
 
 @njit(nogil=True)
@@ -163,7 +182,7 @@ def _lines(text, a, z, out, at, indent, quotes, code):
     return at
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def render(text, blocks, nodes, keep, markdown):
     """The text of the blocks that are kept: bool[blocks], as UTF-8: uint8[]."""
     places, count, data = _places(text, blocks, nodes)
@@ -174,13 +193,19 @@ def render(text, blocks, nodes, keep, markdown):
         lines += b == 10
         bars += b == 124
     out = np.empty(len(text) + bars + ROOM * (len(blocks) + len(nodes) + lines + 1), np.uint8)
+    heads = np.zeros(len(nodes), np.bool_)  # tables whose first row has been written
+    begun = np.zeros(len(nodes), np.bool_)  # items that have their bullet
+    z = _write(text, blocks, nodes, keep, markdown, places, count, data, heads, begun, out)
+    return out[:z]
+
+
+@njit(nogil=True)
+def _write(text, blocks, nodes, keep, markdown, places, count, data, heads, begun, out):
     at = 0
     before = -1  # the node of the block before
     row = 0  # the row of a table that is open
     column = 0
     code = 0  # the preformatted element that is open
-    heads = np.zeros(len(nodes), np.bool_)  # tables whose first row has been written
-    begun = np.zeros(len(nodes), np.bool_)  # items that have their bullet
     for i in range(len(blocks)):
         if not keep[i]:
             continue
@@ -271,4 +296,4 @@ def render(text, blocks, nodes, keep, markdown):
             at += 2
             column += 1
         at = _bars(out, at, count[row], not heads[places[row, _TABLE]])
-    return out[:at]
+    return at

@@ -165,6 +165,17 @@ def scan(data, a, z, tags, tables):
     for k in range(NODE_COLUMNS):
         nodes[0, k] = 0
     st[ST_NODES] = 1
+    _read_page(
+        data, a, z, tables, st, text, blocks, nodes, meta, stack, keys, opened, endless, spans,
+        letters,
+    )  # fmt: skip
+    return text[: st[ST_POS]], blocks[: st[ST_BLOCKS]], nodes[: st[ST_NODES]], meta
+
+
+@njit(nogil=True)
+def _read_page(
+    data, a, z, tables, st, text, blocks, nodes, meta, stack, keys, opened, endless, spans, letters
+):
     i = a
     while i < z:
         b = data[i]
@@ -324,4 +335,3 @@ def scan(data, a, z, tags, tables):
             continue
         open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, mute, seen, shape)
     flush(st, text, blocks)
-    return text[: st[ST_POS]], blocks[: st[ST_BLOCKS]], nodes[: st[ST_NODES]], meta

@@ -27,7 +27,7 @@ _MULTIPLIER = np.int64(1000003)
 Units = namedtuple("Units", "depth path tags sibling groups ordinal unit outer repeated")
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def numbered(keys):
     """(number of each key, in no order: int64[], how many there are)."""
     order = np.argsort(keys)
@@ -40,7 +40,7 @@ def numbered(keys):
     return numbers, count + 1 if len(keys) else 0
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def find_units(nodes, sums):
     """Units of a page; sums: float32[nodes, SUMS]."""
     n = len(nodes)
@@ -57,14 +57,14 @@ def find_units(nodes, sums):
     ordinal = np.zeros(n, np.float32)
     for k in range(1, n):
         if sums[k, SUM_MASS] > 0:
-            g = groups[sibling[k]]
-            ordinal[k] = g[G_COUNT]
-            g[G_COUNT] += 1
-            g[G_MASS] += sums[k, SUM_MASS]
-            g[G_LINKED] += sums[k, SUM_LINKED]
-            g[G_PROSE] += sums[k, SUM_PROSE]
-            g[G_ROOTS] += np.sqrt(sums[k, SUM_MASS])
-            g[G_BLOCKS] += sums[k, SUM_BLOCKS]
+            g = sibling[k]
+            ordinal[k] = groups[g, G_COUNT]
+            groups[g, G_COUNT] += 1
+            groups[g, G_MASS] += sums[k, SUM_MASS]
+            groups[g, G_LINKED] += sums[k, SUM_LINKED]
+            groups[g, G_PROSE] += sums[k, SUM_PROSE]
+            groups[g, G_ROOTS] += np.sqrt(sums[k, SUM_MASS])
+            groups[g, G_BLOCKS] += sums[k, SUM_BLOCKS]
     unit, outer, repeated = np.full(n, -1), np.full(n, -1), np.full(n, -1)
     for k in range(1, n):
         up = nodes[k, N_PARENT]
@@ -78,7 +78,7 @@ def find_units(nodes, sums):
     return Units(depth, path, tags, sibling, groups, ordinal, unit, outer, repeated)
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def blocks_of(keys, blocks):
     """(the number of each block's group, how many groups) by a key of its node: int64[nodes]."""
     own = np.empty(len(blocks), np.int64)

@@ -32,7 +32,7 @@ _MAX_GAP = 3
 _LONGEST_IPV6 = 45
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def _room(array, n):
     if n < array.shape[1]:
         return array

@@ -345,7 +345,7 @@ def _whole(text, a, z, n, kinds):
     return not ((first == DIGIT and before == DIGIT) or (last == DIGIT and behind == DIGIT))
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def _room(array, n):
     if n < len(array):
         return array

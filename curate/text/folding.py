@@ -160,7 +160,7 @@ def _put8(out, n, eight):
         out[n + k] = np.uint8((eight >> (np.uint64(8) * k)) & np.uint64(255))
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def fold(data: np.ndarray, start: int, end: int, how: Folding, out: np.ndarray) -> int:
     """Writes data[start:end] folded to out; returns its bytes, or LOOK.
 

@@ -13,7 +13,6 @@ from typing import Any, get_args
 import numpy as np
 
 from kernel_cache import njit, read_only
-from kernel_cache.intrinsics import njit_bare
 from tokenize_kit.encode.greedy import encode_greedy, make_greedy, no_greedy
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
 from tokenize_kit.encode.odd_rows import NormalForm
@@ -43,7 +42,7 @@ Bpe = namedtuple("Bpe", "bytes pairs greedy orderly slots token_at whole")
 Work = namedtuple("Work", "symbols ranks dead")
 
 
-@njit_bare
+@njit(nogil=True)
 def _merge_by_rank(byte_ids, pairs, data, a, z, symbols, ranks):
     n = z - a
     for k in range(n):
@@ -53,7 +52,7 @@ def _merge_by_rank(byte_ids, pairs, data, a, z, symbols, ranks):
     return merge_long(pairs, symbols, ranks, n)
 
 
-@njit_bare
+@njit(nogil=True)
 def _encode_piece(data, a, z, bpe, work):
     """Writes the ids of a piece to work.symbols; returns how many."""
     if bpe.whole:
@@ -66,7 +65,7 @@ def _encode_piece(data, a, z, bpe, work):
     return _merge_by_rank(bpe.bytes, bpe.pairs, data, a, z, work.symbols, work.ranks)
 
 
-@njit_bare
+@njit(nogil=True)
 def _encode_rows(data, offsets, ends, counts, bpe, cache, work, out, sizes):
     """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
     w, piece = np.int64(0), 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import mix, njit_bare, njit_within
+from kernel_cache.intrinsics import mix
 from tokenize_kit.encode.greedy import (
     ID,
     LEFT,
@@ -154,7 +154,7 @@ def _ids(merges: Merges, number: dict[str, int]) -> tuple[np.ndarray, np.ndarray
     return ids, np.array(parts, np.int64), np.array(ends, np.int64)
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def _two_bits(left, right):
     mixed = mix(np.uint64(left) << _32 | np.uint64(right))
     return mixed >> _46, _ONE << (mixed >> _40 & _63) | _ONE << (mixed >> _34 & _63)
@@ -174,7 +174,7 @@ def _pair_bits(pairs):
     return bits
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def _has_pair(bits, left, right):
     position, mask = _two_bits(left, right)
     return bits[position & np.uint64(len(bits) - 1)] & mask == mask
@@ -192,7 +192,7 @@ def _fill_shorter(links, token_at, data, ends, numbers, tokens):
                 tokens[numbers[k], SHORTER] = token_at[node]
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def _longest_token(steps, data, a, z):
     """(the longest token that data[a:z] begins with, its characters)."""
     slot = np.uint64(data[a])
@@ -208,7 +208,7 @@ def _longest_token(steps, data, a, z):
     return best, size
 
 
-@njit_bare
+@njit(nogil=True)
 def _cut_greedily(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
     """As greedy.encode_greedy, over characters: tokens of those from a to z to out.
 
@@ -248,7 +248,7 @@ def _cut_greedily(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
     return n
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def _mark_neighbours(bpe, numbers, n, near):
     """near[k]: whether some token has characters k and k + 1 side by side; False is certain.
 
@@ -260,7 +260,7 @@ def _mark_neighbours(bpe, numbers, n, near):
     near[n - 1] = False
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def merge_characters(bpe, fallback, work, n, data, position, out, w):
     """Writes to out[w:] the ids of work.numbers[:n], characters of data[position:]; returns the new
     length."""
@@ -359,7 +359,7 @@ def make_symbols(ids: dict[bytes, int]) -> Symbols:
     return Symbols(first, slots, symbol_at, numbers, sizes)
 
 
-@njit_bare
+@njit(nogil=True)
 def _next_symbol(symbols, data, a, z):
     """(position, number) of the first symbol in data[a:z]; (z, -1) where there is none."""
     if len(symbols.ids):
@@ -371,7 +371,7 @@ def _next_symbol(symbols, data, a, z):
     return z, np.int64(-1)
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def _encode_word(data, a, z, bpe, symbols, fallback, work, out, w):
     """Appends the ids of data[a:z] to out[:w]; returns the new length."""
     while True:  # what stands before, between and behind symbols
@@ -385,7 +385,7 @@ def _encode_word(data, a, z, bpe, symbols, fallback, work, out, w):
         a = stop + symbols.sizes[symbol]
 
 
-@njit_bare
+@njit(nogil=True)
 def _encode_rows(data, offsets, bpe, symbols, fallback, crossed, cache, work, own, out, sizes):
     """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
     sums, none = work.sums, np.float32(0)

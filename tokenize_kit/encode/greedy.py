@@ -14,7 +14,7 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import load8, mix, njit_bare, njit_within
+from kernel_cache.intrinsics import load8, mix
 from tokenize_kit.encode.merges import NO_RANK, Pairs, pair_table, rank_of
 from tokenize_kit.encode.trie import build_trie, longest_token, shorter_tokens
 
@@ -64,14 +64,14 @@ def _fill_joins(data, ends, split, bits):
         bits[position] |= _1 << (bit & _63)
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def _has_join(bits, six):
     bit = mix(six) >> _32
     position = np.uint64(1024) + ((bit >> _6) & np.uint64(len(bits) - 1025))
     return bits[position] >> (bit & _63) & _1 != 0
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def may_join(bits, data, at):
     """Whether a merge may have these bytes around the position where it joins; False is certain.
 
@@ -95,7 +95,7 @@ Greedy = namedtuple("Greedy", "slots token_at tokens pairs joins")
 LENGTH, SHORTER, LEFT, RIGHT, ID = range(5)
 
 
-@njit_bare
+@njit(nogil=True)
 def may_follow(tokens, pairs, left, right):
     """Whether merging the two tokens' bytes leaves these two.
 
@@ -125,7 +125,7 @@ def may_follow(tokens, pairs, left, right):
                     return True
 
 
-@njit_bare
+@njit(nogil=True)
 def encode_greedy(greedy, data, a, z, out, dead):
     """Writes the ids of data[a:z] to out: int64[]; returns how many. dead: bool[z - a + 1] to use,
     all False, and left so: positions at which no token may follow what is before them.

@@ -12,7 +12,7 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import mix, njit_bare, njit_counted, njit_within
+from kernel_cache.intrinsics import mix
 
 NO_RANK = np.int64(1 << 62)
 SHORT = 40  # symbols up to which scanning beats a heap
@@ -54,7 +54,7 @@ def _insert(slots, bits, merges, ranks):
         bits[(bit >> _6) & np.uint64(len(bits) - 1)] |= _ONE << (bit & _63)
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def rank_of(pairs, left, right):
     """rank << 32 | merged id of a pair, NO_RANK for none."""
     slots, bits = pairs
@@ -70,7 +70,7 @@ def rank_of(pairs, left, right):
     return slots[slot, 1]
 
 
-@njit_bare
+@njit(nogil=True)
 def merge_short(pairs, symbols, ranks, n):
     """Merges symbols: int64[] of n in place; returns how many are left. ranks: int64[n] to use."""
     for k in range(n - 1):
@@ -94,14 +94,14 @@ def merge_short(pairs, symbols, ranks, n):
     return n
 
 
-@njit_bare
+@njit(nogil=True)
 def _less(ranks, a, b):
     """Whether the pair at a goes before the one at b: by rank, then by position."""
     x, y = ranks[a] >> 32, ranks[b] >> 32
     return x < y or (x == y and a < b)
 
 
-@njit_bare
+@njit(nogil=True)
 def _sift_down(heap, positions, ranks, size, k):
     item = heap[k]
     while True:
@@ -119,7 +119,7 @@ def _sift_down(heap, positions, ranks, size, k):
     positions[item] = k
 
 
-@njit_bare
+@njit(nogil=True)
 def _sift_up(heap, positions, ranks, k):
     item = heap[k]
     while k > 0:
@@ -133,7 +133,7 @@ def _sift_up(heap, positions, ranks, k):
     positions[item] = k
 
 
-@njit_bare
+@njit(nogil=True)
 def _move(heap, positions, ranks, size, at, rank):
     """Gives the pair at symbol `at` a new rank, and its position in the heap."""
     before = ranks[at]
@@ -144,7 +144,7 @@ def _move(heap, positions, ranks, size, at, rank):
         _sift_up(heap, positions, ranks, positions[at])
 
 
-@njit_counted
+@njit(nogil=True, allocates=True)
 def merge_long(pairs, symbols, ranks, n):
     """`merge_short` with a heap of pairs by rank and position."""
     ranks[n - 1] = NO_RANK

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import njit_bare
 from tokenize_kit.encode.trie import build_trie, longest_token
 from tokenize_kit.formats.tokenizer_json import Unsupported
 
@@ -210,14 +209,14 @@ def make_normalizer(
     )
 
 
-@njit_bare
+@njit(nogil=True)
 def _character(data, at):
     """Bytes of the character that begins there."""
     byte = data[at]
     return 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
 
 
-@njit_bare
+@njit(nogil=True)
 def _key(units, data, at, z):
     """(bytes, position of the replacement) of the longest key that data[at:z] begins with; 0 bytes
     for none."""
@@ -239,7 +238,7 @@ def _key(units, data, at, z):
     return size, value
 
 
-@njit_bare
+@njit(nogil=True)
 def _write(out, w, source, a, b):
     """Appends source[a:b], each U+2581 as a space; returns the new length."""
     while a < b:
@@ -253,7 +252,7 @@ def _write(out, w, source, a, b):
     return w
 
 
-@njit_bare
+@njit(nogil=True)
 def _normalize(data, at, z, norm, out, w):
     """Appends data[at:z], normalised, to out[:w]; returns the new length, -1 for want of room."""
     special, units, texts, pairs = norm.special, norm.units, norm.texts, norm.pairs

@@ -12,7 +12,6 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import njit_bare, njit_within
 
 MOST_SLOTS = 1 << 22
 # A slot: its byte, whether it is taken, whether a token ends there, the base of its children.
@@ -36,7 +35,7 @@ def build_trie(tokens: list[bytes], ids: np.ndarray) -> tuple[np.ndarray, np.nda
     return slots, token_at
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def _grown(slots, token_at, based, size):
     larger, larger_found = np.zeros(size, np.uint32), np.empty(size, np.int32)
     larger_based = np.zeros(size, np.bool_)
@@ -109,7 +108,7 @@ def _build(data, ends, ids):
     return slots[: last + 257].copy(), token_at[: last + 257].copy()
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def longest_token(slots, token_at, data, a, z):
     """The longest token that data[a:z] begins with, -1 for none."""
     unit = slots[np.uint64(0)]
@@ -125,7 +124,7 @@ def longest_token(slots, token_at, data, a, z):
     return np.int64(token_at[best])
 
 
-@njit_bare
+@njit(nogil=True)
 def token_of(slots, token_at, data, a, z):
     """The token that data[a:z] is, -1 for none."""
     unit = slots[np.uint64(0)]
@@ -139,7 +138,7 @@ def token_of(slots, token_at, data, a, z):
     return np.int64(token_at[position])
 
 
-@njit_bare
+@njit(nogil=True)
 def prefix_ends(slots, data, a, z, ends):
     """Puts the ends of all tokens that data[a:z] begins with into ends: int64[]; how many."""
     unit = slots[np.uint64(0)]
@@ -217,7 +216,7 @@ def build_character_trie(
     return CharacterTrie(links, token_at)
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def _resized(links, token_at, size):
     """Both with `size` slots; loops, for numba takes seconds to compile what slices do."""
     other, other_found = np.empty((size, 2), np.int32), np.empty(size, np.int32)
@@ -287,7 +286,7 @@ def _build_characters(numbers, ends, ids, alphabet):
     return _resized(links, token_at, last + alphabet + 2)
 
 
-@njit_bare
+@njit(nogil=True)
 def number_characters(alphabet, data, a, z, numbers, positions):
     """Writes to numbers: int32[] those of the characters of data[a:z], to positions: int32[] where
     each begins behind a; returns how many."""

@@ -17,7 +17,6 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import njit_bare
 from tokenize_kit.encode.trie import build_character_trie, make_alphabet, number_characters
 from tokenize_kit.encode.words import (
     BATCH,
@@ -90,7 +89,7 @@ def make_unigram(
     )
 
 
-@njit_bare
+@njit(nogil=True)
 def best_path(unigram, rounds, work, n, total):
     """The best path of n characters by sums that begin at `total`; returns its sum.
 
@@ -138,7 +137,7 @@ def best_path(unigram, rounds, work, n, total):
     return sums[n]
 
 
-@njit_bare
+@njit(nogil=True)
 def trace_path(token_at, work, n):
     """The tokens of the best way and the characters they end at, to the ends of path[:n], ends[:n].
 
@@ -163,7 +162,7 @@ def trace_path(token_at, work, n):
 _ALWAYS = np.int64((1 << 32) - 1)
 
 
-@njit_bare
+@njit(nogil=True)
 def _safe_below(margin, n, worst):
     """The limit of the sum before a word of n characters, below which rounding changes nothing.
 
@@ -173,7 +172,7 @@ def _safe_below(margin, n, worst):
     return np.int64(min(max(margin * 2.0**22 / n - 2 * n * worst, 0.0), 1e9))
 
 
-@njit_bare
+@njit(nogil=True)
 def _encode_word(data, a, z, unigram, fallback, rounds, total, work, out, w):
     """Appends the ids of data[a:z] to out[:w], by sums that begin at `total`.
 
@@ -200,7 +199,7 @@ def _encode_word(data, a, z, unigram, fallback, rounds, total, work, out, w):
     return w, total, margin, n
 
 
-@njit_bare
+@njit(nogil=True)
 def _encode_rows(data, offsets, unigram, fallback, crossed, cache, work, own, out, sizes):
     """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
     w = np.int64(0)

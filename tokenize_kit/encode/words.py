@@ -13,15 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from kernel_cache.intrinsics import (
-    hash_bytes,
-    load8,
-    load_few,
-    mix,
-    njit_bare,
-    njit_within,
-    prefetch,
-)
+from kernel_cache import njit
+from kernel_cache.intrinsics import hash_bytes, load8, load_few, mix, prefetch
 
 SLOTS = 1 << 18  # words of the cache, half of them in use at most
 ARENA = 1 << 22  # bytes of long words, and ids of words of many
@@ -52,7 +45,7 @@ def new_cache() -> Cache:
     )
 
 
-@njit_bare
+@njit(nogil=True)
 def same_bytes(letters, at, data, a, n):
     """Whether these n bytes are the same, eight of them or more."""
     i, j, remaining = np.uint64(at), np.uint64(a), np.uint64(n)
@@ -63,7 +56,7 @@ def same_bytes(letters, at, data, a, n):
     return load8(letters, i + remaining - _8) == load8(data, j + remaining - _8)
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def word_key(data, a, z):
     """The two numbers that a word of data[a:z] is looked up by; the second is never 0."""
     n = z - a
@@ -84,7 +77,7 @@ def word_key(data, a, z):
     return hash_bytes(data, a, z), _LONG << _56 | np.uint64(n)
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def seen_before(seen, low):
     """Whether a word of that first number was asked for before, as far as is remembered."""
     mixed = mix(low)
@@ -94,7 +87,7 @@ def seen_before(seen, low):
     return repeated
 
 
-@njit_bare
+@njit(nogil=True)
 def add_word(cache, slot, low, high, data, a, z, symbols, n, safe):
     """Fills an entry; empties the memory first where this word might not fit.
 
@@ -129,13 +122,13 @@ def add_word(cache, slot, low, high, data, a, z, symbols, n, safe):
     used[0] += 1
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def first_slot(low, high):
     """The slot in which a word is looked up first."""
     return mix(low ^ (high * _MIX)) & _MASK
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def look_up(cache, slot, low, high, data, a, n):
     """The slot, from first_slot's on, of the word of n bytes from a, looked up by `low` and `high`,
     or the one that it would take: free, where its second number is 0."""
@@ -153,7 +146,7 @@ def look_up(cache, slot, low, high, data, a, n):
     return slot
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def recall(cache, slot, n, out, w):
     """Writes to out[w:] the ids of a known word of n bytes, and may write one more; returns the new
     length."""
@@ -191,7 +184,7 @@ def crossings(tokens: Iterable[str]) -> Crossings:
     return Crossings(before, behind, between)
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def word_end(data, a, z, crossed):
     """The first position behind a at which data[a:z] may be cut."""
     at = a
@@ -243,7 +236,7 @@ class CachePool:
         self._idle.append(memory)
 
 
-@njit_bare
+@njit(nogil=True)
 def cut_words(data, a, z, crossed, cache, words):
     """Cuts data[a:z] into words, BATCH of them at most; returns how many.
 
@@ -267,7 +260,7 @@ def cut_words(data, a, z, crossed, cache, words):
     return count
 
 
-@njit_bare
+@njit(nogil=True)
 def recall_words(data, a, words, k, count, cache, sums, rounds, total, calm, out, w):
     """Writes to out[w:] the ids of words[k:count] up to the first one that is not known.
 
@@ -305,12 +298,12 @@ Fallback = namedtuple("Fallback", "unknown bytes joined")
 _BLANK = 0x20
 
 
-@njit_bare
+@njit(nogil=True)
 def _width(byte):
     return 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
 
 
-@njit_bare
+@njit(nogil=True)
 def write_fallback(fallback, data, position, ids, w):
     """Writes to ids[w:] what the character at data[position:] falls back to; returns the new
     length.
@@ -332,7 +325,7 @@ def write_fallback(fallback, data, position, ids, w):
     return w + width
 
 
-@njit_bare
+@njit(nogil=True)
 def join_unknown(unknown, ids, first, w):
     """Makes every run of unknown ids in ids[first:w] one; returns the new length."""
     end = first

@@ -117,7 +117,7 @@ def _is_banned(letters, ends, a, b, banned, banned_ends):
     return False
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def _add_token(letters, ends, a, b, new):
     """Spells token `new` as a and b are; returns letters, grown where need be."""
     at = ends[new]
@@ -130,7 +130,7 @@ def _add_token(letters, ends, a, b, new):
     return letters
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def _all_in_words(cells, lengths, positions, a, b):
     """All positions of a pair in the words that have these."""
     matches, done = [np.int32(0) for _ in range(0)], 0
@@ -263,7 +263,7 @@ def _fill_positions(event, position, less, starts, sizes, where, n):
             sizes[e] += 1
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def _merge_entry(text, pairs, entries, beside, n, entry, new, again, threshold, longest):
     """Merges an entry's pair; (pairs, entries, beside) with what has come up."""
     cells, lengths, blocks, bounds, values, _ = text

@@ -28,7 +28,7 @@ Entries = namedtuple("Entries", "pair key count start size heap where")
 PAIRS, ENTRIES, HEAP, POSITIONS, LIVE, TOUCHED, EVENTS = range(7)
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def empty_pairs():
     """Room for some."""
     size = 1 << 12
@@ -38,7 +38,7 @@ def empty_pairs():
     )  # fmt: skip
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def empty_entries():
     """Room for some."""
     size = 1 << 12
@@ -49,7 +49,7 @@ def empty_entries():
     )  # fmt: skip
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def enlarged(array, size):
     """A copy with room for `size` and half as much again, where there is less."""
     if size <= len(array):
@@ -60,7 +60,7 @@ def enlarged(array, size):
     return grown
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def empty_table(slots):
     table = np.empty((slots, 2), np.int64)
     for k in range(slots):
@@ -86,7 +86,7 @@ def _refill(old, table):
             table[slot, 0], table[slot, 1] = old[k, 0], old[k, 1]
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def larger_table(table, size):
     """A table with room for so many pairs."""
     if 2 * size <= len(table):
@@ -99,7 +99,7 @@ def larger_table(table, size):
     return grown
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def room_for_pairs(pairs, size):
     """Pairs with room for so many."""
     table, key, count, waiting = pairs
@@ -111,7 +111,7 @@ def room_for_pairs(pairs, size):
     )
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def room_for_entries(entries, n, more, positions):
     """Entries with room for more of them, with so many positions; half of the positions that lie
     there being of no use, they go."""
@@ -299,7 +299,7 @@ def _fill_positions(
         at, behind = _next_pair(cells, lengths, behind)
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def scan(text, pairs, entries, n, threshold, only, longest):
     """(pairs, entries) with all pairs of the text that are not kept yet and occur `threshold` times
     or more; only: of this token alone, -1 for all."""

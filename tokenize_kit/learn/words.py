@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kernel_cache import njit, read_only
-from kernel_cache.intrinsics import hash_bytes, njit_within
+from kernel_cache.intrinsics import hash_bytes
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.pattern.automaton import Table
 from tokenize_kit.pattern.scan import cut_rows
@@ -185,7 +185,7 @@ def _cells(symbols, ends, words, numbers, first, total):
     return cells, bounds
 
 
-@njit_within
+@njit(nogil=True, forceinline=True)
 def weight_at(blocks, bounds, values, at):
     """The weight of the word that a cell belongs to."""
     k = np.int64(blocks[at >> BLOCK])

@@ -96,7 +96,7 @@ def _kind_at(data, at, kinds):
     return kinds[code]
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def _stretch(data, start, end, kinds, slots, cuts, count):
     """Appends the ends of words within a stretch to cuts: int64[]; their new count."""
     size = (end - start) // 3

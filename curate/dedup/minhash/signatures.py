@@ -242,7 +242,7 @@ def _text_shingles(kind, data, offsets, fold, kinds, lower, size):
     return starts, out[:total].copy()
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def signatures(offsets: np.ndarray, hashes: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """uint32[rows, len(a)] of shingle hashes: row r has hashes[offsets[r]:offsets[r + 1]], of which
     the low 32 bits count; a row without hashes is all ones, as in datasketch."""

@@ -230,7 +230,7 @@ def _next(data, i, stop):
     return np.int64(i)
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def _longer(values):
     out = np.empty(2 * len(values), values.dtype)
     out[: len(values)] = values

@@ -83,7 +83,7 @@ class Scratch(NamedTuple):
     hashes: np.ndarray
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def scratch_for(model: Weights, kept: Memory, ends: np.ndarray) -> Scratch:
     """Room for the longest of some lines."""
     most = 0
@@ -248,7 +248,7 @@ def _stretch(data: np.ndarray, at: int, end: int, spots: np.ndarray) -> tuple[in
     return many, at, False
 
 
-@njit(nogil=True)
+@njit(nogil=True, allocates=True)
 def hidden_of(
     model: Weights,
     kept: Memory,

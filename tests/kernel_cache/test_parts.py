@@ -1,0 +1,87 @@
+"""Parts of kernels: they borrow their arrays, and Python cannot call them."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numba
+import numpy as np
+import pytest
+
+from kernel_cache import njit
+
+Tables = namedtuple("Tables", "first second")
+NUMBERS = np.arange(9)
+
+
+def _largest(tables, n):
+    best = np.int64(0)
+    for k in range(n):
+        table = tables.first if k & 1 else tables.second
+        if table[k] > best:
+            best = table[k]
+    return best
+
+
+def _half(numbers):
+    return numbers[: len(numbers) // 2]
+
+
+def _halves(numbers):
+    return numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
+
+
+def _same(numbers):
+    return numbers
+
+
+def _room(numbers):
+    return np.empty(len(numbers))
+
+
+first_half = njit(allocates=True)(_half)
+
+
+@pytest.mark.parametrize("allocates", [False, True])
+def test_a_part_counts_references_if_it_says_that_it_allocates(allocates):
+    """numba counts those that a loop takes out of a tuple; that is what costs."""
+    part = njit(allocates=allocates)(_largest)
+    kernel = numba.njit(lambda tables, n: part(tables, n))
+    assert kernel(Tables(NUMBERS, NUMBERS[::-1].copy()), 9) == 8
+    (text,) = part.inspect_llvm().values()
+    assert ("@NRT_incref" in text.split("define")[1]) == allocates
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        (_same, "_same has arrays from _same: decorate it with allocates"),
+        (_halves, "_halves has arrays from _halves"),
+        (_half, "Only accept returning of array"),
+        (_room, "Only accept returning of array"),
+    ],
+)
+def test_a_part_that_makes_or_returns_arrays_has_to_say_so(function, error):
+    borrows, allocates = njit()(function), njit(allocates=True)(function)
+    with pytest.raises((TypeError, numba.TypingError), match=error):
+        numba.njit(lambda numbers: len(borrows(numbers)))(NUMBERS)
+    assert numba.njit(lambda numbers: len(allocates(numbers)))(NUMBERS) in (2, 4, 9)
+
+
+def test_a_part_that_gets_arrays_from_another_has_to_say_so():
+    def length(numbers):
+        return len(first_half(numbers))
+
+    borrows, allocates = njit()(length), njit(allocates=True)(length)
+    with pytest.raises(TypeError, match="length has arrays from _half"):
+        numba.njit(lambda numbers: borrows(numbers))(NUMBERS)
+    assert numba.njit(lambda numbers: allocates(numbers))(NUMBERS) == 4
+
+
+def test_a_part_of_kernels_is_not_for_python():
+    part = njit()(_largest)
+    tables = Tables(NUMBERS, NUMBERS)
+    for _ in range(2):  # before and after it has been compiled into a kernel
+        with pytest.raises(TypeError, match="_largest is a part of kernels"):
+            part(tables, 9)
+        assert numba.njit(lambda tables, n: part(tables, n))(tables, 9) == 8
