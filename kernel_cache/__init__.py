@@ -26,7 +26,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -38,6 +38,9 @@ from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
+from numba.core.sigutils import normalize_signature
+
+from kernel_cache import libraries
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PACKAGES = ("curate", "kernel_cache", "tokenize_kit", "train")
@@ -74,14 +77,13 @@ def njit(
         kernel: Any = numba.njit(**options)(function)
         if not isinstance(kernel, Dispatcher):  # where NUMBA_DISABLE_JIT is set
             return cast(Function, kernel)
+        kernel.compile = functools.partial(_compile, kernel, not (cache or allocates), not cache)
         if cache:
             kernel._cache = KernelCache(function)
             kernel._compile_for_args = functools.partial(_without_collector, kernel)
         else:
             kernel._compile_for_args = functools.partial(_refuse, function)
             kernel._insert = _no_entry
-            if not allocates:
-                kernel.compile = functools.partial(_compile_borrower, kernel)
         return cast(Function, kernel)
 
     return compiled
@@ -106,16 +108,20 @@ def _refuse(function: Callable[..., Any], *args: Any, **named: Any) -> None:
     )
 
 
-def _compile_borrower(kernel: Dispatcher, signature: Any) -> Any:
-    """Compiles a part that counts no references: an array that it returns would be freed early, one
-    that something returns to it never."""
-    entry = type(kernel).compile(kernel, signature)
+def _compile(kernel: Dispatcher, borrows: bool, part: bool, signature: Any) -> Any:
+    """Dispatcher.compile. What counts no references may have no arrays from others: one that it
+    returns would be freed early, one that something returns to it never."""
     function = kernel.py_func
+    with libraries.part(function.__qualname__) if part else nullcontext():
+        entry = type(kernel).compile(kernel, signature)
+    if not part:
+        known = kernel.overloads[tuple(normalize_signature(signature)[0])]
+        libraries.know_environments(known)
     called = map(function.__globals__.get, function.__code__.co_names)
-    for part in (kernel, *(part for part in called if isinstance(part, Dispatcher))):
-        if any(_has_array(known.return_type) for known in part.nopython_signatures):
+    for other in (kernel, *(other for other in called if isinstance(other, Dispatcher))):
+        if borrows and any(_has_array(known.return_type) for known in other.nopython_signatures):
             name = f"{function.__module__}.{function.__qualname__}"
-            raise TypeError(f"{name} has arrays from {part.__name__}: decorate it with allocates")
+            raise TypeError(f"{name} has arrays from {other.__name__}: decorate it with allocates")
     return entry
 
 

@@ -26,7 +26,7 @@ MODEL = "main-text.npz"
 KINDS = "article collection documentation forum listing product service".split()
 _PARTS_OF_ONE = np.float32(1 << 40)
 SPAN = 2  # blocks before and behind that a layer sees
-GROUPS = 6  # kinds of groups
+GROUPS, _PATHS = 6, 2  # kinds of groups; equal paths
 PARTS = 1 + 2 * SPAN + GROUPS + 1  # what a layer's weights are for
 
 # first: float32[COUNT, H] and first_bias: [H]; page: [PAGE_COUNT, H]; kind_page: [PAGE_COUNT, K],
@@ -126,25 +126,28 @@ def groups_of(blocks, nodes, seen):
         keys[3, i] = units.sibling[repeated] if repeated >= 0 else -1
         keys[4, i] = units.sibling[unit] if unit >= 0 else -1
         keys[5, i] = unit
+        groups[_PATHS, i] = seen.path[i]
+    counts[_PATHS] = seen.paths
     for g in range(GROUPS):
-        if g == 2:
-            groups[g], counts[g] = seen.path, seen.paths
-        else:
-            groups[g], counts[g] = numbered(keys[g])
+        if g != _PATHS:
+            counts[g] = numbered(keys[g], groups[g])
     return groups, counts
 
 
 @njit(nogil=True)
-def _add_near(hidden, weights, out):
-    """Adds what a layer makes of each block and of those before and behind."""
+def _add_near(hidden, weights, base, out):
+    """out: base, and what a layer makes of each block and of those before and behind."""
     n = len(hidden)
     for i in range(n):
-        _add(hidden[i], weights[0], out[i])
+        o = out[i]
+        for j in range(len(o)):
+            o[j] = base[j]
+        _add(hidden[i], weights[0], o)
         part = 1
         for d in range(-SPAN, SPAN + 1):
             if d:
                 if 0 <= i + d < n:
-                    _add(hidden[i + d], weights[part], out[i])
+                    _add(hidden[i + d], weights[part], o)
                 part += 1
 
 
@@ -172,8 +175,7 @@ def _layer(hidden, weights, bias, mass, groups, counts, page_mean):
     base = bias.copy()
     _add(page_mean, weights[PARTS - 1], base)
     out = np.empty_like(hidden)
-    out[:] = base
-    _add_near(hidden, weights, out)
+    _add_near(hidden, weights, base, out)
     for g in range(GROUPS):
         means = _means(hidden, mass, groups[g], counts[g])
         _add_group(means, weights[1 + 2 * SPAN + g], groups[g], np.zeros_like(means), out)

@@ -28,16 +28,15 @@ Units = namedtuple("Units", "depth path tags sibling groups ordinal unit outer r
 
 
 @njit(nogil=True, allocates=True)
-def numbered(keys):
-    """(number of each key, in no order: int64[], how many there are)."""
+def numbered(keys, numbers):
+    """Fills numbers: int64[], with the number of each key, in no order; how many there are."""
     order = np.argsort(keys)
-    numbers = np.zeros(len(keys), np.int64)
     count = 0
     for k in range(len(order)):
         if k and keys[order[k]] != keys[order[k - 1]]:
             count += 1
         numbers[order[k]] = count
-    return numbers, count + 1 if len(keys) else 0
+    return count + 1 if len(keys) else 0
 
 
 @njit(nogil=True, allocates=True)
@@ -52,8 +51,8 @@ def find_units(nodes, sums):
         tags[k] = tags[up] * _MULTIPLIER ^ nodes[k, N_TAG] * np.int64(2654435761)
         keys[k] = up * _MULTIPLIER ^ nodes[k, N_KEY]
         depth[k] = depth[up] + 1
-    sibling, count = numbered(keys)
-    groups = np.zeros((count, G_FIGURES), np.float32)
+    sibling = np.empty(n, np.int64)
+    groups = np.zeros((numbered(keys, sibling), G_FIGURES), np.float32)
     ordinal = np.zeros(n, np.float32)
     for k in range(1, n):
         if sums[k, SUM_MASS] > 0:
@@ -81,7 +80,8 @@ def find_units(nodes, sums):
 @njit(nogil=True, allocates=True)
 def blocks_of(keys, blocks):
     """(the number of each block's group, how many groups) by a key of its node: int64[nodes]."""
-    own = np.empty(len(blocks), np.int64)
+    own, numbers = np.empty(len(blocks), np.int64), np.empty(len(blocks), np.int64)
     for i in range(len(blocks)):
         own[i] = keys[blocks[i, NODE]]
-    return numbered(own)
+    count = numbered(own, numbers)
+    return numbers, count

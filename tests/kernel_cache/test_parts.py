@@ -85,3 +85,28 @@ def test_a_part_of_kernels_is_not_for_python():
         with pytest.raises(TypeError, match="_largest is a part of kernels"):
             part(tables, 9)
         assert numba.njit(lambda tables, n: part(tables, n))(tables, 9) == 8
+
+
+def test_a_part_says_what_is_wrong_with_its_arguments():
+    def positive(n):
+        if n < 0:
+            raise ValueError("below 0", n)
+        return n
+
+    part = njit(allocates=True)(positive)
+    kernel = njit(cache=True)(lambda n: part(n))
+    assert kernel(4) == 4
+    with pytest.raises(ValueError, match="below 0") as error:
+        kernel(-7)
+    assert error.value.args == ("below 0", -7)
+
+
+def test_a_part_is_machine_code_in_its_kernel_alone():
+    inner = njit()(lambda n: n + 1)
+    outer = njit()(lambda n: inner(n) * 2)
+    kernel = njit(cache=True)(lambda n: outer(n))
+    assert kernel(4) == 10
+    for function, defined in ((inner, False), (outer, False), (kernel, True)):
+        (compiled,) = function.overloads.values()
+        engine = compiled.target_context.codegen()._engine
+        assert engine.is_symbol_defined(compiled.fndesc.llvm_func_name) == defined
