@@ -77,7 +77,9 @@ def njit(
         kernel: Any = numba.njit(**options)(function)
         if not isinstance(kernel, Dispatcher):  # where NUMBA_DISABLE_JIT is set
             return cast(Function, kernel)
-        kernel.compile = functools.partial(_compile, kernel, not (cache or allocates), not cache)
+        kernel.compile = functools.partial(  # type: ignore[method-assign]
+            _compile, kernel, not (cache or allocates), not cache
+        )
         if cache:
             kernel._cache = KernelCache(function)
             kernel._compile_for_args = functools.partial(_without_collector, kernel)

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from numba.core import codegen
-from numba.core.compiler import CompileResult
 
 _parts: list[str] = []  # that are being compiled, by name
 
@@ -74,9 +73,9 @@ def part(function: str) -> Iterator[None]:
         _parts.pop()
 
 
-def know_environments(kernel: CompileResult) -> None:
-    """Tells a kernel's code where its parts' environments are, which their errors are made from; as
-    numba does with code out of its cache."""
+def know_environments(kernel: Any) -> None:
+    """Tells a kernel's code (numba's CompileResult) where its parts' environments are, which their
+    errors are made from; numba does so with code out of its cache."""
     for environment in kernel._find_referenced_environments():
         kernel.library.codegen.set_env(environment.env_name, environment)
 
@@ -89,5 +88,5 @@ def _create_library(self: Any, name: str, **options: Any) -> Any:
 
 
 _numbas = codegen.JITCPUCodegen.create_library
-codegen.JITCPUCodegen.create_library = _create_library
+codegen.JITCPUCodegen.create_library = _create_library  # type: ignore[method-assign]
 codegen.JITCPUCodegen._library_class = KernelLibrary
