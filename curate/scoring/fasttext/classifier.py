@@ -106,7 +106,8 @@ def log_scores(output: Output, hidden: np.ndarray, out: np.ndarray, work: np.nda
         f = _branch(dot(output, node - labels, hidden))
         work[output.left[node]] = work[node] + std_log(1.0 - np.float64(f))
         work[output.right[node]] = work[node] + std_log(f)
-    out[:] = work[:labels]
+    for label in range(labels):
+        out[label] = work[label]
 
 
 @njit(nogil=True)
