@@ -5,7 +5,7 @@
 The development pages of WCXB (Foley 2026): mean F1 of words by kind of page; on its articles also
 of runs of four words, as the ScrapingHub benchmark counts; and the passages of trafilatura's own
 evaluation (extract_pages.py). The texts of ours are made by weights fitted without the page's site
-(fit_extract.py, five folds); the line "as shipped" shows the weights that were fitted on all of
+(fit_extract.py, ten folds); the line "as shipped" shows the weights that were fitted on all of
 them, which says nothing of other pages. Each extractor runs in a process of its own over the same
 decoded pages, in CPU seconds, the median of several passes; memory is what it needs beyond its
 first pages. resiliparse runs as the step `extract` runs it. Exit status 1 where ours is below

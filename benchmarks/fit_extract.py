@@ -7,7 +7,7 @@ main text. Which blocks of ours make up that text is found by aligning words; wh
 mean over pages of the F1 of words (in its soft form: chances in the place of decisions), beside
 the likelihood of the labels. Pages of trafilatura's evaluation (Apache-2.0), mostly German, of
 which passages alone are known, add the likelihood of the blocks with these. The figures are of
-five folds, all pages of a domain in one of them. --write also fits on all pages and writes
+ten folds, all pages of a domain in one of them. --write also fits on all pages and writes
 curate/extract/main-text.npz, the same bytes every time on one machine, and its figures to its card.
 """
 
@@ -44,17 +44,22 @@ from curate.extract.evaluate import f1_of_words, squeezed, words
 from curate.extract.net import GROUPS, KINDS, MODEL, SPAN
 from curate.extract.tags import HINTS, N_ALL, N_OWN, N_PARENT, NODE
 
-FOLDS = 5
-HIDDEN, KIND_HIDDEN, LAYERS = 40, 24, 2
+FOLDS = 10
+HIDDEN, KIND_HIDDEN, LAYERS = 48, 24, 2
 EPOCHS, PAGES, RATE, DECAY = 20, 24, 2e-3, 0.3
-DROP, DROP_INPUT = 0.5, 0.4
+DROP, DROP_INPUT = 0.45, 0.35
 LIKELIHOOD, KIND_WEIGHT = 0.6, 0.05
 VARIED, PARTS_GONE, PART, HINTS_GONE = 0.5, 4, 0.4, 0.3  # see varied
 # What logits are multiplied by on each kind of page: net.keep_best takes errors of blocks as
-# independent, and they are not, least on pages of cards and offers. Chosen by the folds (+0.002).
+# independent, and they are not, least on pages of cards and offers; and what is taken off them,
+# since whole paragraphs of articles and posts are never lost with a doubtful line. Both chosen by
+# the folds (+0.002 each).
 SURENESS = {"collection": 0.65, "listing": 0.65, "product": 0.65, "service": 0.65}
+CAUTION = {"article": 1, "forum": 1, "product": 1}
 LEAST = 10  # pages of a language that is told apart
 UNKNOWN = -1
+SHELL = 200  # words below which a page without main text is taken at its word
+PASSAGES = 4  # what a block counts for in the likelihood where passages are known
 GOLD = 500  # words of the main text of a page of which passages alone are known
 MEAN_OF = 0.995  # of the weights that are kept: a moving mean over steps
 
@@ -100,9 +105,9 @@ def labels(texts: list[list[str]], gold: str) -> np.ndarray:
 
 @dataclass
 class Labelled:
-    """A page with at least one block. y: labels; known: 1 where there is one, else 0; words: how
-    many each block has; gold: words of the main text, 0 where it is not whole; kind: of KINDS, or
-    UNKNOWN."""
+    """A page with at least one block. y: labels; known: what each counts for, 0 where
+    there is none; words: how many each block has; gold: words of the main text, 0 where it is not
+    whole; kind: of KINDS, or UNKNOWN."""
 
     site: str
     seen: Seen
@@ -118,7 +123,7 @@ def label(page: WholePage) -> Labelled:
     texts = [words(text) for text in seen.texts]
     count = np.array([len(t) for t in texts], np.float32)
     gold = len(words(page.text))
-    known = np.full(len(texts), gold > 0, np.float32)
+    known = np.full(len(texts), gold > 0 or count.sum() < SHELL, np.float32)
     kind = KINDS.index(page.kind)
     return Labelled(page.site, seen, labels(texts, page.text), known, count, gold, kind)
 
@@ -132,7 +137,7 @@ def label_passages(page: Page) -> Labelled:
         for passage in map(squeezed, passages):
             for i, text in enumerate(texts):
                 if passage in text:
-                    y[i], known[i] = value, 1
+                    y[i], known[i] = value, PASSAGES
     count = np.array([len(words(t)) for t in texts], np.float32)
     return Labelled(page.site, seen, y, known, count, 0, UNKNOWN)
 
@@ -284,6 +289,7 @@ class Network(nn.Module):
             "out": weights(self.out)[:, 0].reshape(LAYERS + 1, HIDDEN),
             "out_bias": bias(self.out),
             "sureness": np.array([SURENESS.get(kind, 1) for kind in KINDS], np.float32),
+            "caution": np.array([CAUTION.get(kind, 0) for kind in KINDS], np.float32),
         }
 
 

@@ -32,11 +32,12 @@ PARTS = 1 + 2 * SPAN + GROUPS + 1  # what a layer's weights are for
 # first: float32[COUNT, H] and first_bias: [H]; page: [PAGE_COUNT, H]; kind_page: [PAGE_COUNT, K],
 # kind_mean: [H, K], kind_bias: [K], kind_out: [K, KINDS], kind_out_bias: [KINDS]; kind_hidden:
 # [KINDS, H]; layers: [LAYERS, PARTS, H, H] and layer_biases: [LAYERS, H]; out: [LAYERS + 1, H];
-# out_bias: [1]; sureness: [KINDS], what logits are multiplied by before blocks are chosen.
+# out_bias: [1]; sureness, caution: [KINDS], what logits are multiplied by, and what is taken off
+# them, before blocks are chosen.
 Net = namedtuple(
     "Net",
     "first first_bias page kind_page kind_mean kind_bias kind_out kind_out_bias kind_hidden layers"
-    " layer_biases out out_bias sureness",
+    " layer_biases out out_bias sureness caution",
 )
 
 
@@ -217,12 +218,14 @@ def judge(blocks, nodes, seen, net):
 def keep_best(measures, chances):
     """keep: bool[blocks]: the blocks whose text is expected to have the highest F1 with the main
     text: the likeliest ones, down to where expected F1 = 2 hits / (kept + main text) is highest
-    (Lewis 1995). On a page where little is sure this keeps more than a fixed limit would."""
+    (Lewis 1995). On a page where little is sure this keeps more than a fixed limit would; but
+    nothing where it is likelier that the page has no main text, for then F1 is 1."""
     order = np.argsort((chances * -_PARTS_OF_ONE).astype(np.int64))  # compiled for them anyway
-    expected = np.float32(0)
+    expected, none = np.float32(0), np.float32(1)
     for i in range(len(chances)):
         expected += chances[i] * measures[i, MASS]
-    kept, hits, best, limit = np.float32(0), np.float32(0), np.float32(0), np.float32(1)
+        none *= 1 - chances[i]
+    kept, hits, best, limit = np.float32(0), np.float32(0), none, np.float32(2)
     for k in range(len(order)):
         i = order[k]
         kept += measures[i, MASS]
@@ -238,9 +241,12 @@ def choose(text, blocks, nodes, net):
     """(keep: bool[blocks] of a page with at least one block, its kind, the kind's probability)."""
     seen = look(text, blocks, nodes)
     chances, kinds = judge(blocks, nodes, seen, net)
-    sureness = (kinds * net.sureness).sum()
+    sureness, caution = np.float32(0), np.float32(0)
+    for k in range(len(kinds)):
+        sureness += kinds[k] * net.sureness[k]
+        caution += kinds[k] * net.caution[k]
     for i in range(len(chances)):
-        x = min(max(sureness * chances[i], np.float32(-30)), np.float32(30))
+        x = min(max(sureness * chances[i] - caution, np.float32(-30)), np.float32(30))
         chances[i] = 1 / (1 + np.exp(-x))
     kind = kinds.argmax()
     return keep_best(seen.measures, chances), kind, kinds[kind]

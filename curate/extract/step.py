@@ -182,7 +182,7 @@ class Extract(Step):
 
     name: ClassVar[str] = "extract"
     # 2: list bullets and alternative texts, as DCLM has them. 3: blocks by the network of net.py.
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     extractor: Literal["blocks", "resiliparse", "trafilatura", "justext", "text"] = Field(
         "blocks",
