@@ -86,7 +86,7 @@ def build(folder: Path, texts: list[str], first: int, size: int) -> int:
                 of_part += sum(len(r.encode()) for r in rows)
         files.append({"name": target.name, "text_bytes": of_part, **file_record(target)})
         written, part = written + of_part, part + 1
-    write_manifest(corpus, "manifest.json", files, "made")
+    write_manifest(corpus, files, "made")
     return written
 
 
@@ -133,7 +133,7 @@ def main() -> None:
             starts.append(timed([*few, str(folder / f"few-{number}")])[0])
             subprocess.run(["rm", "-rf", str(out)], check=True)
             cpu, wall, peak = timed(command)
-            mixed = json.loads((out / "corpus" / "manifest.json").read_text())["text_bytes"]
+            mixed = json.loads((out / "corpus.json").read_text())["text_bytes"]
             rates.append(mixed / 1e6 / cpu)
             beyond.append(mixed / 1e6 / (cpu - starts[-1]))
             walls.append(mixed / 1e6 / wall)

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -82,6 +83,13 @@ def cpu(*arguments: object) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def manifest(home: Path) -> dict[str, Any]:
+    """The manifest of the current snapshot."""
+    folder = (home / "current").resolve()
+    content: dict[str, Any] = json.loads(folder.with_name(f"{folder.name}.json").read_text())
+    return content
+
+
 def main() -> None:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -111,9 +119,9 @@ def main() -> None:
             shutil.copytree(folder / "most-home", home, symlinks=True)
             ones.append(cpu("refresh", recipe, folder / "most", files[-1], "-o", home))
         corpora = [folder / f"home-{n}" for n in range(options.rounds)]
-        manifests = [json.loads((h / "current/manifest.json").read_text()) for h in corpora]
+        manifests = [manifest(home) for home in corpora]
         kept = sum(f["documents"] for f in manifests[0]["files"].values())
-        same = json.loads((folder / "whole/current/manifest.json").read_text())["documents"]
+        same = manifest(folder / "whole")["documents"]
         if {m["documents"] for m in manifests} != {same}:
             sys.exit(f"a refresh keeps {kept} documents, a run over everything {same}")
     start, added = statistics.median(starts), statistics.median(ones)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from curate.disk.publish import Store, publish, scratch_of, url_of
@@ -41,6 +41,7 @@ class CommandOptions:
     address: str | None = None
     scratch: Path | None = None
     exchange: str | None = None
+    skip_unreadable: bool = False
     scale: Scale = Scale()
 
     def run_options(self, workers: int | None = None) -> Options:
@@ -62,6 +63,9 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
 
     title: the name of the run in a workspace.
     """
+    if options.skip_unreadable:
+        read = recipe.read.model_copy(update={"skip_unreadable": True})
+        recipe = replace(recipe, read=read)
     space = workspace.find()
     on_paper = options.dry_run and options.scale.as_if is not None
     if recipe.read.fetch is not None:
@@ -154,9 +158,10 @@ def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
         before += 1
     if any(s.name == "extract" for s in recipe.steps[before : before + 1]):
         return recipe  # it is the next step as it stands
-    from curate.formats.inputs import find_files
+    from curate.formats.listing import find_files
 
-    files, _ = find_files(inputs) if inputs else ([], [])
+    skip = recipe.read.skip_unreadable
+    files = find_files(inputs, skip_unreadable=skip).files if inputs else []
     if not any(f.format in ("archive", "html") for f in files):
         return recipe
     say("the input holds web pages: extracting their main text first")

@@ -102,9 +102,9 @@ def check(home: Path, wanted: list[tuple[str, str]], calm: dict[str, str]) -> No
         raise SystemExit("FAILED: the corpus is not that of one run over all inputs")
     if digests(home / "current") != calm:
         raise SystemExit("FAILED: the parts are not the bytes of undisturbed refreshes")
-    snapshots = sorted((home / "corpus").iterdir())
+    snapshots = sorted(p for p in (home / "corpus").iterdir() if p.is_dir())
     for folder in snapshots:
-        entries = json.loads((folder / "manifest.json").read_text())["files"]
+        entries = json.loads(folder.with_name(f"{folder.name}.json").read_text())["files"]
         if {n: e["sha256"] for n, e in entries.items()} != digests(folder):
             raise SystemExit(f"FAILED: {folder} is not what its manifest says")
     if len(snapshots) != 3:
@@ -147,7 +147,7 @@ def main() -> None:
                         break
                     kills += 1
                     stages = [p.name[:20] for p in home.glob("runs/*/stages/*") if p.is_dir()]
-                    there = len(list((home / "corpus").glob("[!.]*")))
+                    there = sum(p.is_dir() for p in (home / "corpus").glob("[!.]*"))
                     print(
                         f"  killed input {nth + 1} after {delay:.2f} s:"
                         f" {len(stages)} stages begun, {there} snapshots",

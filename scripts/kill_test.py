@@ -45,7 +45,10 @@ steps:
   - tokenizer: {vocab: 400}
   - shards: {shard_tokens: 4000}
 """
-PROMISED = ("corpus", "rejected", "decisions.parquet", "index", "tokenizer.json", "manifest.json")
+PROMISED = (
+    *("corpus", "corpus.json", "rejected", "rejected.json", "decisions.parquet", "index"),
+    *("tokenizer.json", "manifest.json"),
+)
 DECIDES = ": resolving"  # what a run says when a dedup begins to decide
 AIMED = 0.7  # share of kills while it does
 WORDS = "the house stands on a hill and the river below it runs clear and cold".split()
@@ -101,7 +104,7 @@ def standing(out: Path) -> str:
     """The state that a killed run left, in a few words."""
     stages = sorted(p for p in out.glob("stages/*") if p.is_dir())
     kept = sum(len(list(s.glob("part-*.kept.parquet"))) for s in stages)
-    names = ("corpus", ".corpus-new", "tokenizer.json", "manifest.json")
+    names = ("corpus", "corpus.json", ".corpus-new", "tokenizer.json", "manifest.json")
     there = [n for n in names if (out / n).exists()]
     return f"{len(stages)} stages begun, {kept} partitions, {' '.join(there) or 'no output'}"
 

@@ -80,7 +80,7 @@ def test_the_wheel_alone_runs_the_demo_and_it_proves_itself(wheel: Path, tmp_pat
     for name in (
         "report.html",
         "run.json",
-        "corpus/manifest.json",
+        "corpus.json",
         "decisions.parquet",
         "tokenizer.json",
         "manifest.json",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Sets, app, corpus_of
+from curate.cli.options import Sets, app, command_options, corpus_of
 from curate.cli.settings import command
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ Pairs = Optional[list[str]]
 
 
 # The settings that are mappings have short forms of their own.
-@command(app, "mix")
+@command(app, "mix", shared=command_options)
 def mix(
     inputs: Annotated[
         Optional[list[str]],

@@ -113,6 +113,13 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan and its forecast, and stop.")
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no progress.")]
+SkipUnreadable = Annotated[
+    bool,
+    typer.Option(
+        "--skip-unreadable",
+        help="Pass over files and folders that may not be read, and count them.",
+    ),
+]
 Sets = Annotated[
     Optional[list[str]],
     typer.Option("--set", metavar="STEP.KEY=VALUE", help="Change one setting. [repeatable]"),
@@ -126,10 +133,24 @@ def command_options(
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> CommandOptions:
-    """The options of a command on documents."""
+    """The options of a command that runs a recipe."""
     from curate.api import CommandOptions
 
     return CommandOptions(out, workers, as_json, dry_run, quiet)
+
+
+def document_options(
+    out: Out = None,
+    workers: Workers = 0,
+    skip_unreadable: SkipUnreadable = False,
+    as_json: Json = False,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
+) -> CommandOptions:
+    """The options of a command on documents."""
+    from curate.api import CommandOptions
+
+    return CommandOptions(out, workers, as_json, dry_run, quiet, skip_unreadable=skip_unreadable)
 
 
 def engine_options(
@@ -139,6 +160,7 @@ def engine_options(
     address: Address = None,
     exchange: Exchange = None,
     scratch: Scratch = None,
+    skip_unreadable: SkipUnreadable = False,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -146,7 +168,8 @@ def engine_options(
     """The options of a command on documents that engines may run elsewhere."""
     from curate.api import CommandOptions
 
-    return CommandOptions(out, workers, as_json, dry_run, quiet, engine, address, scratch, exchange)
+    where = (engine, address, scratch, exchange)
+    return CommandOptions(out, workers, as_json, dry_run, quiet, *where, skip_unreadable)
 
 
 def workspace(missing: str) -> Workspace:

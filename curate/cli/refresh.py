@@ -20,6 +20,7 @@ from curate.cli.options import (
     Json,
     Quiet,
     Sets,
+    SkipUnreadable,
     Workers,
     app,
 )
@@ -63,6 +64,7 @@ def refresh(
     engine: EngineName = "local",
     address: Address = None,
     exchange: Exchange = None,
+    skip_unreadable: SkipUnreadable = False,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -82,7 +84,8 @@ def refresh(
     from curate.refresh.outcome import How
 
     chosen = Refresh.of(settings)
-    request = Request(recipe, inputs or [], out, tuple(sets or ()), dry_run, as_json, chosen)
+    changes = (*(sets or ()), *(["read.skip_unreadable=true"] if skip_unreadable else ()))
+    request = Request(recipe, inputs or [], out, changes, dry_run, as_json, chosen)
     check_engine(engine, address, exchange)
     how = How(
         workers,
@@ -181,11 +184,11 @@ def _counted(home: Path, entries: list[tuple[str, str]]) -> list[tuple[str, str,
     import pyarrow.parquet as pq
 
     from curate.refresh.removals import REMOVED, Removals
-    from curate.refresh.snapshot import GONE
+    from curate.refresh.snapshot import removed_file
     from curate.run.homes import CURRENT
 
-    path = home / CURRENT / GONE
-    removed = pq.read_table(path) if path.exists() else REMOVED.empty_table()
+    path = removed_file((home / CURRENT).resolve())
+    removed = pq.read_table(path) if path else REMOVED.empty_table()
     return [(*entry, Removals.of([entry]).count(removed)) for entry in entries[:20]]
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from curate.cli.help import Command, shown_facts
-from curate.cli.options import command_options
+from curate.cli.options import document_options
 from curate.errors import UsageError
 from curate.steps.schema import settings_of, summary_of
 
@@ -153,7 +153,7 @@ def command(
     name: str | None = None,
     *,
     hidden: bool = False,
-    shared: Callable[..., Any] = command_options,
+    shared: Callable[..., Any] = document_options,
     owners: Callable[[str], str] = lambda setting: "",
     flags: dict[str, str] | None = None,
     choices: Sequence[str] = (),

@@ -17,6 +17,7 @@ from curate.cli.options import (
     Quiet,
     Sets,
     app,
+    command_options,
     run_steps,
     workspace,
 )
@@ -55,7 +56,7 @@ def needs_training() -> Iterator[None]:
         raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
 
 
-@command(app, "pretrain")
+@command(app, "pretrain", shared=command_options)
 def pretrain(
     shards: Annotated[
         Optional[Path],

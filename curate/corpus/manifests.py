@@ -1,4 +1,8 @@
-"""Manifests of corpus/ and rejected/: documents, checksum and ids of each file."""
+"""Manifests of folders of documents: documents, checksum and ids of each file.
+
+The manifest of FOLDER is FOLDER.json beside it: readers of a folder of parquet files, polars and
+`datasets` among them, refuse one that holds anything else.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,20 @@ from xxhash import xxh3_128_intdigest
 
 from curate.disk.files import file_digest, write_text
 
-# Readers of a whole folder pass over names that begin with an underscore; the corpus's manifest
-# keeps the name that the contract gives it.
-MANIFEST_VERSION = 2  # 2: with a hash of the ids of each file
-MANIFESTS = {"corpus": "manifest.json", "rejected": "_manifest.json"}
+FOLDERS = ("corpus", "rejected")  # of OUT
+MANIFEST_VERSION = 3  # 3: beside the folder; 2: in it, with a hash of the ids of each file
+_INSIDE = ("manifest.json", "_manifest.json")  # the names of older versions
+
+
+def manifest_path(folder: Path) -> Path:
+    """Where the manifest of a folder is written."""
+    return folder.with_name(f"{folder.name}.json")
+
+
+def find_manifest(folder: Path) -> Path | None:
+    """The manifest of a folder: beside it, or in it as older versions wrote it; None without."""
+    paths = (manifest_path(folder), *(folder / name for name in _INSIDE))
+    return next((path for path in paths if path.is_file()), None)
 
 
 def ids_hash(columns: Iterable[pa.Array | pa.ChunkedArray]) -> str:
@@ -43,9 +57,19 @@ def file_record(path: Path) -> dict[str, Any]:
     return {"documents": documents, "sha256": file_digest(path), "ids": file_ids_hash(path)}
 
 
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a folder; None without one, or where a file of that name is another's."""
+    path = find_manifest(folder)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8")) if path else None
+    except (OSError, ValueError):
+        return None
+    of_ours = isinstance(content, dict) and {"version", "stage", "files"} <= content.keys()
+    return content if of_ours else None
+
+
 def write_manifest(
     folder: Path,
-    name: str,
     files: list[dict[str, Any]],
     stage: str,
     more: dict[str, Any] | None = None,
@@ -61,21 +85,18 @@ def write_manifest(
         **(more or {}),
         "files": entries,
     }
-    write_text(folder / name, json.dumps(manifest, indent=1) + "\n")
+    write_text(manifest_path(folder), json.dumps(manifest, indent=1) + "\n")
 
 
 def kept_ids(out: Path) -> str:
     """A hash of the set of ids in OUT/corpus."""
-    manifest = json.loads((out / "corpus" / MANIFESTS["corpus"]).read_text(encoding="utf-8"))
+    manifest = json.loads(manifest_path(out / "corpus").read_text(encoding="utf-8"))
     return total_ids(f["ids"] for f in manifest["files"].values())
 
 
 def is_complete(folder: Path, stage: str) -> bool:
     """Whether the folder holds every file of its manifest, and of that stage."""
-    try:
-        manifest = json.loads((folder / MANIFESTS[folder.name]).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    if manifest["version"] != MANIFEST_VERSION or manifest["stage"] != stage:
+    manifest = read_manifest(folder)
+    if manifest is None or (manifest["version"], manifest["stage"]) != (MANIFEST_VERSION, stage):
         return False
     return all((folder / f).exists() for f in manifest["files"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from curate.errors import RunFailed, UsageError
 LIST = "published.json"
 VERSION = 1
 AT_ONCE = 8  # puts on their way
-MANIFESTS = ("manifest.json", "_manifest.json", "index.json")
+MANIFESTS = ("manifest.json", "index.json")  # of the folder that they lie in
 STAY = ("stages", "ledger.db")  # what only the run itself needs
 
 
@@ -175,21 +175,23 @@ def publish(out: Path, store: Store) -> dict[str, int]:
     new: dict[str, list[Any]] = {
         name: [(out / name).stat().st_size, file_digest(out / name)] for name in names
     }
-    old, there = store.listed(), store.sizes()
+    old, there, last = store.listed(), store.sizes(), manifests(names)
     changed = [n for n in names if old.get(n) != new[n] or there.get(n) != new[n][0]]
     gone = [n for n in old if n not in new and n in there]
     if changed or gone:
         # Until the list is back, what stands there is of no run; a folder without its manifest is
         # not complete either.
         touched = {n.rpartition("/")[0] for n in (*changed, *gone)}
-        heads = [n for n in there if n.rpartition("/")[0] in touched and _is_head(n)]
+        heads = [n for n, folder in manifests(there).items() if folder in touched]
         store.remove([LIST, *heads])
         changed += [n for n in heads if n in new and n not in changed]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(lambda n: store.put(out / n, n), [n for n in changed if not _is_head(n)]))
+            files = [n for n in changed if n not in last]
+            list(pool.map(lambda n: store.put(out / n, n), files))
         store.remove(gone)
-        for name in sorted((n for n in changed if _is_head(n)), key=lambda n: (-n.count("/"), n)):
-            store.put(out / name, name)
+        for name in last:
+            if name in changed:
+                store.put(out / name, name)
     if changed or gone or LIST not in there:
         listing = {"version": VERSION, "files": new}
         store.write(LIST, json.dumps(listing, indent=1, sort_keys=True).encode() + b"\n")
@@ -197,9 +199,18 @@ def publish(out: Path, store: Store) -> dict[str, int]:
     return {"files": len(new), "put": len(changed), "bytes": size, "removed": len(gone)}
 
 
-def _is_head(name: str) -> bool:
-    """Whether a file says of its folder what is in it."""
-    return name.rpartition("/")[2] in MANIFESTS
+def manifests(names: Collection[str]) -> dict[str, str]:
+    """The manifests among the names of files, each with the folder that it is of: its own, or for
+    FOLDER.json the one beside it; those of inner folders first."""
+    folders = {name.rpartition("/")[0] for name in names}
+    of: dict[str, str] = {}
+    for name in sorted(names, key=lambda n: (-n.count("/"), n)):
+        folder, _, file = name.rpartition("/")
+        if file in MANIFESTS:
+            of[name] = folder
+        elif name.endswith(".json") and name.removesuffix(".json") in folders:
+            of[name] = name.removesuffix(".json")
+    return of
 
 
 def _files(out: Path) -> list[str]:

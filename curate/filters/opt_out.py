@@ -164,12 +164,12 @@ class OptOut(Step):
 
     @cached_property
     def _files(self) -> list[str]:
-        from curate.formats.inputs import find_files
+        from curate.formats.listing import find_files
 
         if not self.robots_txt:
             return []
         try:
-            files, _ = find_files(self.robots_txt)
+            files = find_files(self.robots_txt).files
         except UsageError as error:
             raise UsageError(f"{self.label}.robots_txt: {error}") from None
         for file in files:

@@ -25,7 +25,7 @@ from curate.fetch.file_lists import listed_files, place_of
 from curate.fetch.sources import Failed, Http, Refused, Source, Store
 from curate.fetch.transfer import Wanted, is_there
 from curate.formats.compression import open_input
-from curate.formats.inputs import format_by_name
+from curate.formats.listing import format_by_name
 from curate.terminal.progress import Progress, say
 
 LISTS = (".paths", ".paths.gz")  # files with a path or URL a line, as Common Crawl has them

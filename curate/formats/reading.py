@@ -16,7 +16,8 @@ from curate.formats import jsonl, parquet
 from curate.formats.columns import schema
 from curate.formats.compression import decompressed_chunks, open_input
 from curate.formats.events import Corrupt, Event, Row, Skipped
-from curate.formats.inputs import InputFile, InputPlan, Slice
+from curate.formats.inputs import InputPlan, Slice
+from curate.formats.listing import InputFile
 
 
 def read_page(file: BinaryIO, info: InputFile, limit: int) -> Iterator[Event]:
@@ -79,6 +80,12 @@ class ReadSettings(BaseModel):
         None,
         exclude=True,
         description="Inputs that are URLs are fetched into this folder and read there.",
+    )
+    # The files that are read are part of the identity, not why others are not.
+    skip_unreadable: bool = Field(
+        False,
+        exclude=True,
+        description="Files and folders that may not be read are passed over and counted.",
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.corpus.manifests import MANIFESTS, total_ids, write_manifest
+from curate.corpus.manifests import total_ids, write_manifest
 from curate.disk.files import text_digest
 from curate.disk.parquet_writer import writing
 from curate.errors import RunFailed, UsageError
@@ -203,7 +203,7 @@ def make(
         "mix": {name: record[name] for name in ("unit", "estimated", "seed", "rows", "outside")}
     }
     digest = text_digest(json.dumps(mix.identity()))[:16]
-    write_manifest(folder, MANIFESTS["corpus"], files, digest, facts)
+    write_manifest(folder, files, digest, facts)
     return {
         "documents": documents,
         "bytes": size,

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus.indexes import FOLDER as INDEX
 from curate.corpus.indexes import IDS, OWN
-from curate.corpus.manifests import MANIFESTS, file_record
+from curate.corpus.manifests import file_record, find_manifest
 from curate.dedup.suffix_array.search_index import RECORD
 from curate.disk.files import replacing, write_text
 from curate.disk.inside import inside, remove
@@ -98,8 +98,8 @@ def _blank_rejected(run: Path, ids: set[str]) -> int:
     """Empties what these documents said, in rejected/; returns how many said anything. The manifest
     says meanwhile that it does not hold, for one that comes after a kill."""
     folder, count = inside(run, FOLDER), 0
-    record = folder / MANIFESTS[FOLDER]
-    if not record.is_file():
+    record = find_manifest(folder)
+    if record is None:
         return 0
     manifest = json.loads(record.read_text(encoding="utf-8"))
     stale = manifest.pop("stale", False)

@@ -27,7 +27,7 @@ from curate.formats.fetched import (
     versions_now,
     wanted_inputs,
 )
-from curate.formats.inputs import InputFile, find_files
+from curate.formats.listing import InputFile, find_files
 
 Seen = dict[str, tuple[str, str]]  # path or URL -> (state, stamp)
 
@@ -90,7 +90,7 @@ class Remote:
 
 def fetched_input(wanted: Wanted) -> InputFile:
     """A fetched file as an input. Its stamp does not depend on when it came."""
-    (file,), _ = find_files([str(wanted.target)])
+    (file,) = find_files([str(wanted.target)]).files
     content = file.stamp.rpartition("@")[0]
     size = f"{file.size}@"
     state = version(wanted) or versions_now({wanted.url: size})[wanted.url] or size
@@ -122,12 +122,17 @@ class NewInputs:
 
 
 def find_new(
-    inputs: Iterable[str], seen: Seen, changed: str = "refuse", remote: Remote | None = None
+    inputs: Iterable[str],
+    seen: Seen,
+    changed: str = "refuse",
+    remote: Remote | None = None,
+    skip_unreadable: bool = False,
 ) -> NewInputs:
     """What of the inputs is new. seen: of what was taken in.
 
     changed: what happens to a file that is another now: `refuse` (UsageError that names it), `new`
     (its documents come as new ones), `skip`. remote: fetches inputs that are URLs.
+    skip_unreadable: as of `find_files`.
     """
     result = NewInputs([])
     inputs = list(inputs)
@@ -156,15 +161,15 @@ def find_new(
             result.new += remote.files(name, seen, is_known)
             continue
         try:
-            files, notices = find_files([name], is_known)
+            now_there = find_files([name], is_known, skip_unreadable=skip_unreadable)
         except UsageError as error:
             # A pattern or folder that holds nothing yet is no mistake of one that runs by itself.
             if "matches no file" in str(error) or "holds no file" in str(error):
                 result.notices.append(str(error))
                 continue
             raise
-        result.new += files
-        result.notices += notices
+        result.new += now_there.files
+        result.notices += now_there.notices
     if result.changed and changed == "refuse":
         more = f" and {len(result.changed) - 1} others" if len(result.changed) > 1 else ""
         raise UsageError(
@@ -180,7 +185,7 @@ def check_unchanged(files: Iterable[InputFile], folder: str | None = None) -> No
     for file in files:
         now: InputFile | None
         try:
-            now = fetch_again(file, folder) if file.url else find_files([file.path])[0][0]
+            now = fetch_again(file, folder) if file.url else find_files([file.path]).files[0]
         except UsageError:
             now = None
         if now is None or (now.size, now.stamp) != (file.size, file.stamp):

@@ -10,7 +10,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from curate.disk.inside import remove
+from curate.corpus.manifests import manifest_path
+from curate.disk.files import TEMPORARY
+from curate.disk.inside import remove, remove_files
 from curate.refresh import snapshot
 from curate.refresh.outcome import How
 from curate.refresh.state import DONE, State
@@ -27,9 +29,15 @@ def remove_folder(path: Path, home: Path) -> None:
         remove(aside, inside=home)
 
 
+def _remove_snapshot(home: Path, name: str) -> None:
+    folder = snapshot.folder_of(home, name)
+    snapshot.remove_beside(folder, home)  # without a manifest it is no snapshot
+    remove_folder(folder, home)
+
+
 def drop(state: State, name: str) -> None:
     """Takes a refresh away as if it had never begun."""
-    remove_folder(snapshot.folder_of(state.home, name), state.home)
+    _remove_snapshot(state.home, name)
     remove_folder(state.home / RUNS / name, state.home)
     state.drop(name)
 
@@ -58,7 +66,7 @@ def prune(state: State, how: How) -> list[str]:
         stay |= {state.current or "", (pending.base or "") if pending else ""}
         gone = [n for n in names if n not in stay]
         for name in gone:
-            remove_folder(snapshot.folder_of(state.home, name), state.home)
+            _remove_snapshot(state.home, name)
     if gone:
         tidy(state)
     return gone
@@ -93,6 +101,7 @@ def tidy(state: State) -> None:
             continue
         for name in ("stages", "corpus"):
             remove_folder(run / name, home)
+        remove_files([manifest_path(run / "corpus")], inside=home)
         for path in run.glob(".*-old"):  # of a killed one
             remove(path, inside=home)
         if refresh.name not in tips:
@@ -105,5 +114,5 @@ def tidy(state: State) -> None:
         elif path.name not in standing:
             remove_folder(path, home)
     for folder in (home / RUNS, home / snapshot.FOLDER, home / PRODUCTS):
-        for path in folder.glob(".*-old") if folder.is_dir() else ():
+        for path in (*folder.glob(".*-old"), *folder.glob(f"{TEMPORARY}*")):
             remove(path, inside=home)

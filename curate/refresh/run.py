@@ -155,7 +155,7 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
         if state.current and _has_new_removals(state, state.current):
             return _forget_from(state, state.current, how)
         return nothing_new(state, seen_before)
-    plan = plan_files(files, [], recipe.read.partition_bytes)
+    plan = plan_files(files, recipe.read.partition_bytes)
     plan = replace(plan, columns=join_columns(columns, plan.columns, files[0].path))
     name = _new_name(state, how.now)
     base = None if how.rebuild else state.current
@@ -185,14 +185,16 @@ def _new_files(
         inputs = list(recipe.input)
     if not inputs and not how.rebuild:
         raise UsageError("name inputs: files, folders, patterns or lists (*.paths.gz)")
-    remote = _remote(recipe, state.home, how, dry)
+    remote, skip = _remote(recipe, state.home, how, dry), recipe.read.skip_unreadable
     if how.rebuild:
         rel = {f.url or f.path: f.rel for r in earlier for f in _plan(r).files}
-        inputs_now = find_new([*dict.fromkeys(state.paths(names)), *inputs], {}, remote=remote)
+        inputs_now = find_new(
+            [*dict.fromkeys(state.paths(names)), *inputs], {}, remote=remote, skip_unreadable=skip
+        )
         files = [replace(f, rel=rel.get(f.url or f.path, f.rel)) for f in inputs_now.new]
         columns: dict[str, str] = {}
     else:
-        inputs_now = find_new(inputs, state.seen(names), how.changed, remote)
+        inputs_now = find_new(inputs, state.seen(names), how.changed, remote, skip)
         files = inputs_now.new
         columns = _plan(earlier[-1]).columns if earlier else {}
     home = state.home.resolve()
@@ -410,7 +412,12 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
     incremental.check(recipe)
     if not (home / FILE).exists():
         names = inputs or list(recipe.input)
-        new_inputs = find_new(names, {}, remote=_remote(recipe, home, how, True))
+        new_inputs = find_new(
+            names,
+            {},
+            remote=_remote(recipe, home, how, True),
+            skip_unreadable=recipe.read.skip_unreadable,
+        )
         return _preview_lines(new_inputs.new, new_inputs.unchanged, home)
     with open_state(home) as state:
         pending = state.pending()

@@ -1,10 +1,10 @@
 """Snapshots: HOME/corpus/NAME, each a whole corpus that is never changed.
 
 Parts that were in the snapshot before are hard links to the same files, so a snapshot takes the
-space of its new documents, and to remove one takes nothing from the others. `manifest.json` has, of
-each part, documents, bytes of text and sha256, and says what the snapshot went on from;
-`_removed.parquet` lists documents that were asked to be forgotten, and those that newer versions of
-their pages replaced (no text).
+space of its new documents, and to remove one takes nothing from the others. Beside the folder,
+`NAME.json` has, of each part, documents, bytes of text and sha256, and says what the snapshot went
+on from; `NAME.removed.parquet` lists documents that were asked to be forgotten, and those that
+newer versions of their pages replaced (no text). Older versions wrote both into the folder.
 """
 
 from __future__ import annotations
@@ -19,20 +19,41 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.indexes import link
-from curate.corpus.manifests import MANIFESTS, file_record, total_ids, write_manifest
+from curate.corpus.manifests import (
+    file_record,
+    find_manifest,
+    manifest_path,
+    total_ids,
+    write_manifest,
+)
 from curate.disk.files import TEMPORARY, replacing, sync_folder
-from curate.disk.inside import remove
+from curate.disk.inside import remove, remove_files
 from curate.disk.parquet_writer import writing
 from curate.errors import RunFailed
 from curate.refresh.removals import Removals
 from curate.run.homes import CURRENT, FOLDER, manifest
 
-GONE = "_removed.parquet"
+_GONE_INSIDE = "_removed.parquet"  # the list of removed documents of older versions
 
 
 def folder_of(home: Path, name: str) -> Path:
     """Where a snapshot lies."""
     return home / FOLDER / name
+
+
+def _gone_path(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.removed.parquet")
+
+
+def removed_file(folder: Path) -> Path | None:
+    """The list of the documents that a snapshot lost; None where it lost none."""
+    paths = (_gone_path(folder), folder / _GONE_INSIDE)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def remove_beside(folder: Path, home: Path) -> None:
+    """Removes what stands beside the folder of a snapshot."""
+    remove_files((manifest_path(folder), _gone_path(folder)), inside=home)
 
 
 @dataclass(frozen=True)
@@ -49,8 +70,8 @@ class Source:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a snapshot stands there: it is renamed into place with its manifest."""
-    return (folder / MANIFESTS["corpus"]).is_file()
+    """Whether a snapshot stands there: its manifest is written last."""
+    return folder.is_dir() and find_manifest(folder) is not None
 
 
 def build(home: Path, name: str, source: Source) -> dict[str, Any]:
@@ -68,8 +89,8 @@ def build(home: Path, name: str, source: Source) -> dict[str, Any]:
         for part, entry in before["files"].items():
             record = {"name": part, **entry}
             _take(source.base / part, record, source.of_base, aside, files, gone, name)
-        if (source.base / GONE).exists():
-            gone.insert(0, pq.read_table(source.base / GONE))
+        if (list_before := removed_file(source.base)) is not None:
+            gone.insert(0, pq.read_table(list_before))
     if source.new is not None:
         number = 1 + max((int(f["name"][5:-8]) for f in files), default=-1)
         entries = manifest(source.new)["files"]
@@ -80,17 +101,19 @@ def build(home: Path, name: str, source: Source) -> dict[str, Any]:
             record = {**entry, "name": f"part-{number:05d}.parquet"}
             _take(source.new / part, record, source.of_new, aside, files, gone, name)
             number += 1
+    sync_folder(aside)
+    remove(target, inside=home)  # of a killed refresh
+    remove_beside(target, home)
+    aside.rename(target)
     removed = pa.concat_tables(gone) if gone else None
     if removed is not None and removed.num_rows:
-        with replacing(aside / GONE) as path:
+        with replacing(_gone_path(target)) as path:
             pq.write_table(removed, path)
     by = removed["by"].to_pylist() if removed is not None else []
     superseded = by.count("superseded")
     about = {**source.about, "removed": len(by) - superseded, "superseded": superseded}
-    write_manifest(aside, MANIFESTS["corpus"], files, source.stage, about)
-    sync_folder(aside)
-    aside.rename(target)
     sync_folder(target.parent)
+    write_manifest(target, files, source.stage, about)
     return manifest(target)
 
 
@@ -132,9 +155,10 @@ def ids_hash(manifest: dict[str, Any]) -> str:
 
 def removed(folder: Path) -> frozenset[str]:
     """Ids of documents that were asked to be forgotten, of those that its line has held."""
-    if not (folder / GONE).is_file():
+    path = removed_file(folder)
+    if path is None:
         return frozenset()
-    table = pq.read_table(folder / GONE, columns=["id", "by"])
+    table = pq.read_table(path, columns=["id", "by"])
     return frozenset(table.filter(pc.not_equal(table["by"], "superseded"))["id"].to_pylist())
 
 

@@ -10,10 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.corpus.manifests import (
-    MANIFESTS,
-    file_ids_hash,
-)
+from curate.corpus.manifests import FOLDERS, file_ids_hash, manifest_path
 from curate.corpus.stage_files import (
     changed_ids,
     kept_paths,
@@ -105,7 +102,7 @@ def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
 
 def clear_unfinished(out: Path) -> None:
     """Removes what a killed run left beside corpus/ and rejected/."""
-    for name in MANIFESTS:
+    for name in FOLDERS:
         for path in (out / f".{name}-new", out / f".{name}-old"):
             remove(path, inside=out)
     for path in (*out.glob(".spill-*"), *out.glob("stages/*/.spill-*")):
@@ -113,7 +110,8 @@ def clear_unfinished(out: Path) -> None:
 
 
 def swap(new: Path, old: Path) -> None:
-    """Puts a complete folder in the place of another."""
+    """Puts a complete folder in the place of another, whose manifest goes first."""
+    manifest_path(old).unlink(missing_ok=True)
     aside = old.with_name(f".{old.name}-old")
     remove(aside, inside=old.parent)
     if old.exists():

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from curate.corpus.direct import DirectInput
 from curate.disk.files import text_digest
 from curate.disk.inside import all_inside, inside, remove, remove_files
+from curate.disk.publish import manifests
 from curate.engines.local import call_apart
 from curate.run.ledger import Ledger
 from curate.run.plan import ProductStage, RunPlan, stage_folder
@@ -166,13 +167,11 @@ def _publish(stage: ProductStage, out: Path, ledger: Ledger) -> None:
     all_inside(out, before, ledger.path)
     # Until all files stand there, what stands there is of no product.
     ledger.commit_stage(key, {"key": None, "files": sorted({*before, *files})})
-    gone = (n for n in before if n not in files or Path(n).name == "manifest.json")
+    heads_before, heads = manifests(before), manifests(files)
+    gone = (n for n in before if n not in files or n in heads_before)
     remove_files((out / name for name in gone), inside=out)
     # Manifests come last, that of the root after those of its folders.
-    manifest_last = sorted(
-        files, key=lambda f: (Path(f).name == "manifest.json", f == "manifest.json", f)
-    )
-    for name in manifest_last:
+    for name in (*(f for f in files if f not in heads), *heads):
         target = inside(out, name, follow=False)
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = target.with_name(f".part-{os.getpid()}-{target.name}")

@@ -119,7 +119,9 @@ def _plan_inputs(recipe: Recipe, inputs: list[str]) -> RunPlan:
         from curate.formats.fetched import local_inputs
 
         names = local_inputs(names, recipe.read.fetch, quiet=True, dry=False)
-    return plan_run(recipe, plan_inputs(names, recipe.read.partition_bytes))
+    read = recipe.read
+    plan = plan_inputs(names, read.partition_bytes, skip_unreadable=read.skip_unreadable)
+    return plan_run(recipe, plan)
 
 
 def _check_out(plan: RunPlan, out: Path) -> None:
@@ -130,13 +132,18 @@ def _check_out(plan: RunPlan, out: Path) -> None:
         _check_mixed(plan, out)
         return
     _check_apart((file.path for file in plan.inputs.files), out)
-    for name, manifest in manifests.MANIFESTS.items():
-        folder = out / name
-        ours = (out / "ledger.db").exists() or (folder / manifest).exists()
-        if not ours and folder.is_dir() and any(folder.iterdir()):
-            raise UsageError(
-                f"{folder} holds files that llmcurate did not write; name another folder as OUT"
-            )
+    for folder in (out / name for name in manifests.FOLDERS):
+        ours = (out / "ledger.db").exists() or manifests.read_manifest(folder) is not None
+        if not ours and (taken := _taken(folder)):
+            raise UsageError(f"llmcurate did not write {taken}; name another folder as OUT")
+
+
+def _taken(folder: Path) -> Path | None:
+    """The folder where it holds anything, or its manifest; None where neither is there."""
+    if folder.is_dir() and any(folder.iterdir()):
+        return folder
+    manifest = manifests.manifest_path(folder)
+    return manifest if manifest.exists() else None
 
 
 def _check_apart(paths: Iterable[str], out: Path) -> None:
@@ -152,11 +159,9 @@ def _check_mixed(plan: RunPlan, out: Path) -> None:
     makers = [p for p in plan.recipe.products if p.makes == "corpus"]
     for maker in makers:
         _check_apart(maker.own_files(), out)
-    manifest = out / "corpus" / manifests.MANIFESTS["corpus"]
-    if makers and (out / "corpus").is_dir() and any((out / "corpus").iterdir()):
-        ours = manifest.is_file() and makers[0].name in json.loads(manifest.read_text("utf-8"))
-        if not ours:
-            raise UsageError(f"{out / 'corpus'} holds another corpus; name another folder as OUT")
+    manifest = manifests.read_manifest(out / "corpus") or {}
+    if makers and makers[0].name not in manifest and (taken := _taken(out / "corpus")):
+        raise UsageError(f"{taken} is of another corpus; name another folder as OUT")
 
 
 class _Run:
@@ -270,22 +275,21 @@ class _Run:
                 results[task["part"]] = result
                 progress.update()
         self.outcome.driver["assembling"] = sum(r["cpu"] for r in results.values())
-        for kind, name, folder in (("kept", "corpus", corpus), ("rejected", "rejected", rejected)):
-            files = [results[p][kind] for p in range(self.parts)]
-            manifests.write_manifest(folder, manifests.MANIFESTS[name], files, key)
         self._check_counts(results)
         if decided:
             assemble.write_decisions(decided, self.out / "decisions.parquet")
         else:
             (self.out / "decisions.parquet").unlink(missing_ok=True)
-        assemble.swap(rejected, self.out / "rejected")
-        assemble.swap(corpus, self.out / "corpus")
+        for kind, aside, name in (("rejected", rejected, "rejected"), ("kept", corpus, "corpus")):
+            assemble.swap(aside, self.out / name)
+            files = [results[p][kind] for p in range(self.parts)]
+            manifests.write_manifest(self.out / name, files, key)
 
     def _has_corpus(self, key: str) -> bool:
         decided = any(s.sketch for s in self.plan.stages)
         if decided and not (self.out / "decisions.parquet").exists():
             return False
-        return all(manifests.is_complete(self.out / name, key) for name in manifests.MANIFESTS)
+        return all(manifests.is_complete(self.out / name, key) for name in manifests.FOLDERS)
 
     def _check_counts(self, results: dict[int, dict[str, Any]]) -> None:
         totals = self.outcome.totals()

@@ -80,11 +80,12 @@ def text(record: dict[str, Any]) -> str:
     """The funnel for a terminal."""
     t = record["totals"]
     skipped = ", ".join(f"{n} {k}" for k, n in sorted(t["skipped_by_type"].items()))
+    unreadable = f", {t['unreadable']} unreadable" if t.get("unreadable") else ""
     lines = []
     if record["stages"]:
         lines.append(
             f"read {t['read']} documents ({format_bytes(t['bytes_in'])}),"
-            f" {t['skipped']} other records skipped, {t['corrupt']} corrupt"
+            f" {t['skipped']} other records skipped, {t['corrupt']} corrupt{unreadable}"
         )
         if skipped:
             lines.append(f"  skipped: {skipped[:200]}")
@@ -108,7 +109,7 @@ def text(record: dict[str, Any]) -> str:
         refused = f", {t['rejected']} refused ({rules})" if t["rejected"] else ""
         lines.append(
             f"read {t['read']} documents ({format_bytes(t['bytes_in'])}){refused},"
-            f" {t['skipped']} other records skipped, {t['corrupt']} corrupt"
+            f" {t['skipped']} other records skipped, {t['corrupt']} corrupt{unreadable}"
         )
     for product in record["products"]:
         lines.append(product_line(product))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.corpus.manifests import MANIFESTS
+from curate.corpus.manifests import find_manifest, manifest_path
 from curate.documents.rejected import rejected_files
 from curate.errors import RunFailed, UsageError
 from curate.run.records import read_record
@@ -36,8 +36,9 @@ def checked_name(name: object, source: Path) -> str:
 
 def manifest(folder: Path) -> dict[str, Any]:
     """A snapshot's manifest; RunFailed where it cannot be read or names other files than parts."""
+    path = find_manifest(folder) or manifest_path(folder)
     try:
-        content: dict[str, Any] = json.loads((folder / MANIFESTS["corpus"]).read_text("utf-8"))
+        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
         for name in content["files"]:
             if not _PART.fullmatch(name):
                 raise ValueError(f"it names {name[:100]!r}")

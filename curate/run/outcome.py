@@ -66,6 +66,7 @@ class Outcome:
             "skipped": sum(first.get("skipped", {}).values()),
             "skipped_by_type": first.get("skipped", {}),
             "corrupt": first.get("corrupt", 0),
+            "unreadable": self.plan.inputs.unreadable,
             "bytes_in": first.get("bytes_in", 0),
             "bytes_out": last.get("bytes_out", 0),
             "seconds": round(self.seconds, 3),

@@ -20,11 +20,11 @@ KEYS = ("runs", "workers")
 _NUMBERED = re.compile(r"^(\d{4,})-(.+)$")
 # What marks a run folder as holding a finished thing of a kind.
 MARKS = {
-    "corpus": "corpus/manifest.json",
+    "corpus": ("corpus.json", "corpus/manifest.json"),  # the second of older versions
     # tokenizer.json alone is also a copy beside shards and models
-    "tokenizer": "tokenizer_card.json",
-    "shards": "manifest.json",
-    "model": "train.json",
+    "tokenizer": ("tokenizer_card.json",),
+    "shards": ("manifest.json",),
+    "model": ("train.json",),
 }
 
 
@@ -46,7 +46,7 @@ class Workspace:
     def newest(self, kind: str) -> tuple[int, Path] | None:
         """(run number, folder) of the newest corpus, tokenizer, shards or model."""
         for number, path in reversed(self.numbered()):
-            if (path / MARKS[kind]).is_file():
+            if any((path / mark).is_file() for mark in MARKS[kind]):
                 return number, path
         return None
 

@@ -22,7 +22,7 @@ from curate.steps.recipe import parse
 from tests.curate.command_line import command_line, environment, run_here
 
 SENTENCE = "The river runs past the old mill and nobody works there."
-OUTPUTS = ("corpus", "rejected", "decisions.parquet")
+OUTPUTS = ("corpus", "corpus.json", "rejected", "rejected.json", "decisions.parquet")
 
 # The runs of all tests of a process share workers: starting one takes a second.
 idle_workers.keep(2)
@@ -105,7 +105,7 @@ class Bench:
 
 
 def digests(out: Path) -> dict[str, str]:
-    """sha256 by relative path of corpus/ (manifest included), rejected/ and decisions.parquet."""
+    """sha256 by relative path of corpus/ and rejected/, their manifests, and decisions.parquet."""
     found = {}
     for name in OUTPUTS:
         top = out / name

@@ -15,7 +15,7 @@ from typing import Any
 
 from curate.errors import UsageError
 from curate.formats.compression import open_input
-from curate.formats.inputs import FORMATS, PACKING, InputFile, find_files
+from curate.formats.listing import FORMATS, PACKING, InputFile, find_files
 
 READ = ("jsonl", "parquet", "text")
 MOST_BYTES = 1 << 30  # of a file after unpacking: these are evaluation sets, not corpora
@@ -109,7 +109,7 @@ def _file(path: str, label: str) -> InputFile:
         raise UsageError(f"{label}: evals {path}: download it first and name the file")
     if not Path(path).is_file():
         raise UsageError(f"{label}: evals {path}: no such file")
-    (file,), _ = find_files([path])
+    (file,) = find_files([path]).files
     if file.format not in READ:
         raise UsageError(
             f"{label}: evals {path}: not JSON lines, parquet or plain text, but {file.format}"

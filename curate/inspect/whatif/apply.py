@@ -13,7 +13,8 @@ import sqlite3
 from pathlib import Path
 
 from curate.errors import UsageError
-from curate.formats.inputs import InputPlan, find_files
+from curate.formats.inputs import InputPlan
+from curate.formats.listing import find_files
 from curate.inspect.report.page import write_records
 from curate.inspect.whatif.question import Question, ask
 from curate.run.driver import Options, Outcome, run_planned
@@ -57,7 +58,7 @@ def _check_unchanged(inputs: InputPlan) -> None:
     """UsageError where a file is not the one that the run read."""
     for file in inputs.files:
         try:
-            files = find_files([file.path])[0]
+            files = find_files([file.path]).files
         except (UsageError, OSError):
             files = []
         if len(files) != 1 or (files[0].size, files[0].stamp) != (file.size, file.stamp):

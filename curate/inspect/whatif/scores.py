@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.corpus.manifests import MANIFESTS
+from curate.corpus.manifests import FOLDERS, find_manifest
 from curate.disk.files import replacing
 from curate.documents.rejected import REASONS, reason_codes
 from curate.errors import UsageError
@@ -86,9 +86,9 @@ def read(corpus: Corpus, columns: Iterable[str], early: Reading | None = None) -
 def _sizes(corpus: Corpus, paths: list[Path], pool: ThreadPoolExecutor) -> np.ndarray:
     """int64[rows]: bytes of the texts, from the file of an earlier call where it is of this run."""
     out, digest = corpus.out, hashlib.sha256()
-    for folder, name in MANIFESTS.items():
-        manifest = out / folder / name
-        digest.update(manifest.read_bytes() if manifest.exists() else b"")
+    for name in FOLDERS:
+        manifest = find_manifest(out / name)
+        digest.update(manifest.read_bytes() if manifest else b"")
     for path in paths:  # a folder without manifests is known by its files
         stat = path.stat()
         digest.update(json.dumps([path.name, stat.st_size, stat.st_mtime_ns]).encode())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from curate.disk.files import replacing
 from curate.disk.parquet_writer import writing
 from curate.disk.process import peak_bytes
 from curate.documents.documents import NUMBER, Documents
-from curate.documents.edits import EDIT
+from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
 from curate.engines.cpu_time import compile_seconds, cpu_seconds
 from curate.formats.reading import ID_SCHEMA, Batch, PartitionReader
@@ -74,9 +75,10 @@ def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
 
 def _with_edits(docs: Documents) -> Documents:
     """Every stage's rows carry an edits column, so that all partitions have one schema."""
-    if "edits" in docs.table.column_names:
+    if EDITS in docs.table.column_names:
         return docs
-    return Documents(docs.table.append_column("edits", pa.nulls(len(docs), pa.list_(EDIT))))
+    edits = pa.nulls(len(docs), pa.list_(EDIT))
+    return replace(docs, table=docs.table.append_column(EDITS, edits))
 
 
 def _empty(spec: dict[str, Any], part: int) -> Documents:
@@ -189,7 +191,7 @@ def _read(work: Work, account: dict[str, Any], quarantine: dict[str, str]) -> It
         if isinstance(batch, Batch):
             work.writers["ids"].write(batch.ids)
             if batch.refused is not None:
-                work.commit(_keep_marks(batch.refused), reading=True)
+                work.commit(_with_edits(batch.refused), reading=True)
             docs = batch.docs
         else:
             docs = Documents(with_ids(batch, changed))
@@ -215,9 +217,3 @@ def _read(work: Work, account: dict[str, Any], quarantine: dict[str, str]) -> It
         "corrupt": len(of_input.corrupt),
         "corrupt_examples": of_input.corrupt[:20],
     }
-
-
-def _keep_marks(docs: Documents) -> Documents:
-    """Rows refused by the reader, in the schema of the stage."""
-    table = docs.table.append_column("edits", pa.nulls(len(docs), pa.list_(EDIT)))
-    return Documents(table, drops=docs.drops)

@@ -50,7 +50,7 @@ def objects():
 def folder(tmp_path, **texts: str):
     """OUT with a corpus of parts and its manifest, and what stays."""
     out = tmp_path / "out"
-    for name, text in {"corpus/manifest.json": str(texts), "stages/x/part": "-", **texts}.items():
+    for name, text in {"corpus.json": str(texts), "stages/x/part": "-", **texts}.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_text(text)
     return out
@@ -87,7 +87,7 @@ def test_manifests_come_after_their_files_and_the_list_last(objects, tmp_path):
     store = Store("objects://bucket/out")
     summary = publish(out, store)
     assert summary == {"files": 3, "put": 3, "bytes": summary["bytes"], "removed": 0}
-    assert objects.log[-1] == "corpus/manifest.json"
+    assert objects.log[-1] == "corpus.json"
     assert set(there(store)) == {*objects.log, LIST}
     objects.log.clear()
     assert publish(out, store)["put"] == 0 and objects.log == []
@@ -102,11 +102,11 @@ def test_only_what_changed_is_put_and_what_is_gone_goes(objects, tmp_path):
     (out / "corpus/part-00000.parquet").write_text("other")
     summary = publish(out, store)
     assert (summary["put"], summary["removed"]) == (2, 1)
-    assert objects.log == ["corpus/part-00000.parquet", "corpus/manifest.json"]
+    assert objects.log == ["corpus/part-00000.parquet", "corpus.json"]
     assert "corpus/part-00001.parquet" not in there(store)
 
 
-@pytest.mark.parametrize("at", ["part-00000.parquet", "part-00001.parquet", "manifest.json"])
+@pytest.mark.parametrize("at", ["part-00000.parquet", "part-00001.parquet", "corpus.json"])
 def test_a_reader_sees_no_manifest_beside_files_of_another_run(objects, tmp_path, at):
     store = Store("objects://bucket/out")
     first = {"corpus/part-00000.parquet": "a", "corpus/part-00001.parquet": "b"}
@@ -116,7 +116,7 @@ def test_a_reader_sees_no_manifest_beside_files_of_another_run(objects, tmp_path
     with pytest.raises(RunFailed, match=r"objects://bucket/out/.* cannot be written \(the store"):
         publish(out, store)
     seen = there(store)
-    assert "corpus/manifest.json" not in seen and LIST not in seen
+    assert "corpus.json" not in seen and LIST not in seen
     objects.fails_at = None
     publish(out, store)
     assert there(store)["corpus/part-00001.parquet"] == b"bb"

@@ -64,7 +64,7 @@ def test_documents_come_as_often_as_the_weights_say_and_none_is_lost(bench):
     copies = Counter((r["mix.source"], r["id"]) for r in bench.rows("half"))
     times = Counter((source, n) for (source, _), n in copies.items())
     assert times == {("web", 1): 250, ("wiki", 2): 50, ("wiki", 3): 50}
-    manifest = json.loads((bench.folder / "half/corpus/manifest.json").read_text())
+    manifest = json.loads((bench.folder / "half/corpus.json").read_text())
     assert manifest["documents"] == 500 and manifest["mix"]["seed"] == 0
     assert {row["name"]: row["quota"] for row in manifest["mix"]["rows"]} == {
         "web": 250,
@@ -234,7 +234,7 @@ def test_a_killed_mix_leaves_no_corpus_and_the_next_run_is_whole(bench):
 
 def test_a_corpus_of_another_run_is_not_written_over(bench):
     bench.run(["document_length"], bench.folder / "web.jsonl", out="taken")
-    with pytest.raises(UsageError, match="holds another corpus"):
+    with pytest.raises(UsageError, match="is of another corpus"):
         mix(bench, "taken")
 
 

@@ -60,12 +60,12 @@ def test_another_vocabulary_rebuilds_products_but_not_the_corpus_and_back_reuses
     out = built.folder / "vocab"
     source = built.folder / "in.jsonl"
     built.run(STEPS, source, out="vocab")
-    corpus = times(out, "corpus/part-00000.parquet", "corpus/manifest.json")
+    corpus = times(out, "corpus/part-00000.parquet", "corpus.json")
     first = (out / "tokenizer.json").read_bytes(), (out / "tokens-00000.bin").read_bytes()
     built.run(STEPS, source, out="vocab", sets=("tokenizer.vocab=310",))
     second = (out / "tokenizer.json").read_bytes(), (out / "tokens-00000.bin").read_bytes()
     assert first[0] != second[0] and first[1] != second[1]
-    assert times(out, "corpus/part-00000.parquet", "corpus/manifest.json") == corpus
+    assert times(out, "corpus/part-00000.parquet", "corpus.json") == corpus
     first_times = {p: p.stat().st_mtime_ns for p in (out / "stages").rglob("*") if p.is_file()}
     built.run(STEPS, source, out="vocab")
     third = (out / "tokenizer.json").read_bytes(), (out / "tokens-00000.bin").read_bytes()
@@ -123,7 +123,7 @@ def test_a_failure_while_encoding_leaves_no_manifest(built, monkeypatch):
             built.run(STEPS, source, out="stopped")
     out = built.folder / "stopped"
     assert not (out / "manifest.json").exists() and not list(out.glob("tokens-*"))
-    assert (out / "corpus/manifest.json").exists() and (out / "tokenizer.json").exists()
+    assert (out / "corpus.json").exists() and (out / "tokenizer.json").exists()
     tokenizer = times(out, "tokenizer_card.json")
     built.run(STEPS, source, out="stopped")
     assert times(out, "tokenizer_card.json") == tokenizer
@@ -142,10 +142,10 @@ def test_a_model_is_trained_once_and_anew_when_the_vocabulary_changes(built):
     before = weights.stat().st_mtime_ns
     assert built.run(steps, source, out="model").nothing_new
     assert weights.stat().st_mtime_ns == before
-    corpus = times(out, "corpus/manifest.json")
+    corpus = times(out, "corpus.json")
     built.run(steps, source, out="model", sets=("tokenizer.vocab=310",))
     assert weights.stat().st_mtime_ns > before
-    assert times(out, "corpus/manifest.json") == corpus
+    assert times(out, "corpus.json") == corpus
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 2
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from curate.corpus.manifests import manifest_path
 from curate.refresh import run
 from curate.refresh.outcome import How, Refreshed
+from curate.refresh.snapshot import removed_file
 from curate.steps.recipe import parse
 
 WORDS = "river mill house stone water light field horse wagon road bridge winter".split()
@@ -68,9 +70,27 @@ class Home:
 
     def rows(self, snapshot: str | None = None) -> list[Row]:
         """All rows of the current snapshot, or of another."""
-        folder = self.path / "corpus" / snapshot if snapshot else self.path / "current"
-        paths = sorted(folder.glob("part-*.parquet"))
+        paths = sorted(self.folder(snapshot).glob("part-*.parquet"))
         return [row for p in paths for row in pq.ParquetFile(p).read().to_pylist()]
+
+    def folder(self, snapshot: str | None = None) -> Path:
+        """The folder of the current snapshot, or of another."""
+        return self.path / "corpus" / snapshot if snapshot else (self.path / "current").resolve()
+
+    def snapshots(self) -> list[str]:
+        """Names of the snapshots that stand, the oldest first."""
+        return sorted(p.name for p in (self.path / "corpus").iterdir() if p.is_dir())
+
+    def manifest(self, snapshot: str | None = None) -> dict[str, Any]:
+        """The manifest of the current snapshot, or of another."""
+        path = manifest_path(self.folder(snapshot))
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return content
+
+    def removed(self) -> list[Row]:
+        """The documents that are listed as removed from the current snapshot."""
+        path = removed_file(self.folder())
+        return pq.read_table(path).to_pylist() if path else []
 
     def ids(self, snapshot: str | None = None) -> list[str]:
         """Their ids."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,7 +71,7 @@ def test_forgotten_documents_are_gone_at_once_and_when_they_come_again(home):
     assert "1 older snapshots may hold them still" in done.stderr
     assert "domain one.test: 2 documents so far" in done.stderr
     assert home.ids() == ["c", "d", "e"] and len(home.ids(first)) == 6
-    rows = pq.read_table(home.path / "current" / "_removed.parquet").to_pylist()
+    rows = home.removed()
     assert [(r["id"], r["by"]) for r in rows] == [("a", "domain"), ("b", "domain"), ("f", "url")]
     now = json.loads(done.stdout.splitlines()[-1])["snapshot"]
     assert {r["snapshot"] for r in rows} == {now}
@@ -80,9 +79,11 @@ def test_forgotten_documents_are_gone_at_once_and_when_they_come_again(home):
     taken = home.refresh(home.bench.jsonl("two.jsonl", again), keep=1)
     assert taken.forgotten == 1 and taken.totals["kept"] == 2
     assert home.ids() == ["c", "d", "e", "two.jsonl#1"]
-    manifest = json.loads((home.path / "current/manifest.json").read_text())
+    manifest = home.manifest()
     assert manifest["removed"] == 4 and manifest["documents"] == 4
-    assert [p.name for p in (home.path / "corpus").iterdir()] == [taken.name]
+    assert home.snapshots() == [taken.name]
+    beside = {p.name for p in (home.path / "corpus").iterdir()}
+    assert beside == {taken.name, f"{taken.name}.json", f"{taken.name}.removed.parquet"}
 
 
 def test_going_back_brings_nothing_forgotten_back(home):
@@ -104,7 +105,7 @@ def test_a_part_that_cannot_be_read_is_named(home):
 
 def test_purging_removes_the_snapshots_that_hold_them(home):
     done = home.bench.command("forget", home.path, "--id", "a", "--purge")
-    assert done.returncode == 0 and len(list((home.path / "corpus").iterdir())) == 1
+    assert done.returncode == 0 and len(home.snapshots()) == 1
 
 
 @pytest.mark.parametrize(

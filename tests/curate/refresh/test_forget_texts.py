@@ -100,7 +100,7 @@ def test_no_file_holds_what_a_forgotten_document_said(before):
         "short": ("c4", gone["short"]["rule"], ""),
         "copy": ("dedup_exact", gone["copy"]["rule"], ""),
     }
-    manifest = json.loads((run / "rejected/_manifest.json").read_text())
+    manifest = json.loads((run / "rejected.json").read_text())
     assert (manifest["documents"], manifest["text_bytes"]) == (2, 0)
     assert home.ids() == ["o1", "o2"]
     assert home.bench.command("explain", "short", "--in", home.path).returncode == 0
@@ -136,7 +136,7 @@ def test_one_that_was_killed_while_emptying_is_done_by_the_next(bench, monkeypat
     assert again.returncode in (0, 3), again.stderr
     assert bench.command("forget", home.path, "--id", "nobody", "--purge").returncode == 0
     (run,) = (home.path / "runs").iterdir()
-    manifest = json.loads((run / "rejected/_manifest.json").read_text())
+    manifest = json.loads((run / "rejected.json").read_text())
     assert manifest["text_bytes"] == 0 and "stale" not in manifest
     assert holding(home.path) == {}
 

@@ -76,7 +76,7 @@ def test_after_a_rollback_only_the_runs_of_the_snapshot_count(home: Home) -> Non
     from curate.refresh import run
     from curate.refresh.outcome import How
 
-    names = sorted(p.name for p in (home.path / "corpus").iterdir())
+    names = home.snapshots()
     documents = answer(home.path).documents
     run.roll_back(home.path, names[0], How(quiet=True))
     first = answer(home.path)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from curate.corpus.manifests import manifest_path
 from curate.errors import RunFailed
 from tests.curate.refresh.growing import Home, inputs
 
@@ -54,7 +55,7 @@ def sql(home: Home, text: str, *values: Any) -> None:
 @pytest.mark.parametrize("column", ["name", "base"])
 def test_a_refresh_that_is_called_as_a_path_is_refused(sent, column, state):
     home, file, victim = sent
-    (victim / "corpus/manifest.json").touch()  # so that a snapshot would stand there
+    (victim / "corpus.json").touch()  # so that a snapshot would stand there
     sql(
         home,
         f"UPDATE refreshes SET {column} = ?, state = ? WHERE number = 1",
@@ -64,7 +65,7 @@ def test_a_refresh_that_is_called_as_a_path_is_refused(sent, column, state):
     for how in ({"keep": 1}, {"abandon": True}, {"rebuild": True}):
         with pytest.raises(RunFailed, match=r"refresh\.db names a refresh '\.\./\.\./victim'"):
             home.refresh(file, **how)
-    (victim / "corpus/manifest.json").unlink()
+    (victim / "corpus.json").unlink()
     assert untouched(victim)
 
 
@@ -78,7 +79,7 @@ def test_the_current_snapshot_is_none_that_is_called_as_a_path(sent):
 
 def test_a_snapshot_that_is_a_link_goes_and_what_it_leads_to_stays(sent):
     home, file, victim = sent
-    first = min(p for p in (home.path / "corpus").iterdir())
+    first = home.folder(home.snapshots()[0])
     shutil.rmtree(first)
     first.symlink_to(victim)
     home.refresh(file, keep=1)
@@ -103,7 +104,7 @@ def test_a_folder_of_home_that_is_a_link_is_refused(sent, name):
 @pytest.mark.parametrize("name", ["../../victim/x.parquet", "part-0.parquet", "/etc/x", "other"])
 def test_a_manifest_names_parts_alone(sent, name):
     home, file, victim = sent
-    path = home.path / "current/manifest.json"
+    path = manifest_path(home.folder())
     manifest = json.loads(path.read_text())
     (entry,) = list(manifest["files"].values())[:1]
     path.write_text(json.dumps(manifest | {"files": {name: entry}}))

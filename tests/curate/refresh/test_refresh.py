@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 
@@ -74,11 +73,11 @@ def test_explain_knows_kept_and_dropped_documents_of_every_refresh(grown):
 
 def test_parts_of_earlier_snapshots_are_the_same_files(grown):
     home, _ = grown
-    first, second, third = sorted(p for p in (home.path / "corpus").iterdir())
+    first, second, third = map(home.folder, home.snapshots())
     parts = [sorted(p.name for p in s.glob("part-*")) for s in (first, second, third)]
     assert [len(p) for p in parts] == [1, 2, 3]
     assert (first / parts[0][0]).stat().st_ino == (third / parts[0][0]).stat().st_ino
-    manifest = json.loads((third / "manifest.json").read_text())
+    manifest = home.manifest()
     assert manifest["parent"] == second.name and list(manifest["files"]) == parts[2]
     assert manifest["documents"] == len(home.rows())
     assert (home.path / "current").resolve() == third
@@ -92,7 +91,7 @@ def test_nothing_new_makes_no_snapshot(grown):
     home, files = grown
     done = home.refresh(*files)
     assert not done.new and done.unchanged == 3
-    assert len(list((home.path / "corpus").iterdir())) == 3
+    assert len(home.snapshots()) == 3
 
 
 def test_a_folder_a_pattern_and_a_list_take_in_only_what_is_new(bench):
@@ -212,9 +211,9 @@ def test_snapshots_stay_for_days_and_the_current_one_always(bench):
     files = [bench.jsonl(f"{i}.jsonl", [{"text": f"Text {i}."}]) for i in range(4)]
     for day, file in enumerate(files):
         done = home.refresh(file, keep_days=1.5, now=START + timedelta(days=day))
-    assert len(list((home.path / "corpus").iterdir())) == 2
+    assert len(home.snapshots()) == 2
     done = home.refresh(*files, keep_days=1, now=START + timedelta(days=30))
-    assert not done.new and [p.name for p in (home.path / "corpus").iterdir()] == [done.name]
+    assert not done.new and home.snapshots() == [done.name]
     assert len(home.ids()) == 4  # all documents of those that are gone
 
 
@@ -278,7 +277,7 @@ def test_what_somebody_moved_away_is_named_and_nothing_else_is_lost(bench):
     home = Home(bench, [{"dedup_exact": {}}])
     name = home.refresh(first).name
     for path in (
-        home.path / "corpus" / name / "manifest.json",
+        home.path / "corpus" / f"{name}.json",
         home.path / "runs" / name / "ids.parquet",
     ):
         path.rename(bench.folder / "aside")
@@ -286,3 +285,24 @@ def test_what_somebody_moved_away_is_named_and_nothing_else_is_lost(bench):
             home.refresh(second)
         (bench.folder / "aside").rename(path)
     assert home.refresh(second).totals["read"] == len(b)
+
+
+def test_a_home_of_an_older_version_goes_on(bench):
+    a, b, _ = (bench.jsonl(f"{n}.jsonl", r) for n, r in zip("abc", inputs(10), strict=True))
+    new, old = (Home(bench, [{"dedup_exact": {}}], name) for name in ("new", "old"))
+    for home in (new, old):
+        home.refresh(a)
+        assert bench.command("forget", home.path, "--id", home.ids()[0]).returncode == 0
+    for name in old.snapshots():  # the manifest and the list of removed documents lay within
+        folder = old.folder(name)
+        for beside, within in (
+            (".json", "manifest.json"),
+            (".removed.parquet", "_removed.parquet"),
+        ):
+            path = folder.with_name(folder.name + beside)
+            if path.exists():
+                path.rename(folder / within)
+    for home in (new, old):
+        home.refresh(b)
+    assert old.rows() == new.rows() and len(old.removed()) == len(new.removed()) == 1
+    assert all(p.name.startswith("part-") for p in old.folder().iterdir())

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from curate.errors import UsageError
-from curate.formats.inputs import InputFile, InputPlan, Slice
+from curate.formats.inputs import InputPlan, Slice
+from curate.formats.listing import InputFile
 from curate.inspect.forecast.figures import (
     DedupFigures,
     Figures,

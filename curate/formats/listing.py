@@ -1,0 +1,412 @@
+"""Input files: what the inputs of a command mean, and what of it is passed over.
+
+A folder means the files below it, a run's folder its corpus. Runs below a folder are passed over,
+so that an OUT may lie within IN.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from curate.disk.process import AT_ONCE, in_order
+from curate.errors import RunFailed, UsageError
+from curate.formats.compression import open_input, sniff
+
+FORMATS = {
+    "archive": (".warc", ".wet", ".wat", ".arc"),
+    "jsonl": (".jsonl", ".ndjson", ".json"),
+    "parquet": (".parquet", ".pq"),
+    "html": (".html", ".htm", ".xhtml"),
+    "text": (".txt", ".text", ".md", ".rst"),
+}
+PACKING = (".gz", ".zst", ".zstd", ".lz4")
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """path: as fsspec opens it; rel: below the input as given; stamp: what reuse depends on;
+    state: size and time or tag, which a listing shows without opening the file; url: where it was
+    fetched from."""
+
+    path: str
+    rel: str
+    format: str
+    codec: str
+    size: int
+    stamp: str
+    state: str = ""
+    url: str = ""
+
+
+def format_by_name(name: str) -> str | None:
+    """A file's format as its name tells it."""
+    lower = name.lower()
+    for ending in PACKING:
+        lower = lower.removesuffix(ending)
+    for kind, endings in FORMATS.items():
+        if lower.endswith(endings):
+            return kind
+    return None
+
+
+def _format_by_content(path: str) -> str | None:
+    from curate.formats.compression import decompressed_chunks
+
+    with open_input(path) as f:
+        if f.read(4) == b"PAR1":
+            return "parquet"
+        f.seek(0)
+        head = next(iter(decompressed_chunks(f, None, lambda offset, what: None)), b"")
+    head = bytes(head[:512]).lstrip()
+    if head.startswith((b"WARC/", b"filedesc://")):
+        return "archive"
+    if head.startswith(b"{"):
+        return "jsonl"
+    if head[:15].lower().startswith((b"<!doctype html", b"<html")):
+        return "html"
+    return None
+
+
+def _not_documents(path: str, kind: str) -> str | None:
+    """Why a file of a known format in a folder holds no documents: its records have no text."""
+    if kind == "jsonl":
+        from curate.formats.jsonl import sample
+
+        with open_input(path) as f:
+            codec = sniff(f)
+        records = sample(path, codec, 100)
+        if not any("text" in r or "payload" in r for r in records):
+            return "no JSON line with a `text` among its first hundred"
+    if kind == "parquet":
+        from curate.formats.parquet import read_schema
+
+        try:
+            read_schema(path)
+        except UsageError:
+            return "it has no column `text`"
+    return None
+
+
+_TAGS = ("ETag", "etag", "md5Hash", "content_md5", "sha256")
+
+
+def _when(info: dict[str, Any]) -> Any:
+    keys = ("mtime", "LastModified", "Last-Modified", "created")
+    return next((info[key] for key in keys if info.get(key)), "")
+
+
+def _state(info: dict[str, Any]) -> str:
+    """Size and tag or time of change, as a listing has them."""
+    tag = next((info[key] for key in _TAGS if info.get(key)), None)
+    return f"{info.get('size')}@{tag or _when(info)}"
+
+
+def _stamp(fs: Any, info: dict[str, Any]) -> str:
+    """Time of change and the first and last 64 KiB; remote stores give an etag or a checksum."""
+    for key in _TAGS:
+        if info.get(key):
+            return str(info[key])
+    import xxhash
+
+    digest = xxhash.xxh3_128()
+    with fs.open(info["name"], "rb") as f:
+        digest.update(f.read(1 << 16))
+        if info["size"] > 1 << 17:
+            f.seek(-(1 << 16), 2)
+            digest.update(f.read(1 << 16))
+    return f"{digest.hexdigest()}@{_when(info)}"
+
+
+def _expanded(inputs: Iterable[str]) -> Iterable[str]:
+    """The inputs, patterns (crawl/*.warc.gz) replaced by what they match, in order of name."""
+    import fsspec
+
+    for path in map(str, inputs):
+        if not any(c in path for c in "*?["):
+            yield path
+            continue
+        try:
+            fs, root = fsspec.core.url_to_fs(path)
+            if fs.exists(root):
+                yield path
+                continue
+            matches = sorted(fs.glob(root))
+        except (ValueError, ImportError) as error:
+            raise _no_way(path, error) from None
+        if not matches:
+            raise UsageError(f"input {path} matches no file")
+        yield from (fs.unstrip_protocol(m) if "://" in path else m for m in matches)
+
+
+def _no_way(path: str, error: Exception) -> UsageError:
+    """What to do where no package is there that opens such a URL."""
+    if isinstance(error, ImportError) and path.lower().startswith(("http://", "https://")):
+        return UsageError(
+            f"input {path}: fetch it first (llmcurate fetch URL -o DIR), or in a run with --set"
+            " read.fetch=DIR; with aiohttp and requests installed it is read where it is"
+        )
+    if isinstance(error, ImportError) and path.lower().startswith("s3://"):
+        return UsageError(f"input {path}: pip install 'llmcurate[s3]'")
+    return UsageError(f"input {path}: {error}")
+
+
+_HIDDEN = (".", "_")  # how names begin that are passed over
+# Names of files that mark a folder as an OUT (in a store it has no ledger) or as a HOME.
+_MARKS = ({"ledger.db"}, {"run.json", "recipe.yaml"}, {"refresh.db"})
+
+
+def _is_ours(names: Set[str]) -> bool:
+    return any(mark <= names for mark in _MARKS)
+
+
+@dataclass(frozen=True)
+class InputFiles:
+    """files: in the order given, and by name within a folder; notices: what was passed over, one
+    line each; unreadable: how many files and folders could not be read."""
+
+    files: list[InputFile]
+    notices: list[str]
+    unreadable: int = 0
+
+
+def find_files(
+    inputs: Iterable[str],
+    is_known: Callable[[str, str], bool] = lambda path, state: False,
+    at_once: int = AT_ONCE,
+    skip_unreadable: bool | None = None,
+) -> InputFiles:
+    """The files that the inputs mean.
+
+    A folder that llmcurate wrote means its corpus; one below a folder is passed over. UsageError
+    for a missing input or a named file of no known format; unknown files in folders are noticed.
+    is_known(path, state): whether a file in that state (`InputFile.state`) is passed over,
+    unopened. skip_unreadable: whether files and folders that the system does not let us read are
+    passed over; RunFailed names the first one otherwise (None: the command has no such option).
+    """
+    with readable(skip_unreadable is not None):
+        return _files(inputs, is_known, at_once, bool(skip_unreadable))
+
+
+@contextmanager
+def readable(may_skip: bool = False) -> Iterator[None]:
+    """Names the file or folder that the system does not let us read. may_skip: whether the command
+    has an option to pass it over."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is None:
+            raise
+        if not isinstance(error, PermissionError):
+            raise UsageError(f"input {error.filename}: {error.strerror}") from None
+        option = ", or pass over what cannot be read with --skip-unreadable" if may_skip else ""
+        raise RunFailed(
+            f"input {error.filename} cannot be read ({error.strerror}): make it readable{option}"
+        ) from None
+
+
+@dataclass(frozen=True)
+class _Notice:
+    """Why a file or folder is passed over."""
+
+    text: str
+    unreadable: bool = False
+
+    @staticmethod
+    def of(error: OSError) -> _Notice:
+        return _Notice(f"skipped {error.filename}: {error.strerror}", unreadable=True)
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """A file as its folder lists it. location: the input that means it; folder: whether that is
+    one; notice: why it is passed over, unopened; skip: whether it need not be looked at."""
+
+    location: str
+    folder: bool
+    fs: Any
+    path: str
+    rel: str
+    info: dict[str, Any] = field(default_factory=dict)
+    notice: _Notice | None = None
+    skip: bool = False
+
+
+def _files(
+    inputs: Iterable[str],
+    is_known: Callable[[str, str], bool],
+    at_once: int,
+    skip_unreadable: bool,
+) -> InputFiles:
+    listed = [
+        file for path in _expanded(inputs) for file in _listed(path, is_known, skip_unreadable)
+    ]
+    files: list[InputFile] = []
+    notices: list[_Notice] = []
+    holds = {file.location: False for file in listed}
+    reasons: dict[str, str] = {}  # location -> the first notice of it
+    look = partial(_looked_at, skip_unreadable=skip_unreadable)
+    for file, result in zip(listed, in_order(look, listed, at_once), strict=True):
+        if isinstance(result, _Notice):
+            notices.append(result)
+            reasons.setdefault(file.location, result.text)
+            continue
+        holds[file.location] = True
+        if result is not None:
+            files.append(result)
+    for path, has_files in holds.items():
+        if not has_files:
+            raise _holds_none(path, reasons.get(path))
+    unreadable = sum(notice.unreadable for notice in notices)
+    return InputFiles(files, [notice.text for notice in notices], unreadable)
+
+
+def _holds_none(path: str, reason: str | None = None) -> UsageError:
+    why = f" ({reason})" if reason else ""
+    return UsageError(f"input {path} holds no file of a known format{why}")
+
+
+def _listed(
+    location: str, is_known: Callable[[str, str], bool], skip_unreadable: bool
+) -> Iterator[_Listed]:
+    """The files that one input means."""
+    import fsspec
+
+    try:
+        fs, root = fsspec.core.url_to_fs(location)
+        exists = fs.exists(root)
+    except (ValueError, ImportError) as error:
+        raise _no_way(location, error) from None
+    if not exists:
+        if _is_local(fs):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                Path(root).stat()  # PermissionError where a folder above it may not be entered
+        raise UsageError(f"input {location} does not exist")
+    folder = fs.isdir(root)
+    if folder:
+        root = _documents_of(fs, root)
+        names, runs, problems = _below(fs, root)
+        if problems and not skip_unreadable:
+            raise problems[0]
+        for problem in problems:
+            notice = _Notice.of(problem)
+            yield _Listed(location, folder, fs, str(problem.filename), "", notice=notice)
+        for run in runs:
+            notice = _Notice(f"skipped {run}: a run wrote it; name it to read its corpus")
+            yield _Listed(location, folder, fs, run, "", notice=notice)
+        some = bool(problems or runs)
+    else:
+        names, some = [root], False
+    for name in names:
+        rel = name[len(root) :].lstrip("/") if folder else PurePosixPath(name).name
+        # manifest.json: in the corpora of older versions
+        if folder and PurePosixPath(rel).name in ("manifest.json", "SUCCESS"):
+            continue
+        some = True
+        path = fs.unstrip_protocol(name) if "://" in location else name
+        try:
+            info = fs.info(name)
+        except FileNotFoundError:
+            info = {"type": "broken link"}
+        except PermissionError as error:
+            if not skip_unreadable:
+                raise
+            yield _Listed(location, folder, fs, path, rel, notice=_Notice.of(error))
+            continue
+        if folder and info["type"] != "file":  # a pipe, a socket
+            notice = _Notice(f"skipped {path}: no regular file")
+            yield _Listed(location, folder, fs, path, rel, info, notice)
+        else:
+            seen = is_known(path, _state(info))
+            yield _Listed(location, folder, fs, path, rel, info, skip=seen)
+    if not some:
+        raise _holds_none(location)
+
+
+def _is_local(fs: Any) -> bool:
+    return "file" in ([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol)
+
+
+def _documents_of(fs: Any, root: str) -> str:
+    """The folder of documents that a folder means: of a run its corpus, of a HOME its current
+    snapshot, else itself."""
+    if fs.exists(f"{root}/corpus/manifest.json"):  # of an older version
+        return f"{root}/corpus"
+    if fs.exists(f"{root}/refresh.db") and fs.exists(f"{root}/current"):
+        return f"{root}/current"
+    marks = {name for mark in _MARKS for name in mark if fs.exists(f"{root}/{name}")}
+    has_corpus = _is_ours(marks) and fs.exists(f"{root}/corpus.json")
+    return f"{root}/corpus" if has_corpus else root
+
+
+def _below(fs: Any, root: str) -> tuple[list[str], list[str], list[OSError]]:
+    """(files below a folder in order, runs below it, folders below it that cannot be read); hidden
+    ones and what runs hold are left out."""
+    errors: list[OSError] = []
+    if _is_local(fs):
+        names = []
+        for folder, folders, files in os.walk(root, onerror=errors.append):
+            links = (name for name in folders if Path(folder, name).is_symlink())
+            names += [f"{folder.rstrip('/')}/{name}" for name in (*files, *links)]
+        names.sort()
+    else:
+        names = sorted(fs.find(root))
+    files_of: dict[str, set[str]] = {}
+    for name in names:
+        folder, _, file = name.rpartition("/")
+        files_of.setdefault(folder, set()).add(file)
+    runs = {f for f, names_there in files_of.items() if f != root and _is_ours(names_there)}
+
+    @cache
+    def is_read(folder: str) -> bool:
+        above, _, name = folder.rpartition("/")
+        if len(folder) <= len(root):
+            return True
+        return folder not in runs and not name.startswith(_HIDDEN) and is_read(above)
+
+    def within(path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        return path == root or (not name.startswith(_HIDDEN) and is_read(folder))
+
+    problems = [
+        error
+        for error in errors
+        if not isinstance(error, FileNotFoundError) and within(str(error.filename))
+    ]
+    return [n for n in names if within(n)], sorted(filter(within, runs)), problems
+
+
+def _looked_at(file: _Listed, skip_unreadable: bool) -> InputFile | _Notice | None:
+    """What it is; why it is passed over; None where it need not be looked at."""
+    if file.notice or file.skip:
+        return file.notice
+    try:
+        return _opened(file)
+    except PermissionError as error:
+        if not skip_unreadable or error.filename is None:
+            raise
+        return _Notice.of(error)
+
+
+def _opened(file: _Listed) -> InputFile | _Notice:
+    path, rel, info = file.path, file.rel, file.info
+    kind = format_by_name(rel) or _format_by_content(path)
+    if kind is None:
+        if not file.folder:
+            raise UsageError(
+                f"input {file.location}: not a format this tool reads (WARC, ARC, WET, JSON lines,"
+                " parquet, HTML or plain text)"
+            )
+        return _Notice(f"skipped {path}: unknown format")
+    if file.folder and (reason := _not_documents(path, kind)):
+        return _Notice(f"skipped {path}: {reason}")
+    codec = "plain"
+    if kind != "parquet":
+        with open_input(path) as f:
+            codec = sniff(f)
+    return InputFile(path, rel, kind, codec, info["size"], _stamp(file.fs, info), _state(info))
