@@ -181,7 +181,7 @@ class Extract(Step):
     """Turns HTML into text; rows that already have text pass unchanged."""
 
     name: ClassVar[str] = "extract"
-    # 2: list bullets and alternative texts, as DCLM has them. 3: blocks by the network of net.py.
+    # 2: list bullets and alternative texts, as DCLM has them. 3, 4: blocks by the network.
     version: ClassVar[int] = 4
 
     extractor: Literal["blocks", "resiliparse", "trafilatura", "justext", "text"] = Field(
