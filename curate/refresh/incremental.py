@@ -130,4 +130,6 @@ def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
         return f"{name}: {old['settings'].get(name)} before, {new['settings'].get(name)} now"
     if old["version"] != new["version"]:
         return f"version {old['version']} before, {new['version']} now"
+    if old.get("source") != new.get("source"):
+        return "its source changed"
     return "a file it reads changed"
