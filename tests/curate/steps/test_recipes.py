@@ -78,7 +78,22 @@ def test_a_mistake_is_one_line_that_says_where_and_what(mistake):
 def test_a_wrong_override_is_one_line(item, message):
     with pytest.raises(UsageError, match=message) as error:
         parse("steps: [c4]\n", "r.yaml", (item,))
-    assert "\n" not in str(error.value)
+    assert "\n" not in str(error.value) and str(error.value).startswith(f"--set {item}: ")
+
+
+def test_what_an_override_did_is_not_blamed_on_the_recipe():
+    text = "steps:\n  - document_length: {min: 10}\n  - c4\n"
+    for sets, start in (
+        (("document_length.max=5",), "--set document_length.max=5: document_length: "),
+        (("document_length.max=50", "c4.min_sentences=x"), "--set c4.min_sentences=x: c4."),
+    ):
+        with pytest.raises(UsageError) as error:
+            parse(text, "r.yaml", sets)
+        assert str(error.value).startswith(start)
+    with pytest.raises(UsageError, match=r"^r\.yaml:2: unknown key 'mi'"):
+        parse(text.replace("min:", "mi:"), "r.yaml", ("document_length.max=5",))
+    with pytest.raises(UsageError, match=r"^--set c4\.min_sentences=x: c4\.min_sentences: "):
+        compose("filter", [("c4", {})], ("c4.min_sentences=x",))
 
 
 def test_overrides_reach_the_step_by_its_label():
