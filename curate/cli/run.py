@@ -179,6 +179,8 @@ def filter_(
     """
 
     names = [name.strip() for name in rules.split(",") if name.strip()]
+    if not names:
+        raise UsageError(f"RULES {rules!r} names no filter; known: {', '.join(FILTERS)}")
     steps: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in names]
     for setting, value in settings.items():
         takers = [s for name, s in steps if setting in setting_options([(name, {})], {}, set())]

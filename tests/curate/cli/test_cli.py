@@ -73,6 +73,7 @@ def test_version_prints_one_line() -> None:
         (["nonsense"], "No such command 'nonsense'"),
         (["run", "no-such-recipe", "-o", "x"], "no recipe 'no-such-recipe'"),
         (["filter", "c5", "in.jsonl", "-o", "x"], "did you mean 'c4'?"),
+        (["filter", "", "absent.jsonl", "-o", "x"], "names no filter; known: c4, "),
         (["filter", "c4", "absent.jsonl", "-o", "x"], "absent.jsonl does not exist"),
         (["dedup", "in.jsonl", "-o", "x", "--method", "magic"], "--method magic"),
         (["dedup", "in.jsonl", "-o", "x", "--survivor", "best"], "unknown survivor policy"),
