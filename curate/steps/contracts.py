@@ -76,6 +76,10 @@ class Settings(BaseModel):
         """Files whose content decides the step's output, such as word lists and models."""
         return []
 
+    def to_fetch(self) -> list[str]:
+        """Files that a run fetches before it plans, since their content decides the output."""
+        return []
+
     def forecast(self) -> list[str]:
         """Lines on the expected effect of the settings, for a user who is about to run them."""
         return []

@@ -401,7 +401,9 @@ def _notes(question: Question, now: Verdicts, others: list[Resolved]) -> list[st
         )
     notes += question.corpus.notes
     if now.scores.forgotten:
-        notes.append(f"not counted: {now.scores.forgotten:,} rejected documents that were forgotten")
+        notes.append(
+            f"not counted: {now.scores.forgotten:,} rejected documents that were forgotten"
+        )
     rows = int(np.count_nonzero(now.unmeasured))
     if rows:
         notes.append(

@@ -34,10 +34,10 @@ SIZES, HOME_SIZES = Path("stages", "text-sizes"), Path("runs", ".text-sizes")
 class Scores:
     """Of all documents of a run.
 
-    kept: how many of the rows stand in corpus/. forgotten: rejected documents that are no rows, since
-    what marked them was forgotten with their texts. columns: name -> float64[rows], NaN where nothing
-    was measured; integers: those of whole numbers. lang: int[rows], an index into
-    `langs`, -1 for none. bytes: int64[rows] of text.
+    kept: how many of the rows stand in corpus/. forgotten: rejected documents that are no rows,
+    since what marked them was forgotten with their texts. columns: name -> float64[rows], NaN where
+    nothing was measured; integers: those of whole numbers. lang: int[rows], an index into `langs`,
+    -1 for none. bytes: int64[rows] of text.
     primary: int[rows], an index into `rules` of the first reason, -1 for kept ones. marks: rule ->
     int64[marked], the rows that the rule marked.
     """
