@@ -9,7 +9,7 @@ import typer
 
 from curate.cli.options import Json, Quiet, app
 from curate.cli.settings import command
-from curate.errors import RunFailed, UsageError
+from curate.errors import RunFailed
 
 
 @command(app, "Fetch")
@@ -35,6 +35,7 @@ def fetch(
     import time
 
     from curate.cli.command_settings import Fetch
+    from curate.disk.files import make_folder
     from curate.disk.units import format_bytes, parse_rate
     from curate.fetch.download import download, fetch_one, forbid_offline
     from curate.fetch.file_lists import wanted_files
@@ -55,8 +56,7 @@ def fetch(
             raise RunFailed(f"{url}: {error}") from None
 
     files = wanted_files(sources, out, chosen.base, chosen.keep_paths, chosen.limit, fetch_list)
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file; -o names a folder")
+    make_folder(out)
     with Progress("fetch", len(files), quiet) as progress:
 
         def watch(done: int, size: int) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import yaml
 
+from curate.disk.files import make_folder
 from curate.errors import UsageError
 
 FILE = "llmcurate.yaml"
@@ -126,7 +127,7 @@ steps:
 
 def create(folder: Path) -> list[Path]:
     """Writes llmcurate.yaml and a first recipe; never overwrites."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, "FOLDER")
     written = []
     for name, text in ((FILE, WORKSPACE_TEXT), ("recipe.yaml", RECIPE_TEXT)):
         path = folder / name

@@ -95,6 +95,35 @@ def test_wrong_use_is_one_line_and_exit_code_2(
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "filter document_length in.jsonl -o",
+        "stats in.jsonl -o",
+        "demo -o",
+        "refresh r.yaml in.jsonl -o",
+        "fetch list.txt -o",
+        "init",
+    ],
+)
+def test_an_out_that_cannot_be_made_is_one_line(tmp_path: Path, command: str) -> None:
+    write_corpus(tmp_path / "in.jsonl", [SENTENCES])
+    (tmp_path / "list.txt").write_text("https://host.test/a\n")
+    (tmp_path / "r.yaml").write_text("steps: [c4]")
+    done = llmcurate(*command.split(), "in.jsonl/out", cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert " in.jsonl/out cannot be made (not a directory); name a folder" in line
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_out_where_one_may_not_write_is_one_line(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "in.jsonl", [SENTENCES])
+    (tmp_path / "locked").mkdir(mode=0o555)
+    done = llmcurate("filter", "c4", "in.jsonl", "-o", "locked/out", cwd=tmp_path)
+    assert done.returncode == 2 and "cannot be made (permission denied)" in done.stderr
+
+
 def test_json_outcome_is_the_last_line_and_adds_up(tmp_path: Path, corpus: Path) -> None:
     done = process("filter", "c4", str(corpus), "-o", str(tmp_path / "out"), "--json")
     assert done.returncode == 0, done.stderr
