@@ -110,7 +110,8 @@ def _new_name(state: State, now: datetime | None) -> str:
 def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshed:
     """Takes in what is new among the inputs, or goes on with a refresh that was killed."""
     began = time.perf_counter()
-    incremental.check(recipe)
+    if line := incremental.check(recipe):
+        say(line, how.quiet)
     if how.products:
         check_products(recipe)
     elif recipe.products:
@@ -407,7 +408,8 @@ def _keep_ids(plan: RunPlan, out: Path) -> None:
 
 def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str]:
     """What a refresh would take in, for `--dry-run`."""
-    incremental.check(recipe)
+    if line := incremental.check(recipe):
+        say(line, how.quiet)
     if not (home / FILE).exists():
         names = inputs or list(recipe.input)
         new_inputs = find_new(names, {}, remote=_remote(recipe, home, how, True))
