@@ -36,7 +36,7 @@ def fetch(
 
     from curate.cli.command_settings import Fetch
     from curate.disk.files import make_folder
-    from curate.disk.units import format_bytes, parse_rate
+    from curate.disk.units import counted, format_bytes, parse_rate
     from curate.fetch.download import download, fetch_one, forbid_offline
     from curate.fetch.file_lists import wanted_files
     from curate.fetch.transfer import Wanted
@@ -86,7 +86,7 @@ def fetch(
         print(json.dumps(summary, ensure_ascii=False))
     elif not quiet:
         there = f", {len(outcome.there)} were there" if outcome.there else ""
-        count = "1 file" if len(outcome.fetched) == 1 else f"{len(outcome.fetched)} files"
+        count = counted(len(outcome.fetched), "file")
         say(f"fetched {count}, {format_bytes(outcome.bytes)} in {seconds:.0f} s{there}: {out}")
     if outcome.failed:
         raise RunFailed(

@@ -15,6 +15,7 @@ from curate.corpus import indexes
 from curate.corpus.indexes import link
 from curate.disk.files import text_digest
 from curate.disk.inside import inside
+from curate.disk.units import counted, format_bytes
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.column_plan import join_columns
 from curate.formats.inputs import InputPlan, plan_files
@@ -427,5 +428,6 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
 
 def _preview_lines(files: list[Any], seen_before: int, home: Path) -> list[str]:
     size = sum(f.size for f in files)
-    head = f"{home}: {len(files):,} new inputs, {size:,} bytes; {seen_before:,} are known"
+    new = counted(len(files), "new input")
+    head = f"{home}: {new}, {format_bytes(size)}; {seen_before:,} known"
     return [head, *(f"  {f.path}" for f in files[:20]), *(["  ..."] if len(files) > 20 else [])]

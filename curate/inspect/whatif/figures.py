@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from curate.disk.units import counted
 from curate.inspect.report.bins import Range, edges_of
 from curate.inspect.report.page import bytes_a_token
 from curate.inspect.whatif.columns import THREADS, Reading
@@ -401,9 +402,8 @@ def _notes(question: Question, now: Verdicts, others: list[Resolved]) -> list[st
         )
     notes += question.corpus.notes
     if now.scores.forgotten:
-        notes.append(
-            f"not counted: {now.scores.forgotten:,} rejected documents that were forgotten"
-        )
+        gone = counted(now.scores.forgotten, "rejected document")
+        notes.append(f"not counted: {gone} forgotten since")
     rows = int(np.count_nonzero(now.unmeasured))
     if rows:
         notes.append(

@@ -107,7 +107,7 @@ def test_forgotten_documents_are_said_not_to_be_counted(home: Home, tmp_path: Pa
     run.forget(home.path, [("id", name)], How(quiet=True))
     answered = answer(home.path)
     assert answered.documents == before.documents - 2  # of a rejected copy the text is gone, too
-    assert any("1 documents that were to be forgotten" in n for n in answered.notes)
+    assert any("1 document to be forgotten" in n for n in answered.notes)
     done = home.bench.command("whatif", home.path, "--json")
     assert json.loads(done.stdout)["documents"] == answered.documents
 
@@ -124,5 +124,5 @@ def test_forgotten_documents_that_were_rejected_are_not_counted(bench: Any) -> N
     answered = answer(home.path, ("document_length.min=12",))
     assert answered.gained.documents == 2 and answered.lost.documents == 0
     assert answered.before.documents == 4 and answered.documents == 8
-    assert "not counted: 1 rejected documents that were forgotten" in answered.notes
+    assert "not counted: 1 rejected document forgotten since" in answered.notes
     assert answer(home.path).gained.documents == 0
