@@ -176,7 +176,9 @@ def _no_pieces(vocab: int, why: str) -> CurateError:
             " text"
         )
     if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", why):
-        return UsageError(f"vocab {vocab}: the characters of the text need {least[1]} pieces or more")
+        return UsageError(
+            f"vocab {vocab}: the characters of the text need {least[1]} pieces or more"
+        )
     return RunFailed(f"no {vocab} pieces can be trained on this text: {why[-160:]}")
 
 
