@@ -258,7 +258,9 @@ def describe(plan: RunPlan, out: Path) -> str:
     record = plan_record(plan, out)
     files, parts = counted(record["files"], "file"), counted(record["partitions"], "partition")
     size = format_bytes(record["bytes"])
-    lines = [f"{plan.recipe.name} -> {out}", f"  input: {files}, {size}, {parts}"]
+    lines = [f"{plan.recipe.name} -> {out}"]
+    if plan.inputs.files:
+        lines.append(f"  input: {files}, {size}, {parts}")
     for stage in record["stages"]:
         done = stage["partitions_done"]
         state = "reused" if done == record["partitions"] > 0 else f"{done} of {parts} done"
