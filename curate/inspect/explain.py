@@ -53,6 +53,7 @@ def find(out: Path, name: str) -> dict[str, Any] | None:
                 "url": row.get("url"),
                 "source": row.get("source"),
                 "reasons": [reason._asdict() for reason in reasons_of(row)],
+                "settings": _settings(steps),
                 "edits": edits,
                 "decisions": decisions,
                 "measured": {k: v for k, v in row.items() if "." in k and v is not None},
@@ -72,6 +73,14 @@ def _steps(out: Path) -> tuple[Settings, ...] | str:
         return load(str(out / "recipe.yaml")).steps
     except UsageError as error:
         return str(error)
+
+
+def _settings(steps: tuple[Settings, ...] | str) -> dict[str, str]:
+    """The settings that rules compare with, by `step.rule`."""
+    if isinstance(steps, str):
+        return {}
+    limits = [(step.label, limit) for step in steps for limit in step.limits() if limit.setting]
+    return {f"{label}.{limit.rule}": limit.setting for label, limit in limits}
 
 
 def _inputs(out: Path, part: Path, row: dict[str, Any]) -> dict[str, bytes]:
@@ -213,7 +222,9 @@ def text(account: dict[str, Any], most: int = 40) -> str:
         if reason.value is not None:
             line += f": value {_number(reason.value)}"
             if reason.threshold is not None:
+                setting = account["settings"].get(reason.name)
                 line += f", threshold {_number(reason.threshold)}"
+                line += f" of {setting}" if setting else ""
         lines.append(line + (f" ({reason.detail})" if reason.detail else ""))
     passages = [d for d in account["decisions"] if d["span_start"] is not None]
     for d in account["decisions"]:

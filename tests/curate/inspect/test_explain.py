@@ -47,3 +47,10 @@ def test_figures_stand_one_line_a_step_in_few_digits(bench: Any) -> None:
     (figures,) = [line for line in lines if line.startswith("  gopher_quality measured: ")]
     values = [pair.rsplit(" ", 1)[1] for pair in figures.partition(": ")[2].split(", ")]
     assert len(values) > 3 and all(len(value) <= 8 for value in values), figures
+
+
+def test_a_threshold_is_named_as_its_setting(bench: Any) -> None:
+    row = {"id": "a", "text": "A line without a mark at its end\n" * 9}
+    bench.run([{"fineweb_quality": {}}], bench.jsonl("in.jsonl", [row]))
+    shown = text(explain([bench.folder / "out"], "a"))
+    assert "fineweb_quality.end_marks: value 0, threshold 0.12 of min_end_marks\n" in shown
