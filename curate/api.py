@@ -140,7 +140,10 @@ def _plan(
         return plan_run(recipe, InputPlan((), ()))
     if not inputs and not recipe.input and space is not None:
         if any(s.name == "extract" for s in recipe.steps):
-            raise UsageError(f"{recipe.name} reads archives: name files or folders to read")
+            raise UsageError(
+                f"{recipe.name} reads archives: name them (`llmcurate run RECIPE IN...`), or put"
+                " `input: PATH` into the recipe"
+            )
         inputs = [str(space.need("corpus", "llmcurate run RECIPE IN..."))]
     recipe = _with_extraction(recipe, inputs or list(recipe.input))
     return make_plan(recipe, inputs, on_paper)

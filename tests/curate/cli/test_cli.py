@@ -260,3 +260,19 @@ def test_help_of_a_group_shows_its_default_action_and_the_subcommands(
     invoke(["language", "--help"])
     shown = capsys.readouterr().out
     assert "--keep" in shown and "--threshold" in shown and "evaluate" in shown
+
+
+def test_a_workspace_runs_its_own_recipe(tmp_path: Path) -> None:
+    bare = llmcurate("run", cwd=tmp_path)
+    assert bare.returncode == 2 and "give RECIPE, or work in a workspace" in bare.stderr
+    assert llmcurate("init", cwd=tmp_path).returncode == 0
+    unnamed = llmcurate("run", cwd=tmp_path)
+    assert unnamed.returncode == 2 and "put `input: PATH` into the recipe" in unnamed.stderr
+    (tmp_path / "page.html").write_text(
+        f"<html><body><main><p>{SENTENCES}</p></main></body></html>"
+    )
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("# input: archives/ ", "input: page.html"))
+    done = llmcurate("run", cwd=tmp_path)
+    assert done.returncode == 0 and "read 1 document (" in done.stdout, done.stderr
+    assert (tmp_path / "runs/0001-recipe/corpus").is_dir()
