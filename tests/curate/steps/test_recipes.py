@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -10,6 +13,7 @@ from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.run.plan import plan_run
 from curate.steps.recipe import compose, load, parse, shipped
+from curate.steps.registry import REGISTRY
 
 MISTAKES = {
     "unknown key": (
@@ -178,3 +182,9 @@ def test_a_recipe_that_is_not_there_lists_those_that_are(tmp_path):
     (tmp_path / "latin.yaml").write_bytes(b"name: \xff\n")
     with pytest.raises(UsageError, match="not UTF-8"):
         load(str(tmp_path / "latin.yaml"))
+
+
+def test_every_step_is_in_the_documentation_of_recipes():
+    text = (Path(__file__).parents[3] / "docs/recipes.md").read_text(encoding="utf-8")
+    for name in REGISTRY:
+        assert re.search(rf"\b{name}\b", text), name
