@@ -138,7 +138,8 @@ def test_json_outcome_is_the_last_line_and_adds_up(tmp_path: Path, corpus: Path)
 def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path, corpus: Path) -> None:
     done = llmcurate("dedup", str(corpus), "-o", str(tmp_path / "out"), "--dry-run")
     assert done.returncode == 0
-    assert "0 of 1 partition" in done.stdout and not (tmp_path / "out").exists()
+    assert "input: 1 file, " in done.stdout and "0 of 1 partition done" in done.stdout
+    assert not (tmp_path / "out").exists()
 
 
 def test_running_again_says_that_all_is_done(tmp_path: Path, corpus: Path) -> None:
