@@ -67,19 +67,22 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
         read = recipe.read.model_copy(update={"skip_unreadable": True})
         recipe = replace(recipe, read=read)
     space = workspace.find()
-    on_paper = options.dry_run and options.scale.as_if is not None
+    as_if = options.dry_run and options.scale.as_if is not None
     if recipe.read.fetch is not None:
         from curate.formats.fetched import local_inputs
 
         inputs = local_inputs(
             inputs or list(recipe.input), recipe.read.fetch, options.quiet, options.dry_run
         )
-    plan = _plan(recipe, inputs, space, on_paper)
+    missing = [file for step in recipe.steps for file in step.to_fetch()] if options.dry_run else []
+    for file in missing:
+        say(f"a run fetches {file} first", options.quiet)
+    plan = _plan(recipe, inputs, space, as_if, as_if or bool(missing))
     if options.out is not None:
         out = options.out
     elif space is not None:
         out = space.out_for(title, plan.digest)
-    elif on_paper:
+    elif as_if:
         out = Path("OUT")
     else:
         raise UsageError("give -o OUT, or work in a workspace (`llmcurate init`)")
@@ -132,18 +135,22 @@ def _plan(
     recipe: Recipe,
     inputs: list[str],
     space: workspace.Workspace | None,
-    on_paper: bool = False,
+    as_if: bool,
+    on_paper: bool,
 ) -> RunPlan:
-    if on_paper and not inputs and not recipe.input:
+    if as_if and not inputs and not recipe.input:
         return plan_run(recipe, InputPlan((), ()), on_paper=True)
     if not recipe.reads_input:
         return plan_run(recipe, InputPlan((), ()))
     if not inputs and not recipe.input and space is not None:
         if any(s.name == "extract" for s in recipe.steps):
-            raise UsageError(f"{recipe.name} reads archives: name files or folders to read")
+            raise UsageError(
+                f"{recipe.name} reads archives: name them (`llmcurate run RECIPE IN...`), or put"
+                " `input: PATH` into the recipe"
+            )
         inputs = [str(space.need("corpus", "llmcurate run RECIPE IN..."))]
     recipe = _with_extraction(recipe, inputs or list(recipe.input))
-    return make_plan(recipe, inputs)
+    return make_plan(recipe, inputs, on_paper)
 
 
 def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:

@@ -119,6 +119,8 @@ def _report(error: Exception) -> int:
     disk_full = disk_error(error)
     first_line = str(error).splitlines()[0] if str(error) else ""
     message = str(disk_full) if disk_full else f"{name}: {first_line}"
+    if isinstance(error, OSError) and error.filename and error.strerror and not disk_full:
+        message = f"{error.filename}: {error.strerror.lower()}"
     hint = "" if disk_full else " (--debug shows where)"
     print(f"llmcurate: {message}{hint}", file=sys.stderr)
     return 1

@@ -9,7 +9,7 @@ import typer
 
 from curate.cli.options import Json, Quiet, app
 from curate.cli.settings import command
-from curate.errors import RunFailed, UsageError
+from curate.errors import RunFailed
 
 
 @command(app, "Fetch")
@@ -35,7 +35,8 @@ def fetch(
     import time
 
     from curate.cli.command_settings import Fetch
-    from curate.disk.units import format_bytes, parse_rate
+    from curate.disk.files import make_folder
+    from curate.disk.units import counted, format_bytes, parse_rate
     from curate.fetch.download import download, fetch_one, forbid_offline
     from curate.fetch.file_lists import wanted_files
     from curate.fetch.transfer import Wanted
@@ -55,8 +56,7 @@ def fetch(
             raise RunFailed(f"{url}: {error}") from None
 
     files = wanted_files(sources, out, chosen.base, chosen.keep_paths, chosen.limit, fetch_list)
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file; -o names a folder")
+    make_folder(out)
     with Progress("fetch", len(files), quiet) as progress:
 
         def watch(done: int, size: int) -> None:
@@ -86,7 +86,7 @@ def fetch(
         print(json.dumps(summary, ensure_ascii=False))
     elif not quiet:
         there = f", {len(outcome.there)} were there" if outcome.there else ""
-        count = "1 file" if len(outcome.fetched) == 1 else f"{len(outcome.fetched)} files"
+        count = counted(len(outcome.fetched), "file")
         say(f"fetched {count}, {format_bytes(outcome.bytes)} in {seconds:.0f} s{there}: {out}")
     if outcome.failed:
         raise RunFailed(

@@ -68,6 +68,7 @@ def quality_train(
     from dataclasses import replace
 
     from curate.cli.command_settings import QualityTrain
+    from curate.disk.files import make_folder
     from curate.engines.local import call_apart
     from curate.scoring.language.model import need_library
     from curate.scoring.quality.train import PRESETS, Texts, train
@@ -77,8 +78,7 @@ def quality_train(
     preset = chosen.preset
     if preset not in PRESETS:
         raise UsageError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"OUT {out} is a file; name a folder")
+    make_folder(out)
     of_training = chosen.model_dump(exclude={"preset", "balance", "samples"}, exclude_none=True)
     good, rest = Texts(positive, as_json), Texts(negative, as_json)
     training = replace(PRESETS[preset], **of_training)

@@ -25,6 +25,7 @@ from curate.cli.options import (
     app,
 )
 from curate.cli.settings import command
+from curate.disk.units import counted
 from curate.errors import CurateError, LockHeld, UsageError, disk_error
 
 if TYPE_CHECKING:
@@ -254,12 +255,12 @@ def forget(
     else:
         print(f"{home}: no document is newly forgotten; the list holds for all snapshots to come")
     for kind, value, count in _counted(home, entries):
-        say(f"{kind} {value}: {count:,} documents so far", how.quiet)
+        say(f"{kind} {value}: {counted(count, 'document')} so far", how.quiet)
     scrubbed = outcome.scrubbed
     if scrubbed.runs:
         say(
-            f"emptied: {scrubbed.documents:,} rejected documents, and what reports and records of"
-            f" {scrubbed.runs} runs quote",
+            f"emptied: {counted(scrubbed.documents, 'rejected document')}, and what reports and"
+            f" records of {counted(scrubbed.runs, 'run')} quote",
             how.quiet,
         )
     if scrubbed.indexes:
@@ -267,6 +268,7 @@ def forget(
         say(f"{names}: `llmcurate search` no longer works there, it held the texts", how.quiet)
     if outcome.new and not chosen.purge and outcome.snapshots > 1:
         say(
-            f"{outcome.snapshots - 1} older snapshots may hold them still: --purge removes these",
+            f"{counted(outcome.snapshots - 1, 'older snapshot')} may hold them still: --purge"
+            " removes what is older",
             how.quiet,
         )

@@ -1,9 +1,10 @@
 """`llmcurate init`, `run`, `extract`, `extract-eval`, `filter`, `schema`, `demo`: recipes."""
 
+# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -17,6 +18,7 @@ from curate.cli.options import (
     app,
     engine_options,
     run_steps,
+    workspace,
 )
 from curate.cli.settings import Steps, command, setting_options
 from curate.errors import UsageError
@@ -41,8 +43,13 @@ def init(folder: Annotated[Path, typer.Argument(help="The new workspace.")] = Pa
 @command(app, "Forecast", shared=engine_options)
 def run(
     recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="A recipe file, or a shipped recipe by name.")
-    ],
+        Optional[str],
+        typer.Argument(
+            metavar="RECIPE",
+            help="A recipe file, or a shipped recipe by name. In a workspace the default is its"
+            " recipe.yaml.",
+        ),
+    ] = None,
     inputs: Inputs = None,
     sets: Sets = None,
     *,
@@ -62,6 +69,10 @@ def run(
     from curate.steps.recipe import load
 
     options = _with_forecast(options, settings)
+    if recipe is None:
+        from curate.run.workspace import RECIPE
+
+        recipe = str(workspace("RECIPE").root / RECIPE)
     execute(load(recipe, tuple(sets or ())), inputs or [], options, title=Path(recipe).stem)
 
 
@@ -179,6 +190,8 @@ def filter_(
     """
 
     names = [name.strip() for name in rules.split(",") if name.strip()]
+    if not names:
+        raise UsageError(f"RULES {rules!r} names no filter; known: {', '.join(FILTERS)}")
     steps: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in names]
     for setting, value in settings.items():
         takers = [s for name, s in steps if setting in setting_options([(name, {})], {}, set())]

@@ -22,6 +22,7 @@ from curate.cli.options import (
     workspace,
 )
 from curate.cli.settings import command
+from curate.disk.units import counted
 from curate.errors import RunFailed, UsageError, as_failure
 
 if TYPE_CHECKING:
@@ -217,8 +218,8 @@ def step_text(step: dict[str, Any]) -> str:
     from curate.terminal.tables import table
 
     lines = [
-        f"step {step['step']} ({step['stage']}): {step['rows']} rows, {step['tokens']} tokens "
-        f"of {len(step['documents'])} documents"
+        f"step {step['step']} ({step['stage']}): {counted(step['rows'], 'row')},"
+        f" {counted(step['tokens'], 'token')} of {counted(len(step['documents']), 'document')}"
     ]
     if "skipped" in step:
         lines.append(f"the step was skipped: {plain(step['skipped'])}")

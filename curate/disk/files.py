@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.disk.inside import remove
+from curate.errors import UsageError, disk_error
 
 
 def stream_digest(file: BufferedReader, kind: str = "sha256") -> str:
@@ -59,6 +60,24 @@ def cache_folder() -> Path:
         return Path.home() / "Library" / "Caches" / "llmcurate"
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "llmcurate"
+
+
+def make_folder(folder: Path, name: str = "OUT") -> None:
+    """Makes a folder that the user named, with those above it. UsageError where that cannot be.
+
+    name: of the argument, for the message.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UsageError(f"{name} {folder} is a file; name a folder") from None
+    except OSError as error:
+        if disk_error(error):
+            raise
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(
+            f"{name} {folder} cannot be made ({reason}); name a folder that you may write to"
+        ) from None
 
 
 def sync_folder(folder: Path) -> None:

@@ -60,6 +60,11 @@ def format_count(number: float) -> str:
     return f"{number:,.0f}"
 
 
+def counted(number: float, noun: str) -> str:
+    """A whole number of things: `1 document`, `1,234 documents`."""
+    return f"{format_count(number)} {noun}{'' if number == 1 else 's'}"
+
+
 def format_percent(share: float | None, digits: int = 1) -> str:
     """A share of 1 as `5.3 %`; `< 0.1 %` for less than that, and `-` for None. digits: behind the
     point."""

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import xxhash
 
 from curate.disk.inside import inside
+from curate.disk.units import counted
 from curate.errors import RunFailed, UsageError
 from curate.fetch.download import download
 from curate.fetch.file_lists import listed_files, place_of
@@ -207,8 +208,8 @@ def local_inputs(paths: Iterable[str], folder: str | None, quiet: bool, dry: boo
     wanted = [file for file in files if isinstance(file, Wanted)]
     if dry and (missing := [w for w in wanted if not is_there(w)]):
         raise UsageError(
-            f"--dry-run: {len(missing)} inputs are not in {folder} yet ({missing[0].url} is the"
-            " first); a run fetches them"
+            f"--dry-run: {counted(len(missing), 'input')} not in {folder} yet ({missing[0].url} is"
+            " the first); a run fetches what is missing"
         )
     fetch_all(wanted, quiet)
     return [str(file.target) if isinstance(file, Wanted) else file for file in files]

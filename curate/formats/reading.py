@@ -198,7 +198,7 @@ class PartitionReader:
         row.id = row.id if row.id is not None else f"{file.rel}#{ordinal}"
         self._next += 1
         self._rows.append(row)
-        self._size += len(row.payload or b"") + len(row.text or "")
+        self._size += len(row.payload or b"") + _utf8_bytes(row.text or "")
 
     def _flush(self) -> Iterator[Batch]:
         if not self._rows:
@@ -268,6 +268,10 @@ class PartitionReader:
             threshold = next(r[2] for r in reasons if r[0] == rule)
             refused = refused.drop(mask, rule, value, threshold, [r[3] for r in reasons])
         return Batch(Documents(table.filter(pa.array(~bad))), refused, ids)
+
+
+def _utf8_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:

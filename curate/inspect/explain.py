@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import json
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.documents.edits import edits_of
+from curate.disk.units import format_measure
+from curate.documents.edits import Edit, edits_of
 from curate.documents.rejected import FOLDER, reasons_of
 from curate.errors import UsageError
+from curate.inspect.browse.originals import Originals
+from curate.pages.html import plain
 from curate.run.homes import kept_folder
+from curate.steps.contracts import Settings
+
+SHOWN = 80  # characters of a passage, or of a value, on a terminal
 
 
-def _find(folder: Path, name: str) -> dict[str, Any] | None:
+def _find(folder: Path, name: str) -> tuple[Path, dict[str, Any]] | None:
     for path in sorted(folder.glob("part-*.parquet")):
         rows = pq.read_table(path, filters=[("id", "=", name)])
         if rows.num_rows:
-            row: dict[str, Any] = rows.slice(0, 1).to_pylist()[0]
-            return row
+            return path, rows.slice(0, 1).to_pylist()[0]
     return None
 
 
@@ -28,12 +35,17 @@ def find(out: Path, name: str) -> dict[str, Any] | None:
     if not (out / "corpus").is_dir() and not (out / FOLDER).is_dir():
         return None
     for status, folder in (("rejected", out / FOLDER), ("kept", kept_folder(out))):
-        row = _find(folder, name)
-        if row is not None:
+        place = _find(folder, name)
+        if place is not None:
+            part, row = place
             decisions = []
             path = out / "decisions.parquet"
             if path.exists():
                 decisions = pq.read_table(path, filters=[("id", "=", name)]).to_pylist()
+            steps = _steps(out)
+            edits = [edit._asdict() for edit in edits_of(row)]
+            if not isinstance(steps, str):
+                _quote(steps, _inputs(out, part, row), row.get("text") or "", edits, decisions)
             return {
                 "id": name,
                 "out": str(out),
@@ -41,27 +53,93 @@ def find(out: Path, name: str) -> dict[str, Any] | None:
                 "url": row.get("url"),
                 "source": row.get("source"),
                 "reasons": [reason._asdict() for reason in reasons_of(row)],
-                "edits": [edit._asdict() for edit in edits_of(row)],
+                "settings": _settings(steps),
+                "edits": edits,
                 "decisions": decisions,
                 "measured": {k: v for k, v in row.items() if "." in k and v is not None},
-                "explained": _by_steps(out, row),
+                "explained": _by_steps(steps, row),
                 "text": row.get("text") or "",
             }
     return None
 
 
-def _by_steps(out: Path, row: dict[str, Any]) -> dict[str, list[str]]:
-    """What steps that measured this document say of its text, where they can say more than the
-    value. The text is the one in OUT: later steps may have edited it since."""
-    from curate.steps.contracts import Settings
+def _steps(out: Path) -> tuple[Settings, ...] | str:
+    """The steps of the run's recipe, or why they cannot be read."""
     from curate.steps.recipe import load
 
-    if not row.get("text") or not (out / "recipe.yaml").exists():
-        return {}
+    if not (out / "recipe.yaml").exists():
+        return ()
     try:
-        steps = load(str(out / "recipe.yaml")).steps
+        return load(str(out / "recipe.yaml")).steps
     except UsageError as error:
-        return {"recipe": [str(error)]}
+        return str(error)
+
+
+def _settings(steps: tuple[Settings, ...] | str) -> dict[str, str]:
+    """The settings that rules compare with, by `step.rule`."""
+    if isinstance(steps, str):
+        return {}
+    limits = [(step.label, limit) for step in steps for limit in step.limits() if limit.setting]
+    return {f"{label}.{limit.rule}": limit.setting for label, limit in limits}
+
+
+def _inputs(out: Path, part: Path, row: dict[str, Any]) -> dict[str, bytes]:
+    """The text as each step received it that edited it; empty where the original is gone."""
+    edits, record = edits_of(row), out / "run.json"
+    if not edits or not record.is_file():
+        return {}
+    run = json.loads(record.read_text(encoding="utf-8"))
+    text = Originals(out, run).find((part.name, 0), row, edits)
+    inputs: dict[str, bytes] = {}
+    for step, of_step in groupby(edits, key=lambda edit: edit.step):
+        if text is not None:
+            inputs[step] = text
+            text = _edited(text, list(of_step))
+    return inputs if text == (row.get("text") or "").encode() else {}
+
+
+def _edited(text: bytes, edits: list[Edit]) -> bytes:
+    pieces, at = [], 0
+    for edit in sorted(edits, key=lambda e: (e.start, e.end)):
+        pieces += [text[at : edit.start], (edit.replacement or "").encode("utf-8", "replace")]
+        at = max(at, edit.end)
+    return b"".join([*pieces, text[at:]])
+
+
+def _quote(
+    steps: tuple[Settings, ...],
+    inputs: dict[str, bytes],
+    final: str,
+    edits: list[dict[str, Any]],
+    decisions: list[dict[str, Any]],
+) -> None:
+    """Puts the text of spans beside their positions, where it is known."""
+    for edit in edits:
+        if edit["step"] in inputs:
+            edit["text"] = _slice(inputs[edit["step"]], edit["start"], edit["end"])
+    if edits and not inputs:
+        return
+    labels = [step.label for step in steps]
+    methods = {getattr(step, "method", None): at for at, step in enumerate(steps)}
+    for decision in decisions:
+        at = methods.get(decision["method"])
+        if decision["span_start"] is None or at is None:
+            continue
+        text = next((inputs[label] for label in labels[at:] if label in inputs), final.encode())
+        decision["text"] = _slice(text, decision["span_start"], decision["span_end"])
+
+
+def _slice(text: bytes, start: int, end: int) -> str:
+    return text[start:end].decode("utf-8", "replace")
+
+
+def _by_steps(steps: tuple[Settings, ...] | str, row: dict[str, Any]) -> dict[str, list[str]]:
+    """What steps that measured this document say of its text, where they can say more than the
+    value. The text is the one in OUT: later steps may have edited it since."""
+    if not row.get("text"):
+        return {}
+    if isinstance(steps, str):
+        return {"recipe": [steps]}
     measured = {name.rpartition(".")[0] for name, v in row.items() if "." in name and v is not None}
     accounts = {}
     for step in steps:
@@ -95,6 +173,18 @@ def explain(outs: list[Path], name: str) -> dict[str, Any]:
     near = [n for out in outs[:1] for n in near_ids(out, name)]
     hint = f"; did you mean {near[0]}?" if near else ""
     raise UsageError(f"no document {name!r} in {', '.join(str(o) for o in outs[:3])}{hint}")
+
+
+def _quoted(span: dict[str, Any]) -> str:
+    """The text of a span, for the end of its line; empty where it is not known."""
+    text = " ".join(span.get("text", "").split())
+    return f': "{plain(text, SHOWN)}"' if text else ""
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return format_measure(value)
+    return plain(value, SHOWN)
 
 
 def _number(value: float | None) -> str:
@@ -132,7 +222,9 @@ def text(account: dict[str, Any], most: int = 40) -> str:
         if reason.value is not None:
             line += f": value {_number(reason.value)}"
             if reason.threshold is not None:
+                setting = account["settings"].get(reason.name)
                 line += f", threshold {_number(reason.threshold)}"
+                line += f" of {setting}" if setting else ""
         lines.append(line + (f" ({reason.detail})" if reason.detail else ""))
     passages = [d for d in account["decisions"] if d["span_start"] is not None]
     for d in account["decisions"]:
@@ -153,23 +245,27 @@ def text(account: dict[str, Any], most: int = 40) -> str:
             )
         else:
             lines.append(f"  {d['method']}: the copy that stays of cluster {d['cluster']}")
-    lines += [_passage(d, account["id"]) for d in passages[:most]]
+    lines += [_passage(d, account["id"]) + _quoted(d) for d in passages[:most]]
     if len(passages) > most:
         lines.append(f"  and {len(passages) - most} more passages (--json shows all)")
-    cuts = [edit for edit in edits_of(account) if edit.rule != "white_space"]
+    cuts = [edit for edit in account["edits"] if edit["rule"] != "white_space"]
     for edit in cuts[:most]:
-        swap = f", replaced by {edit.replacement!r}" if edit.replacement else ""
-        lines.append(f"  cut by {edit.name}: bytes {edit.start} to {edit.end} of its input{swap}")
+        swap = f", replaced by {edit['replacement']!r}" if edit["replacement"] else ""
+        lines.append(
+            f"  cut by {edit['step']}.{edit['rule']}: bytes {edit['start']} to {edit['end']} of its"
+            f" input{swap}{_quoted(edit)}"
+        )
     if len(cuts) > most:
         lines.append(f"  and {len(cuts) - most} more cuts (--json shows all, white space too)")
-    if account["measured"]:
-        pairs = ", ".join(f"{k} {v}" for k, v in account["measured"].items())
-        lines.append(f"  measured: {pairs}")
+    measured: dict[str, list[str]] = {}
+    for name, value in account["measured"].items():
+        step, _, column = name.rpartition(".")
+        measured.setdefault(step, []).append(f"{column} {_shown(value)}")
+    lines += [f"  {step} measured: {', '.join(values)}" for step, values in measured.items()]
     for step, sentences in account["explained"].items():
         lines += [f"  {step}: {line}" for line in sentences[:1]] + [
             f"    {line}" for line in sentences[1:]
         ]
     if account["text"]:
-        head = " ".join(account["text"][:300].split())
-        lines.append(f"  text: {head}{'...' if len(account['text']) > 300 else ''}")
+        lines.append(f"  text: {plain(' '.join(account['text'][:400].split()), 300)}")
     return "\n".join(lines)

@@ -7,21 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from curate.disk.files import write_text
-from curate.errors import UsageError
+from curate.disk.files import make_folder, write_text
 from curate.terminal.progress import say
 
 
 def check_folder(out: Path | None) -> None:
-    """UsageError where OUT is a file."""
-    if out is not None and out.exists() and not out.is_dir():
-        raise UsageError(f"OUT {out} is a file; name a folder")
+    """Makes OUT before the work is done; UsageError where it cannot be made."""
+    if out is not None:
+        make_folder(out)
 
 
 def write(out: Path, data: dict[str, Any], page: str, name: str = "evaluation") -> list[Path]:
     """OUT/NAME.json and OUT/NAME.html."""
     check_folder(out)
-    out.mkdir(parents=True, exist_ok=True)
     text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
     paths = [out / f"{name}.json", out / f"{name}.html"]
     for path, content in zip(paths, (text, page), strict=True):

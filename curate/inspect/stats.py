@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from curate.corpus.direct import DirectInput
 from curate.disk.database import database, literal
 from curate.disk.parquet_writer import TableWriter, one_array
-from curate.disk.units import format_bytes, format_percent, format_scaled
+from curate.disk.units import counted, format_bytes, format_percent, format_scaled
 from curate.documents.documents import Documents
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan, plan_inputs
@@ -205,14 +205,16 @@ def text(statistics: dict[str, Any], encoding: str | None = "utf-8") -> str:
     """A compact table; encoding: the terminal's, for bars in characters that it has."""
     blocks = BLOCKS if "utf" in (encoding or "").lower() else ASCII
     documents = statistics["documents"]
+    without, corrupt = statistics["without_text"], statistics["corrupt"]
+    skipped = sum(statistics["skipped"].values())
     others = [
-        (statistics["without_text"], "documents without text"),
-        (sum(statistics["skipped"].values()), "other records skipped"),
-        (statistics["corrupt"], "corrupt"),
+        f"{counted(without, 'document')} without text" if without else "",
+        f"{counted(skipped, 'other record')} skipped" if skipped else "",
+        f"{corrupt:,} corrupt" if corrupt else "",
     ]
+    size = f"{format_bytes(statistics['text_bytes'])} of text"
     lines = [
-        f"{documents:,} documents, {format_bytes(statistics['text_bytes'])} of text"
-        + "".join(f", {n:,} {kind}" for n, kind in others if n),
+        ", ".join(filter(None, [counted(documents, "document"), size, *others])),
         "",
     ]
     rows = [

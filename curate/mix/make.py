@@ -109,8 +109,8 @@ class Prepared:
 def prepare(
     mix: Mix, sources: list[Source], scratch: Path, say: Say, copy: Copy | None = None
 ) -> Prepared:
-    """Measures the sources and chooses documents; says the table. copy: where the documents go,
-    to be written. UsageError, after the nearest possible mix was said, where it cannot be had."""
+    """Measures the sources and chooses documents. copy: where the documents go, to be written.
+    UsageError, after the nearest possible mix was said, where it cannot be had as asked."""
     quality = mix.quality
     strata = Strata(
         by=mix.by,
@@ -163,14 +163,12 @@ def prepare(
         record["overlap"] = overlap(marked, groups, near.path if near else None)
         if near is not None:
             record["overlap"] |= {"from_index": sorted(near.kept), "not_in_index": near.absent}
-    refused = plan.refused and not mix.nearest
     if plan.refused:
-        outcome = "the nearest possible mix is" if refused else "taken instead:"
-        say(f"the mix cannot be had as asked ({plan.refused}); {outcome}")
         record["refused"] = plan.refused
-    for line in table.text(record):
-        say(line)
-    if refused:
+    if plan.refused and not mix.nearest:
+        say(f"the mix cannot be had as asked ({plan.refused}); the nearest possible mix is")
+        for line in table.text(record):
+            say(line)
         raise UsageError(
             f"mix: {plan.refused}; nearest possible: {_brief(record)}; take it with --nearest"
             " (nearest: true), ask for less with --total, or allow more with --max-epochs"
@@ -222,6 +220,8 @@ def preview(mix: Any, as_json: bool) -> None:
         record = prepare(mix, mix.opened(), Path(folder), say).record
     if as_json:
         print(json.dumps(record, ensure_ascii=False))
+    else:
+        print("\n".join([*_warnings(record), *table.text(record)]))
 
 
 def _brief(record: dict[str, Any], most: int = 8) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.disk.units import format_percent
+from curate.disk.units import counted, format_percent
 from curate.pages.html import plain
 from curate.terminal.tables import table
 
@@ -71,7 +71,7 @@ def overlap_lines(mix: dict[str, Any]) -> list[str]:
     ]
     for n, a, b in sorted(pairs, key=lambda p: (-p[0], p[1], p[2]))[:10]:
         part = format_percent(n / max(1, there[a]))
-        lines.append(f"    {plain(a, WIDE)} in {plain(b, WIDE)}: {n:,} documents ({part})")
+        lines.append(f"    {plain(a, WIDE)} in {plain(b, WIDE)}: {counted(n, 'document')} ({part})")
     whole = mix["total"]["amount"]
     lines.append(
         f"  every text once: {overlap['unique']:,} of {whole:,} {mix['unit']} in the mix"

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from curate.disk.units import counted
 from curate.steps.contracts import Product, ProductContext
 
 
@@ -86,5 +87,6 @@ class LanguageModel(Product):
 
         training = Training(**self.model_dump(exclude={"column"}))
         card = train(examples(), context.out, training, context.call_apart)
-        warnings = [f"{skipped} documents have no label or no text"] if skipped else []
+        none = f"{counted(skipped, 'document')} without label or text"
+        warnings = [none] if skipped else []
         return {"card": card, "warnings": warnings}

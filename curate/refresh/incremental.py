@@ -2,8 +2,9 @@
 
 What a step decides on a document must not depend on documents that come later, or a refresh would
 differ from a run over everything. Filters decide a document at a time. Dedups decide in order of
-arrival under the policy `first`. Anything else is refused by name, but for newer versions of pages:
-`dedup_exact` by URL with `survivor: newest` takes the older ones out of the next snapshot.
+arrival: the copy that came first stays, whatever the recipe says, but for newer versions of pages:
+`dedup_exact` by URL with `survivor: newest` takes the older ones out of the next snapshot. Anything
+else is refused by name.
 """
 
 from __future__ import annotations
@@ -18,29 +19,27 @@ from curate.errors import UsageError
 from curate.steps.contracts import CorpusStep, Product, Settings
 from curate.steps.recipe import Recipe
 
+# Dedups of passages, and the `keep` under which the first copy stays.
+_KEEPS = {"dedup_passages": "one", "dedup_suffix_array": "first"}
 NEW_HOME = "take another HOME, or --rebuild this one from all of its inputs"
 
 
 def _obstacle(step: Settings) -> str | None:
     """Why a step cannot work on new documents alone."""
     settings = step.model_dump()
-    if not isinstance(step, CorpusStep) or step.name in ("dedup_exact", "dedup_minhash"):
+    if not isinstance(step, CorpusStep) or step.name in (*_KEEPS, "dedup_exact", "dedup_minhash"):
         return None
     if step.name == "dedup_bloom":
         if settings["expected"] is None:
             return "set `expected` to the keys of all refreshes together: a filter has one size"
         return None
-    if step.name == "dedup_passages":
-        if settings["keep"] == "none":
-            return "`keep: none` removes all copies, those in earlier snapshots too"
-        return None
-    if step.name == "dedup_suffix_array":
-        if settings["keep"] != "first":
-            return f"`keep: {settings['keep']}` may remove copies in earlier snapshots too"
-        return None
     if step.name == "decontaminate":
         if settings["max_hits"] is not None:
             return "`max_hits` counts in the whole corpus"
+        return None
+    if step.name == "perplexity":
+        if settings["cutoffs"] == "own":
+            return "percentiles are of the whole corpus: `cutoffs: ccnet` has limits of its own"
         return None
     return "it decides by the whole corpus"
 
@@ -50,21 +49,32 @@ def newest(step: Settings) -> bool:
     return isinstance(step, DedupStep) and step.replaces(step.model_dump())
 
 
-def check(recipe: Recipe) -> None:
-    """UsageError naming the first step that a refresh cannot do as a whole run would."""
+def check(recipe: Recipe) -> str | None:
+    """A line on the policies of the recipe that a refresh does not follow; None where there are
+    none. UsageError naming the first step that it cannot do as a whole run would."""
+    policies = []
     for step in recipe.document_steps:
-        reason = _obstacle(step)
-        if reason is None and isinstance(step, CorpusStep):
-            survivor = getattr(step, "survivor", "first")
-            if "survivor" in step.model_fields_set and survivor != "first" and not newest(step):
-                reason = (
-                    f"`survivor: {survivor}` may choose a later copy, and an earlier snapshot has"
-                    " other; leave it out, the copy that came first stays"
-                )
-        if reason:
+        if reason := _obstacle(step):
             raise UsageError(f"refresh cannot do {step.label}: {reason} (docs/refresh.md)")
+        first = _first(step)
+        policies += [
+            f"{step.label} ({setting}: {getattr(step, setting)})"
+            for setting in sorted(first.keys() & step.model_fields_set)
+            if getattr(step, setting) != first[setting]
+        ]
     if not recipe.document_steps:
         raise UsageError(f"recipe {recipe.name} has no step on documents to refresh a corpus with")
+    return f"the copy that came first stays in {', '.join(policies)}" if policies else None
+
+
+def _first(step: Settings) -> dict[str, str]:
+    """The settings of a dedup under which what came first stays."""
+    settings = {}
+    if "survivor" in type(step).model_fields and not newest(step):
+        settings["survivor"] = "first"
+    if step.name in _KEEPS:
+        settings["keep"] = _KEEPS[step.name]
+    return settings
 
 
 def incremental(recipe: Recipe, runs: list[Path]) -> Recipe:
@@ -82,8 +92,7 @@ def _against(step: Settings, runs: list[Path]) -> Settings:
         # Nine in ten of a day's pages may well be old ones: the guard is for what is set by hand.
         values.setdefault("max_removal", 1.0)
     if "survivor" in type(step).model_fields:
-        if not newest(step):
-            values["survivor"] = "first"
+        values |= _first(step)
         # A Bloom filter holds what those before it held.
         compared = runs[-1:] if step.name == "dedup_bloom" else runs
         earlier = (*values.get("against", ()), *(str(run.resolve()) for run in compared))
@@ -130,4 +139,6 @@ def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
         return f"{name}: {old['settings'].get(name)} before, {new['settings'].get(name)} now"
     if old["version"] != new["version"]:
         return f"version {old['version']} before, {new['version']} now"
+    if old.get("source") != new.get("source"):
+        return "its source changed"
     return "a file it reads changed"

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from curate.disk.units import counted
 from curate.refresh.forgetting import Scrubbed
 
 
@@ -57,23 +58,23 @@ class Refreshed:
     def line(self) -> str:
         """One line for people."""
         where = self.name or "no snapshot yet"
-        documents = self.corpus.get("documents", 0)
+        documents = counted(self.corpus.get("documents", 0), "document")
         if self.kind == "nothing":
             stays = f"{self.name} stays" if self.name else where
             stays += f"; products in {self.products}" if self.built else ""
-            return f"{self.home}: nothing new among {self.unchanged:,} inputs; {stays}"
+            return f"{self.home}: nothing new among {counted(self.unchanged, 'input')}; {stays}"
         if self.kind == "rollback":
-            return f"{self.home}: back to {where}, {documents:,} documents"
-        gone = f", {self.superseded:,} older versions replaced" if self.superseded else ""
+            return f"{self.home}: back to {where}, {documents}"
+        older = counted(self.superseded, "older version")
+        gone = f", {older} replaced" if self.superseded else ""
         gone += f", {self.forgotten:,} forgotten" if self.forgotten else ""
         if self.kind == "forget":
-            return (
-                f"{where}: {self.forgotten:,} documents forgotten; corpus {documents:,} documents"
-            )
+            forgotten = counted(self.forgotten, "document")
+            return f"{where}: {forgotten} forgotten; corpus {documents}"
         t = self.totals
         return (
-            f"{where}: {self.inputs:,} new inputs, {t['read']:,} documents read, {t['kept']:,} kept"
-            f"{gone}; corpus {documents:,} documents; {self.seconds:.1f} s"
+            f"{where}: {counted(self.inputs, 'new input')}, {counted(t['read'], 'document')} read,"
+            f" {t['kept']:,} kept{gone}; corpus {documents}; {self.seconds:.1f} s"
         )
 
     def json(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from curate.corpus import indexes
 from curate.corpus.indexes import link
 from curate.disk.files import text_digest
 from curate.disk.inside import inside
+from curate.disk.units import counted, format_bytes
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.column_plan import join_columns
 from curate.formats.inputs import InputPlan, plan_files
@@ -110,7 +111,8 @@ def _new_name(state: State, now: datetime | None) -> str:
 def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshed:
     """Takes in what is new among the inputs, or goes on with a refresh that was killed."""
     began = time.perf_counter()
-    incremental.check(recipe)
+    if line := incremental.check(recipe):
+        say(line, how.quiet)
     if how.products:
         check_products(recipe)
     elif recipe.products:
@@ -409,7 +411,8 @@ def _keep_ids(plan: RunPlan, out: Path) -> None:
 
 def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str]:
     """What a refresh would take in, for `--dry-run`."""
-    incremental.check(recipe)
+    if line := incremental.check(recipe):
+        say(line, how.quiet)
     if not (home / FILE).exists():
         names = inputs or list(recipe.input)
         new_inputs = find_new(
@@ -432,5 +435,6 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
 
 def _preview_lines(files: list[Any], seen_before: int, home: Path) -> list[str]:
     size = sum(f.size for f in files)
-    head = f"{home}: {len(files):,} new inputs, {size:,} bytes; {seen_before:,} are known"
+    new = counted(len(files), "new input")
+    head = f"{home}: {new}, {format_bytes(size)}; {seen_before:,} known"
     return [head, *(f"  {f.path}" for f in files[:20]), *(["  ..."] if len(files) > 20 else [])]

@@ -99,15 +99,15 @@ def run_planned(plan: RunPlan, out: Path, options: Options, report: Report) -> O
         raise disk_error(error) or error from None
 
 
-def make_plan(recipe: Recipe, inputs: list[str]) -> RunPlan:
-    """The stages of a recipe over its inputs."""
+def make_plan(recipe: Recipe, inputs: list[str], on_paper: bool = False) -> RunPlan:
+    """The stages of a recipe over its inputs. on_paper: as of plan_run."""
     began = cpu_seconds()
-    plan = _plan_inputs(recipe, inputs)
+    plan = _plan_inputs(recipe, inputs, on_paper)
     plan.cpu = cpu_seconds() - began
     return plan
 
 
-def _plan_inputs(recipe: Recipe, inputs: list[str]) -> RunPlan:
+def _plan_inputs(recipe: Recipe, inputs: list[str], on_paper: bool) -> RunPlan:
     names = inputs or list(recipe.input)
     if recipe.brings_corpus:
         if names:
@@ -120,8 +120,8 @@ def _plan_inputs(recipe: Recipe, inputs: list[str]) -> RunPlan:
 
         names = local_inputs(names, recipe.read.fetch, quiet=True, dry=False)
     read = recipe.read
-    plan = plan_inputs(names, read.partition_bytes, skip_unreadable=read.skip_unreadable)
-    return plan_run(recipe, plan)
+    files = plan_inputs(names, read.partition_bytes, skip_unreadable=read.skip_unreadable)
+    return plan_run(recipe, files, on_paper=on_paper)
 
 
 def _check_out(plan: RunPlan, out: Path) -> None:

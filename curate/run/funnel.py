@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from curate.disk.units import format_bytes, format_percent
+from curate.disk.units import counted, format_bytes, format_percent
 from curate.mix.table import text as mix_lines
 from curate.pages.html import plain
 from curate.terminal.tables import table
@@ -84,8 +84,9 @@ def text(record: dict[str, Any]) -> str:
     lines = []
     if record["stages"]:
         lines.append(
-            f"read {t['read']} documents ({format_bytes(t['bytes_in'])}),"
-            f" {t['skipped']} other records skipped, {t['corrupt']} corrupt{unreadable}"
+            f"read {counted(t['read'], 'document')} ({format_bytes(t['bytes_in'])}),"
+            f" {counted(t['skipped'], 'other record')} skipped, {t['corrupt']:,} corrupt"
+            f"{unreadable}"
         )
         if skipped:
             lines.append(f"  skipped: {skipped[:200]}")
@@ -99,8 +100,8 @@ def text(record: dict[str, Any]) -> str:
             indent=2,
         )
         lines.append(
-            f"kept {t['kept']} documents ({format_bytes(t['bytes_out'])} of text),"
-            f" rejected {t['rejected']}, in {t['seconds']:.1f} s"
+            f"kept {counted(t['kept'], 'document')} ({format_bytes(t['bytes_out'])} of text),"
+            f" rejected {t['rejected']:,}, in {t['seconds']:.1f} s"
         )
         if any(stage.get("decided") for stage in record["stages"]):
             lines.append(f"hash of the kept ids: {t['kept_ids']}")
@@ -108,8 +109,9 @@ def text(record: dict[str, Any]) -> str:
         rules = ", ".join(f"{k.removeprefix('read.')} {n}" for k, n in t["by_rule"].items())
         refused = f", {t['rejected']} refused ({rules})" if t["rejected"] else ""
         lines.append(
-            f"read {t['read']} documents ({format_bytes(t['bytes_in'])}){refused},"
-            f" {t['skipped']} other records skipped, {t['corrupt']} corrupt{unreadable}"
+            f"read {counted(t['read'], 'document')} ({format_bytes(t['bytes_in'])}){refused},"
+            f" {counted(t['skipped'], 'other record')} skipped, {t['corrupt']:,} corrupt"
+            f"{unreadable}"
         )
     for product in record["products"]:
         lines.append(product_line(product))
@@ -144,11 +146,12 @@ def product_line(product: dict[str, Any]) -> str:
     if product["makes"] == "shards":
         ratio = product["bytes"] / max(1, product["tokens"])
         line = (
-            f"{product['label']}: {product['tokens']} tokens of {product['documents']} documents,"
-            f" {ratio:.2f} bytes a token"
+            f"{product['label']}: {counted(product['tokens'], 'token')} of"
+            f" {counted(product['documents'], 'document')}, {ratio:.2f} bytes a token"
         )
         if val := product.get("val"):
-            line += f"; held out {val['tokens']} tokens of {val['documents']}"
+            held = counted(val["documents"], "document")
+            line += f"; held out {counted(val['tokens'], 'token')} of {held}"
         return line
     if product["makes"] == "model":
         s = product["summary"]
@@ -156,7 +159,7 @@ def product_line(product: dict[str, Any]) -> str:
         held = f"{bits:.2f} bits a byte" if bits is not None else f"loss {s['held_out_loss']:.2f}"
         return (
             f"{product['label']}: {s['parameters'] / 1e6:.1f} million parameters,"
-            f" {s['steps']} steps, loss {s['first_loss']:.2f} -> {s['last_loss']:.2f},"
+            f" {counted(s['steps'], 'step')}, loss {s['first_loss']:.2f} -> {s['last_loss']:.2f},"
             f" {held} on held-out text"
         )
     if product["makes"] == "language_model":
@@ -166,25 +169,28 @@ def product_line(product: dict[str, Any]) -> str:
             "nothing held out" if right is None else f"{format_percent(right, 2)} of held-out right"
         )
         return (
-            f"{product['label']}: {len(card['labels'])} labels, {card['lines']['train']} lines,"
+            f"{product['label']}: {counted(len(card['labels']), 'label')},"
+            f" {counted(card['lines']['train'], 'line')},"
             f" {format_bytes(card['bytes'])}, {measured}"
         )
     if product["makes"] == "perplexity_model":
         card = product["card"]
         return (
-            f"{product['label']}: {sum(card['counts'])} n-grams to order {card['order']} over"
-            f" {card['vocabulary']} words, from {card['tokens']} words,"
+            f"{product['label']}: {counted(sum(card['counts']), 'n-gram')} to order"
+            f" {card['order']} over {counted(card['vocabulary'], 'word')}, from"
+            f" {counted(card['tokens'], 'word')},"
             f" {format_bytes(card['bytes'])}"
         )
     if product["makes"] == "corpus":
         return (
-            f"{product['label']}: {product['documents']} documents"
-            f" ({format_bytes(product['bytes'])} of text) in {len(product['files']) - 1} parts"
+            f"{product['label']}: {counted(product['documents'], 'document')}"
+            f" ({format_bytes(product['bytes'])} of text) in"
+            f" {counted(len(product['files']) - 1, 'part')}"
             f" under {product['folder']}/"
         )
     if product["makes"] == "export":
         return (
-            f"{product['label']}: {product['documents']} documents in"
-            f" {len(product['files'])} files under jsonl/"
+            f"{product['label']}: {counted(product['documents'], 'document')} in"
+            f" {counted(len(product['files']), 'file')} under jsonl/"
         )
     return f"{product['label']}: done"

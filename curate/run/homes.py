@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.corpus.manifests import find_manifest, manifest_path
+from curate.disk.units import counted
 from curate.documents.rejected import rejected_files
 from curate.errors import RunFailed, UsageError
 from curate.run.records import read_record
@@ -161,6 +162,6 @@ def _notes(snapshot: Path) -> tuple[str, ...]:
     if not removed and not superseded:
         return ()
     return (
-        f"not counted: {removed:,} documents that were to be forgotten, {superseded:,} that newer"
+        f"not counted: {counted(removed, 'document')} to be forgotten, {superseded:,} that newer"
         " versions of their pages replaced, and that these may come back",
     )

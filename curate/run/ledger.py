@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from curate.disk.files import make_folder
 from curate.disk.publish import url_of
 from curate.errors import CurateError, LockHeld, RunFailed, UsageError, disk_error
 
@@ -52,7 +53,7 @@ class Ledger:
         if url := url_of(out):
             raise UsageError(f"OUT {url}: this command writes into a folder; give one")
         self.path = out / self.file
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         try:
             self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
             self._db.execute("PRAGMA synchronous=FULL")

@@ -16,7 +16,7 @@ from typing import Any
 
 from curate.disk.files import text_digest
 from curate.disk.inside import inside
-from curate.disk.units import format_bytes
+from curate.disk.units import counted, format_bytes
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.steps.contracts import CorpusStep, Product, Step
@@ -256,11 +256,14 @@ def plan_record(plan: RunPlan, out: Path) -> dict[str, Any]:
 def describe(plan: RunPlan, out: Path) -> str:
     """The plan for people: stages, partitions, what is reused."""
     record = plan_record(plan, out)
-    files, parts, size = record["files"], record["partitions"], format_bytes(record["bytes"])
-    lines = [f"{plan.recipe.name} -> {out}", f"  input: {files} files, {size}, {parts} partitions"]
+    files, parts = counted(record["files"], "file"), counted(record["partitions"], "partition")
+    size = format_bytes(record["bytes"])
+    lines = [f"{plan.recipe.name} -> {out}"]
+    if plan.inputs.files:
+        lines.append(f"  input: {files}, {size}, {parts}")
     for stage in record["stages"]:
         done = stage["partitions_done"]
-        state = "reused" if done == parts > 0 else f"{done} of {parts} partitions are there"
+        state = "reused" if done == record["partitions"] > 0 else f"{done} of {parts} done"
         then = f", then resolve {stage['resolves']}" if stage["resolves"] else ""
         lines.append(f"  stage {stage['folder']}: {state}{then}")
     for product in record["products"]:

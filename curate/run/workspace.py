@@ -13,9 +13,11 @@ from pathlib import Path
 
 import yaml
 
+from curate.disk.files import make_folder
 from curate.errors import UsageError
 
 FILE = "llmcurate.yaml"
+RECIPE = "recipe.yaml"
 KEYS = ("runs", "workers")
 _NUMBERED = re.compile(r"^(\d{4,})-(.+)$")
 # What marks a run folder as holding a finished thing of a kind.
@@ -117,6 +119,7 @@ RECIPE_TEXT = """\
 # A first recipe: llmcurate run recipe.yaml archives/*.warc.gz
 name: first
 description: Web archives to clean, distinct documents
+# input: archives/                    # then `llmcurate run` alone does
 steps:
   - extract: {extractor: resiliparse}   # HTML to main text
   - c4: {min_sentences: 3}              # Raffel et al. 2020
@@ -126,9 +129,9 @@ steps:
 
 def create(folder: Path) -> list[Path]:
     """Writes llmcurate.yaml and a first recipe; never overwrites."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, "FOLDER")
     written = []
-    for name, text in ((FILE, WORKSPACE_TEXT), ("recipe.yaml", RECIPE_TEXT)):
+    for name, text in ((FILE, WORKSPACE_TEXT), (RECIPE, RECIPE_TEXT)):
         path = folder / name
         if not path.exists():
             path.write_text(text, encoding="utf-8")

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from curate.disk.files import file_digest
 from curate.errors import UsageError
+from curate.steps.sources import source_digest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,14 +53,16 @@ class Settings(BaseModel):
         return cls
 
     def identity(self) -> dict[str, Any]:
-        """All that decides the step's output, for the stage's hash: label, version, settings, and
-        digests of the files that it reads."""
+        """All that decides the step's output, for the stage's hash: label, version, settings,
+        digests of the files that it reads, and of a plug-in's own source."""
         identity: dict[str, Any] = {
             "step": self.name,
             "label": self.label,
             "version": self.version,
             "settings": self.model_dump(mode="json"),
         }
+        if source := source_digest(type(self).__module__):
+            identity["source"] = source
         resources = self.resources()
         if resources:
             identity["resources"] = [digest(self.label, r) for r in resources]
@@ -71,6 +74,10 @@ class Settings(BaseModel):
 
     def resources(self) -> list[str]:
         """Files whose content decides the step's output, such as word lists and models."""
+        return []
+
+    def to_fetch(self) -> list[str]:
+        """Files that a run fetches before it plans, since their content decides the output."""
         return []
 
     def forecast(self) -> list[str]:

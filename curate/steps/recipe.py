@@ -21,7 +21,8 @@ from curate.steps.contracts import CorpusStep, Product, Settings, Step
 from curate.steps.registry import step_class
 
 CUT = "cut"
-LineOf = Callable[[str], str]
+READ = -1  # where entries are numbered: the section `read`
+LineOf = Callable[[str], str | None]
 TOP_KEYS = ("name", "description", "input", "read", "steps")
 
 
@@ -121,19 +122,20 @@ def _check(
 ) -> Any:
     """The model from the values of a section; UsageError says the first mistake in one line.
 
-    line_of: the `file:line` of a key; None where there is no file.
+    line_of: the `file:line` of a key, or the `--set` that it is from; None where it is of neither.
     """
     try:
         return model(**values)
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0]) if first["loc"] else ""
-        where = line_of(key) if line_of else f"step {section}"
+        place = line_of(key) if line_of else None
+        where = place or f"step {section}"
         if first["type"] == "extra_forbidden":
             hint = _nearest(key, list(model.model_fields))
             raise UsageError(f"{where}: unknown key {key!r} in {section}; {hint}") from None
         message = first["msg"].removeprefix("Value error, ")
-        named = ".".join(filter(None, [section, key] if line_of else [key]))
+        named = ".".join(filter(None, [section, key] if place else [key]))
         raise UsageError(": ".join(filter(None, [where, named, message]))) from None
 
 
@@ -187,9 +189,13 @@ def compose(name: str, chosen: list[tuple[str, dict[str, Any]]], sets: tuple[str
     read: dict[str, Any] = {}
     for step, _ in chosen:
         step_class(step.partition("@")[0])
-    _override(values, read, sets)
-    steps = [make_step(step, settings) for _, step, settings in values]
-    return build(name, steps, read=_check(ReadSettings, read, "read", lambda key: "--set"))
+    overridden = _override(values, read, sets)
+    steps = [
+        make_step(step, settings, partial(_place, overridden[i], None))
+        for i, step, settings in values
+    ]
+    place = partial(_place, overridden[READ], None)
+    return build(name, steps, read=_check(ReadSettings, read, "read", place))
 
 
 def parse(text: str, source: str, overrides: tuple[str, ...] = ()) -> Recipe:
@@ -219,7 +225,7 @@ def parse(text: str, source: str, overrides: tuple[str, ...] = ()) -> Recipe:
     if not isinstance(inputs, (list, tuple)) or not all(isinstance(i, str) for i in inputs):
         raise UsageError(f"{file.at('input')}: `input` is a path or a list of paths")
     read_values = dict(read_values)
-    _override(values, read_values, overrides)
+    overridden = _override(values, read_values, overrides)
     steps: list[Settings] = []
     cuts: set[int] = set()
     for index, name, settings in values:
@@ -227,10 +233,12 @@ def parse(text: str, source: str, overrides: tuple[str, ...] = ()) -> Recipe:
             cuts.add(len(steps))
             continue
         where = name.partition("@")[0]
-        step = make_step(name, settings, partial(file.at, "steps", index, name))
+        in_file = partial(file.at, "steps", index, name)
+        step = make_step(name, settings, partial(_place, overridden[index], in_file))
         assert step.name == where
         steps.append(step)
-    read = _check(ReadSettings, read_values, "read", lambda key: file.at("read", key))
+    place = partial(_place, overridden[READ], partial(file.at, "read"))
+    read = _check(ReadSettings, read_values, "read", place)
     return build(
         str(data.get("name") or Path(source).stem),
         steps,
@@ -266,16 +274,18 @@ def _override(
     values: list[tuple[int, str, dict[str, Any]]],
     read: dict[str, Any],
     overrides: tuple[str, ...],
-) -> None:
-    """Puts `section.key=value` into the settings; sections are step labels and `read`."""
-    labels: dict[str, dict[str, Any]] = {"read": read}
+) -> dict[int, dict[str, str]]:
+    """Puts `section.key=value` into the settings; sections are step labels and `read`. Returns by
+    the entry's number, or READ, which keys of it are from which `--set`."""
+    labels: dict[str, tuple[int, dict[str, Any]]] = {"read": (READ, read)}
+    overridden: dict[int, dict[str, str]] = {READ: {}, **{i: {} for i, _, _ in values}}
     count: dict[str, int] = {}
-    for _, name, settings in values:
+    for i, name, settings in values:
         base = name.partition("@")[0]
         if base == CUT:
             continue
         count[base] = count.get(base, 0) + 1
-        labels[base if count[base] == 1 else f"{base}#{count[base]}"] = settings
+        labels[base if count[base] == 1 else f"{base}#{count[base]}"] = i, settings
     for item in overrides:
         path, equals, raw = item.partition("=")
         section, dot, key = path.strip().partition(".")
@@ -284,10 +294,20 @@ def _override(
         if section not in labels:
             hint = _nearest(section, sorted(labels))
             raise UsageError(f"--set {item}: no section {section!r}; {hint}")
+        entry, settings = labels[section]
         try:
-            labels[section][key] = yaml.safe_load(raw)
+            settings[key] = yaml.safe_load(raw)
         except yaml.YAMLError:
             raise UsageError(f"--set {item}: the value is not YAML") from None
+        overridden[entry][key] = f"--set {item}"
+    return overridden
+
+
+def _place(overridden: dict[str, str], in_file: LineOf | None, key: str) -> str | None:
+    """Where a key is from, for messages: its `--set`, or its line. What is wrong with several keys
+    together is of those `--set` where there are any."""
+    sets = overridden.get(key) or (not key and " ".join(overridden.values()))
+    return sets or (in_file(key) if in_file else None)
 
 
 def shipped() -> dict[str, str]:

@@ -95,6 +95,12 @@ class Texts:
 def load(model_dir: Path) -> tuple[Decoder, Tokenizer]:
     """The newest checkpoint under ``model_dir`` and its tokenizer, on the CPU."""
     checkpoint = newest(model_dir / "checkpoints")
+    if checkpoint is None and (model_dir / "config.json").is_file():
+        raise TrainError(
+            f"{model_dir}: a model as transformers has them; `llmcurate import {model_dir} -o OUT`"
+            " makes one of ours of it, for OUT as the model here",
+            exit_code=2,
+        )
     if checkpoint is None:
         raise TrainError(
             f"{model_dir}: no finished checkpoint; give the folder a model was trained into",

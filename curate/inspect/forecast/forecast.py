@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
-from curate.disk.units import format_bytes, format_duration, format_scaled
+from curate.disk.units import counted, format_bytes, format_duration, format_scaled
 from curate.errors import UsageError
 from curate.inspect.forecast.figures import Figures, StepFigures
 from curate.run.plan import MapStage, RunPlan
@@ -270,12 +270,24 @@ def _cost(stage: StageForecast, prices: Prices) -> float | None:
 
 
 NONE = "?"
+SMALL = 60.0  # CPU seconds of a run whose stages need no table
 COLUMNS = ("documents", "read", "written", "CPU hours", "RAM", "objects", "wall", "USD")
 
 
 def text(result: Forecast) -> str:
     """The forecast as lines."""
     prices, total = result.prices, result.total
+    documents = f"{_count(result.documents)} document{'' if result.documents == 1 else 's'}"
+    head = (
+        f"forecast for {format_bytes(result.bytes)} of input, {documents},"
+        f" {counted(result.partitions, 'partition')}, {counted(result.workers, 'worker')}"
+    )
+    if total("cpu") < SMALL and all(s.cpu is not None for s in result.stages):
+        short = (
+            f"{head}: {_clock(total('cpu'))} of CPU time, {_clock(total('wall'))} in all, at most"
+            f" {format_bytes(total('peak_bytes'))} of memory; figures of {result.source}"
+        )
+        return "\n".join([short, *(f"  {line}" for line in result.missing)])
     rows = []
     for stage in result.stages:
         rows.append([_title(stage), *_cells(stage), ""])
@@ -288,9 +300,7 @@ def text(result: Forecast) -> str:
     totals += [format_bytes(total("peak_bytes")), _count(total("objects"))]
     rows.append(["total", *totals, _clock(total("wall")), _money(total("cost")), ""])
     lines = [
-        f"forecast for {format_bytes(result.bytes)} of input, {_count(result.documents)} documents,"
-        f" {result.partitions:,} partitions, {result.workers:,} workers; figures of"
-        f" {result.source}",
+        f"{head}; figures of {result.source}",
         *table(("", *COLUMNS, "CPU ms a document"), rows, indent=2),
     ]
     lines += [f"  {line}" for line in result.missing]

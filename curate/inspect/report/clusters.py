@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from curate.disk.units import counted
 from curate.documents.edits import EDITS, Edit, edits_of, remaining
 from curate.errors import UsageError
 from curate.inspect.report.store import KEY, Position, Store, find_rows, opened, read_rows
@@ -244,7 +245,7 @@ def text(browsed: Browsed, width: int, colours: bool) -> str:
     if not browsed.clusters:
         return "\n".join([*lines, "no cluster fits"])
     shown = len(browsed.clusters)
-    of = "1 cluster" if browsed.total == 1 else f"{browsed.total:,} clusters"
+    of = counted(browsed.total, "cluster")
     which = "the largest" if shown == 1 else f"the {shown:,} largest"
     lines.append(f"{of}:" if browsed.total == shown else f"{of}; {which}:")
     if any(m.difference and not m.difference.equal for c in browsed.clusters for m in c.members):

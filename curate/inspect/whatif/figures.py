@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from curate.disk.units import counted
 from curate.inspect.report.bins import Range, edges_of
 from curate.inspect.report.page import bytes_a_token
 from curate.inspect.whatif.columns import THREADS, Reading
@@ -400,6 +401,9 @@ def _notes(question: Question, now: Verdicts, others: list[Resolved]) -> list[st
             f" dropped {_range(step.returned)} come back; --apply resolves it again"
         )
     notes += question.corpus.notes
+    if now.scores.forgotten:
+        gone = counted(now.scores.forgotten, "rejected document")
+        notes.append(f"not counted: {gone} forgotten since")
     rows = int(np.count_nonzero(now.unmeasured))
     if rows:
         notes.append(

@@ -34,14 +34,16 @@ SIZES, HOME_SIZES = Path("stages", "text-sizes"), Path("runs", ".text-sizes")
 class Scores:
     """Of all documents of a run.
 
-    kept: how many of the rows stand in corpus/. columns: name -> float64[rows], NaN where nothing
-    was measured; integers: those of whole numbers. lang: int[rows], an index into
-    `langs`, -1 for none. bytes: int64[rows] of text.
+    kept: how many of the rows stand in corpus/. forgotten: rejected documents that are no rows,
+    since what marked them was forgotten with their texts. columns: name -> float64[rows], NaN where
+    nothing was measured; integers: those of whole numbers. lang: int[rows], an index into `langs`,
+    -1 for none. bytes: int64[rows] of text.
     primary: int[rows], an index into `rules` of the first reason, -1 for kept ones. marks: rule ->
     int64[marked], the rows that the rule marked.
     """
 
     kept: int
+    forgotten: int
     columns: dict[str, np.ndarray]
     integers: frozenset[str]
     langs: list[str]
@@ -80,7 +82,15 @@ def read(corpus: Corpus, columns: Iterable[str], early: Reading | None = None) -
     whole = numeric_columns(pq.read_schema(paths[0])) | numeric_columns(pq.read_schema(paths[-1]))
     integers = frozenset(n for n in wanted if whole.get(n))
     numbers = {n: early.numbers[n] for n in wanted}
-    return Scores(first, numbers, integers, langs, lang, sizes, rules, primary, marks)
+    there = np.arange(len(primary)) < first
+    there |= primary >= 0
+    forgotten = int(np.count_nonzero(~there))
+    if forgotten:
+        numbers = {name: values[there] for name, values in numbers.items()}
+        lang, sizes, primary = lang[there], sizes[there], primary[there]
+        row = np.cumsum(there) - 1
+        marks = {rule: row[rows] for rule, rows in marks.items()}
+    return Scores(first, forgotten, numbers, integers, langs, lang, sizes, rules, primary, marks)
 
 
 def _sizes(corpus: Corpus, paths: list[Path], pool: ThreadPoolExecutor) -> np.ndarray:

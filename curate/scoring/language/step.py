@@ -25,6 +25,7 @@ from curate.terminal.progress import say
 from curate.text.unicode import row_chars
 
 VARIABLE = "LLMCURATE_LID_MODEL"
+OPTION = "--set language.model=PATH"  # which every command with this step takes
 
 
 @dataclass(frozen=True)
@@ -72,19 +73,23 @@ def model_path(model: str) -> Path:
     if published is None:
         problem = "is a folder" if path.is_dir() else "is not there"
         raise UsageError(
-            f"language model {path} {problem}: give --model PATH, set {VARIABLE}, or leave both"
+            f"language model {path} {problem}: give {OPTION}, set {VARIABLE}, or leave both"
             f" away for {DEFAULT}"
         )
-    cached = cache_folder() / "models" / model
+    cached = _cached(model)
     if not cached.is_file():
         _fetch(published, cached)
     return cached
 
 
+def _cached(name: str) -> Path:
+    return cache_folder() / "models" / name
+
+
 def _missing(why: str) -> str:
     default = PUBLISHED[DEFAULT]
     return (
-        f"no language model: give --model PATH, set {VARIABLE}, or allow the download of"
+        f"no language model: give {OPTION}, set {VARIABLE}, or allow the download of"
         f" {default.url} to {cache_folder() / 'models'} ({why})"
     )
 
@@ -190,6 +195,12 @@ class Language(Step):
 
     def resources(self) -> list[str]:
         return [self._path()]
+
+    def to_fetch(self) -> list[str]:
+        model = effective(self.model)
+        there = Path(model).expanduser().is_file() or _cached(model).is_file()
+        fetched = model in PUBLISHED and not there and not os.environ.get(OFFLINE)
+        return [PUBLISHED[model].url] if fetched else []
 
     def notes(self) -> list[str]:
         by = "" if self.model else f" (by {VARIABLE})" if os.environ.get(VARIABLE) else ""

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from curate.errors import RunFailed, UsageError
+from curate.errors import CurateError, RunFailed, UsageError
 from curate.scoring.perplexity.vocabulary import SPECIAL
 from curate.text.buffers import text_buffers
 from curate.text.folding import CCNET_CONTROLS, CCNET_PUNCTUATION
@@ -168,6 +168,20 @@ _LONGEST = 16_384  # bytes of a sentence; what is longer is passed over, so it i
 _THREADS = 4  # fixed, since sums of their floats depend on their number
 
 
+def _no_pieces(vocab: int, why: str) -> CurateError:
+    """What SentencePiece says of a vocabulary that does not fit the text, for a user."""
+    if most := re.search(r"size too high.* value <= (\d+)", why):
+        return UsageError(
+            f"vocab {vocab}: the text gives {most[1]} pieces at most; ask for fewer, or give more"
+            " text"
+        )
+    if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", why):
+        return UsageError(
+            f"vocab {vocab}: the characters of the text need {least[1]} pieces or more"
+        )
+    return RunFailed(f"no {vocab} pieces can be trained on this text: {why[-160:]}")
+
+
 def train_pieces(
     texts: Callable[[], Iterable[pa.LargeStringArray]], variant: Variant, vocab: int
 ) -> bytes:
@@ -200,6 +214,5 @@ def train_pieces(
             minloglevel=2,
         )
     except (RuntimeError, OSError) as error:
-        why = " ".join(str(error).split())[-160:]
-        raise RunFailed(f"no {vocab} pieces can be trained on this text: {why}") from None
+        raise _no_pieces(vocab, " ".join(str(error).split())) from None
     return out.getvalue()

@@ -112,7 +112,7 @@ def effective(model: str | None) -> str:
     path = model or os.environ.get(VARIABLE)
     if not path:
         raise UsageError(
-            f"no quality model: give --model PATH (quality.model) or set {VARIABLE}; train one with"
+            f"no quality model: give --set quality.model=PATH or set {VARIABLE}; train one with"
             " `llmcurate quality train`, or fetch DCLM's (mlfoundations/fasttext-oh-eli5)"
         )
     return str(Path(path).expanduser())

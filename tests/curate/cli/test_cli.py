@@ -73,6 +73,7 @@ def test_version_prints_one_line() -> None:
         (["nonsense"], "No such command 'nonsense'"),
         (["run", "no-such-recipe", "-o", "x"], "no recipe 'no-such-recipe'"),
         (["filter", "c5", "in.jsonl", "-o", "x"], "did you mean 'c4'?"),
+        (["filter", "", "absent.jsonl", "-o", "x"], "names no filter; known: c4, "),
         (["filter", "c4", "absent.jsonl", "-o", "x"], "absent.jsonl does not exist"),
         (["dedup", "in.jsonl", "-o", "x", "--method", "magic"], "--method magic"),
         (["dedup", "in.jsonl", "-o", "x", "--survivor", "best"], "unknown survivor policy"),
@@ -94,6 +95,35 @@ def test_wrong_use_is_one_line_and_exit_code_2(
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "filter document_length in.jsonl -o",
+        "stats in.jsonl -o",
+        "demo -o",
+        "refresh r.yaml in.jsonl -o",
+        "fetch list.txt -o",
+        "init",
+    ],
+)
+def test_an_out_that_cannot_be_made_is_one_line(tmp_path: Path, command: str) -> None:
+    write_corpus(tmp_path / "in.jsonl", [SENTENCES])
+    (tmp_path / "list.txt").write_text("https://host.test/a\n")
+    (tmp_path / "r.yaml").write_text("steps: [c4]")
+    done = llmcurate(*command.split(), "in.jsonl/out", cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert " in.jsonl/out cannot be made (not a directory); name a folder" in line
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_out_where_one_may_not_write_is_one_line(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "in.jsonl", [SENTENCES])
+    (tmp_path / "locked").mkdir(mode=0o555)
+    done = llmcurate("filter", "c4", "in.jsonl", "-o", "locked/out", cwd=tmp_path)
+    assert done.returncode == 2 and "cannot be made (permission denied)" in done.stderr
+
+
 def test_json_outcome_is_the_last_line_and_adds_up(tmp_path: Path, corpus: Path) -> None:
     done = process("filter", "c4", str(corpus), "-o", str(tmp_path / "out"), "--json")
     assert done.returncode == 0, done.stderr
@@ -108,7 +138,8 @@ def test_json_outcome_is_the_last_line_and_adds_up(tmp_path: Path, corpus: Path)
 def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path, corpus: Path) -> None:
     done = llmcurate("dedup", str(corpus), "-o", str(tmp_path / "out"), "--dry-run")
     assert done.returncode == 0
-    assert "0 of 1 partitions" in done.stdout and not (tmp_path / "out").exists()
+    assert "input: 1 file, " in done.stdout and "0 of 1 partition done" in done.stdout
+    assert not (tmp_path / "out").exists()
 
 
 def test_running_again_says_that_all_is_done(tmp_path: Path, corpus: Path) -> None:
@@ -132,7 +163,7 @@ def test_a_filter_given_web_pages_extracts_them_first(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(page)
     done = llmcurate("filter", "c4", "page.html", "-o", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "extracting" in done.stderr and "kept 1 documents" in done.stdout
+    assert "extracting" in done.stderr and "kept 1 document (" in done.stdout
 
 
 def test_a_recipe_without_extraction_refuses_web_pages(tmp_path: Path) -> None:
@@ -230,3 +261,19 @@ def test_help_of_a_group_shows_its_default_action_and_the_subcommands(
     invoke(["language", "--help"])
     shown = capsys.readouterr().out
     assert "--keep" in shown and "--threshold" in shown and "evaluate" in shown
+
+
+def test_a_workspace_runs_its_own_recipe(tmp_path: Path) -> None:
+    bare = llmcurate("run", cwd=tmp_path)
+    assert bare.returncode == 2 and "give RECIPE, or work in a workspace" in bare.stderr
+    assert llmcurate("init", cwd=tmp_path).returncode == 0
+    unnamed = llmcurate("run", cwd=tmp_path)
+    assert unnamed.returncode == 2 and "put `input: PATH` into the recipe" in unnamed.stderr
+    (tmp_path / "page.html").write_text(
+        f"<html><body><main><p>{SENTENCES}</p></main></body></html>"
+    )
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("# input: archives/ ", "input: page.html"))
+    done = llmcurate("run", cwd=tmp_path)
+    assert done.returncode == 0 and "read 1 document (" in done.stdout, done.stderr
+    assert (tmp_path / "runs/0001-recipe/corpus").is_dir()

@@ -92,7 +92,7 @@ def test_what_is_typed_reaches_the_step(tmp_path: Path, capsys: pytest.CaptureFi
     assert invoke([*line, "--min-sentences", "1", "--no-require-end-mark", "--most", "3"]) == 0
     recipe = (out / "recipe.yaml").read_text()
     assert "min_sentences: 1" in recipe and "require_end_mark: false" in recipe
-    assert "most: 3" in recipe and "kept 1 documents" in capsys.readouterr().out
+    assert "most: 3" in recipe and "kept 1 document (" in capsys.readouterr().out
 
 
 def test_a_list_is_read_as_the_setting_reads_it() -> None:

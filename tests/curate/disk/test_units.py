@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.disk.units import (
+    counted,
     format_bytes,
     format_measure,
     format_percent,
@@ -25,6 +26,13 @@ from curate.errors import UsageError
 )  # fmt: skip
 def test_sizes_are_decimal_and_binary_with_an_i(text: str, size: int) -> None:
     assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 files"), (1, "1 file"), (2, "2 files"), (12345, "12,345 files")]
+)
+def test_one_thing_is_no_plural(number: int, text: str) -> None:
+    assert counted(number, "file") == text
 
 
 @pytest.mark.parametrize("text", ["", "0", "TB", "-1TB", "1 XB", "1e3", "ten"])

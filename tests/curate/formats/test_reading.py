@@ -35,6 +35,7 @@ class Read:
         self.rows: list[dict[str, Any]] = []
         self.refused: list[tuple[str, str]] = []
         self.corrupt: list[dict[str, Any]] = []
+        self.bytes_in = 0
         for part in range(len(self.plan.partitions)):
             reader = PartitionReader(self.plan, part, self.settings)
             for batch in reader:
@@ -44,6 +45,7 @@ class Read:
                     for row in batch.refused.split()[1].to_pylist():
                         self.refused.append((row["id"], row["rule"]))
             self.corrupt += reader.account.corrupt
+            self.bytes_in += reader.account.bytes_in
 
     def column(self, name: str) -> list[Any]:
         return [row[name] for row in self.rows]
@@ -86,6 +88,17 @@ def test_what_is_no_unicode_becomes_the_replacement_character(tmp_path):
     texts = ["half \ufffd", "whole \U0001f600", "bad \ufffd", "escaped \x00", "raw \ufffd"]
     assert read.column("text") == texts
     assert read.corrupt == []
+
+
+def test_bytes_in_are_those_of_utf8_whatever_the_format(bench):
+    texts = ["plain", "ภาษาไทย", "naïve 🙂", "\ud800 alone"]
+    utf8 = sum(len(text.encode("utf-8", "replace")) for text in texts[:3])
+    lines = bench.jsonl("a.jsonl", [{"text": text} for text in texts[:3]])
+    columns = bench.folder / "a.parquet"
+    pq.write_table(pa.table({"text": texts[:3]}), columns)
+    assert Read(lines).bytes_in == Read(columns).bytes_in == utf8
+    half = bench.jsonl("half.jsonl", [json.dumps({"text": texts[3]})])
+    assert Read(half).bytes_in == len("\ufffd alone".encode())
 
 
 def test_a_line_beyond_the_limit_is_rejected_by_size_and_never_held(tmp_path):

@@ -122,7 +122,7 @@ def test_an_input_without_text_is_refused(tmp_path: Path) -> None:
 
 def test_the_terminal_shows_a_line_a_measure_and_bars(figures: dict[str, Any]) -> None:
     shown = stats.text(figures)
-    assert shown.startswith("5 documents, 1.03 kB of text, 1 documents without text, 1 corrupt")
+    assert shown.startswith("5 documents, 1.03 kB of text, 1 document without text, 1 corrupt")
     assert "characters" in shown and "median" in shown and "\u2588" in shown
     assert all(len(line) < 130 for line in shown.splitlines())
     assert stats.text(figures, "ascii").isascii()

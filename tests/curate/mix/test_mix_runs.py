@@ -204,6 +204,9 @@ def test_an_impossible_mix_is_refused_with_the_nearest_and_taken_where_told(benc
     assert nearest.returncode == 0
     assert Counter(bench.ids("nearest")).most_common()[-1][1] == 4
     json.loads(nearest.stdout.splitlines()[-1])
+    told = bench.command(*asked, "--nearest", "-o", "told")
+    assert (told.stdout + told.stderr).count("never taken") == 1  # the head of the table
+    assert "not the mix asked for: it asks for 60,000 of wiki" in told.stderr
 
 
 def test_a_dry_run_prints_the_table_and_writes_nothing(bench):

@@ -68,7 +68,7 @@ def test_forgotten_documents_are_gone_at_once_and_when_they_come_again(home):
     listed.write_text("# a takedown\ndomain One.test\nhttps://three.test/one.test/\n")
     done = home.bench.command("forget", home.path, "--list", listed, "--json")
     assert done.returncode == 0, done.stderr
-    assert "1 older snapshots may hold them still" in done.stderr
+    assert "1 older snapshot may hold them still" in done.stderr
     assert "domain one.test: 2 documents so far" in done.stderr
     assert home.ids() == ["c", "d", "e"] and len(home.ids(first)) == 6
     rows = home.removed()

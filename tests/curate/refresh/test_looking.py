@@ -106,7 +106,23 @@ def test_forgotten_documents_are_said_not_to_be_counted(home: Home, tmp_path: Pa
     name = home.ids()[0]
     run.forget(home.path, [("id", name)], How(quiet=True))
     answered = answer(home.path)
-    assert answered.documents == before.documents - 1
-    assert any("1 documents that were to be forgotten" in n for n in answered.notes)
+    assert answered.documents == before.documents - 2  # of a rejected copy the text is gone, too
+    assert any("1 document to be forgotten" in n for n in answered.notes)
     done = home.bench.command("whatif", home.path, "--json")
     assert json.loads(done.stdout)["documents"] == answered.documents
+
+
+def test_forgotten_documents_that_were_rejected_are_not_counted(bench: Any) -> None:
+    from curate.refresh import run
+    from curate.refresh.outcome import How
+
+    rows = [{"id": f"d{i}", "text": "word " * (10 + i), "lang": "en"} for i in range(10)]
+    home = Home(bench, [{"document_length": {"min": 15}}])
+    home.refresh(bench.jsonl("a.jsonl", rows))
+    assert answer(home.path, ("document_length.min=12",)).gained.documents == 3  # d2, d3, d4
+    run.forget(home.path, [("id", "d3"), ("id", "d9")], How(quiet=True))
+    answered = answer(home.path, ("document_length.min=12",))
+    assert answered.gained.documents == 2 and answered.lost.documents == 0
+    assert answered.before.documents == 4 and answered.documents == 8
+    assert "not counted: 1 rejected document forgotten since" in answered.notes
+    assert answer(home.path).gained.documents == 0

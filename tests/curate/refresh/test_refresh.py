@@ -8,7 +8,9 @@ import shutil
 import pytest
 
 from curate.errors import LockHeld, RunFailed, UsageError
+from curate.refresh import incremental
 from curate.refresh.state import State
+from curate.steps.recipe import load, shipped
 from tests.curate.refresh.growing import Home, inputs
 
 BLOOM = {"dedup_bloom": {"expected": 30_000, "ngram": 5, "threshold": 0.3, "false_positives": 0.05}}
@@ -147,11 +149,8 @@ def test_an_input_that_changed_is_named_and_taken_or_left_by_option(bench):
 @pytest.mark.parametrize(
     ("step", "reason"),
     [
-        ({"dedup_passages": {"unit": "paragraph", "keep": "none"}}, "removes all copies"),
-        ({"dedup_exact": {"key": "text", "survivor": "longest"}}, "may choose a later copy"),
         ({"dedup_bloom": {}}, "set `expected`"),
         ({"dedup_semantic": {}}, "decides by the whole corpus"),
-        ({"dedup_suffix_array": {"keep": "none"}}, "earlier snapshots"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -161,6 +160,46 @@ def test_a_step_that_needs_later_documents_is_refused_by_name(bench, step, reaso
         Home(bench, [step]).refresh(source)
     assert next(iter(step)) in str(refused.value)
     assert not (bench.folder / "home").exists()
+
+
+@pytest.mark.parametrize(
+    ("step", "first"),
+    [
+        ({"dedup_exact": {"survivor": "longest"}}, {"survivor": "first"}),
+        ({"dedup_minhash": {"survivor": "newest"}}, {"survivor": "first"}),
+        (
+            {"dedup_passages": {"unit": "paragraph", "keep": "none"}},
+            {"keep": "one", "survivor": "first"},
+        ),
+        ({"dedup_suffix_array": {"keep": "none", "threshold": 40}}, {"keep": "first"}),
+        ({"dedup_suffix_array": {"keep": "longest-context", "threshold": 40}}, {"keep": "first"}),
+    ],
+    ids=str,
+)
+def test_a_policy_that_looks_forward_is_first_and_said(bench, capsys, step, first):
+    files = [bench.jsonl(f"{n}.jsonl", r) for n, r in zip("ab", inputs(8), strict=False)]
+    home = Home(bench, [step])
+    ((name, settings),) = step.items()
+    for file in files:
+        home.refresh(file, quiet=False)
+        policy = f"{name} ({list(settings)[-1]}: " if name != "dedup_suffix_array" else name
+        (line,) = [x for x in capsys.readouterr().err.splitlines() if "came first" in x]
+        assert line.startswith(f"the copy that came first stays in {policy}")
+    bench.run([{name: {**settings, **first}}], *files, out="whole")
+    whole = bench.rows("whole")
+    assert [(r["id"], r["text"]) for r in home.rows()] == [(r["id"], r["text"]) for r in whole]
+    assert bench.rows("whole", "rejected") or any(r["edits"] for r in whole)
+
+
+def test_every_shipped_recipe_can_be_refreshed():
+    sets = {
+        "dclm-baseline": ("dedup_bloom.expected=1000",),
+        "ccnet-llama1": ("perplexity.cutoffs=ccnet",),
+    }
+    lines = {name: incremental.check(load(name, sets.get(name, ()))) for name in shipped()}
+    assert lines["fineweb"] is None
+    assert lines["c4"] == "the copy that came first stays in dedup_passages (survivor: c4)"
+    assert "dedup_suffix_array (keep: none)" in lines["refinedweb"]
 
 
 def test_a_recipe_that_changed_is_refused_by_step_and_rebuilt_by_option(bench):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -10,6 +13,7 @@ from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.run.plan import plan_run
 from curate.steps.recipe import compose, load, parse, shipped
+from curate.steps.registry import REGISTRY
 
 MISTAKES = {
     "unknown key": (
@@ -78,7 +82,22 @@ def test_a_mistake_is_one_line_that_says_where_and_what(mistake):
 def test_a_wrong_override_is_one_line(item, message):
     with pytest.raises(UsageError, match=message) as error:
         parse("steps: [c4]\n", "r.yaml", (item,))
-    assert "\n" not in str(error.value)
+    assert "\n" not in str(error.value) and str(error.value).startswith(f"--set {item}: ")
+
+
+def test_what_an_override_did_is_not_blamed_on_the_recipe():
+    text = "steps:\n  - document_length: {min: 10}\n  - c4\n"
+    for sets, start in (
+        (("document_length.max=5",), "--set document_length.max=5: document_length: "),
+        (("document_length.max=50", "c4.min_sentences=x"), "--set c4.min_sentences=x: c4."),
+    ):
+        with pytest.raises(UsageError) as error:
+            parse(text, "r.yaml", sets)
+        assert str(error.value).startswith(start)
+    with pytest.raises(UsageError, match=r"^r\.yaml:2: unknown key 'mi'"):
+        parse(text.replace("min:", "mi:"), "r.yaml", ("document_length.max=5",))
+    with pytest.raises(UsageError, match=r"^--set c4\.min_sentences=x: c4\.min_sentences: "):
+        compose("filter", [("c4", {})], ("c4.min_sentences=x",))
 
 
 def test_overrides_reach_the_step_by_its_label():
@@ -163,3 +182,9 @@ def test_a_recipe_that_is_not_there_lists_those_that_are(tmp_path):
     (tmp_path / "latin.yaml").write_bytes(b"name: \xff\n")
     with pytest.raises(UsageError, match="not UTF-8"):
         load(str(tmp_path / "latin.yaml"))
+
+
+def test_every_step_is_in_the_documentation_of_recipes():
+    text = (Path(__file__).parents[3] / "docs/recipes.md").read_text(encoding="utf-8")
+    for name in REGISTRY:
+        assert re.search(rf"\b{name}\b", text), name

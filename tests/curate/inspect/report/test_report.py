@@ -79,7 +79,7 @@ def test_the_funnel_adds_up_step_by_step(out: Path) -> None:
         ("dedup_exact", 3, 2, 1),
     ]
     assert steps[2].rules == {"same_text": 2}
-    assert "kept 1 documents" in text(record)
+    assert "kept 1 document (" in text(record)
 
 
 def test_bytes_of_text_go_down_the_funnel(out: Path) -> None:

@@ -54,5 +54,5 @@ def test_the_documents_of_a_step_are_lines():
     document = {"shards": "web", "source": "", "id": "a\x1bb", "tokens": 12}
     step = {"step": 3, "stage": "anneal", "rows": 2, "tokens": 12, "documents": [document]}
     lines = step_text({**step, "skipped": "loss nan"}).splitlines()
-    assert lines[0] == "step 3 (anneal): 2 rows, 12 tokens of 1 documents"
+    assert lines[0] == "step 3 (anneal): 2 rows, 12 tokens of 1 document"
     assert lines[1].endswith("loss nan") and lines[2].split() == ["12", "web", "a␛b"]

@@ -76,7 +76,7 @@ def test_labelling_keeps_what_was_asked_for(
     [
         (["in.jsonl", "-o", "x", "--model", "nowhere.bin"], "nowhere.bin is not there"),
         (["in.jsonl", "-o", "x", "--model", "in.jsonl"], "in.jsonl is no fastText model"),
-        (["in.jsonl", "-o", "x"], "no language model: give --model PATH"),
+        (["in.jsonl", "-o", "x"], "no language model: give --set language.model=PATH"),
         (["evaluate", "in.jsonl", "in.jsonl"], "in.jsonl is no fastText model"),
         (["train", "in.jsonl", "-o", "x", "--label", "tongue"], "no column 'tongue'"),
         (["train", "in.jsonl", "-o", "y"], "two labels at least"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +25,9 @@ def test_the_setting_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_missing_model_is_named() -> None:
-    with pytest.raises(UsageError, match=r"nowhere\.bin is not there: give --model PATH"):
+    with pytest.raises(
+        UsageError, match=r"nowhere\.bin is not there: give --set language\.model=PATH"
+    ):
         model_path("nowhere.bin")
 
 
@@ -31,7 +35,8 @@ def test_without_a_model_or_a_download_the_error_says_how() -> None:
     with pytest.raises(UsageError) as caught:
         model_path("lid.176.ftz")
     message = str(caught.value)
-    assert message.startswith("no language model: give --model PATH, set LLMCURATE_LID_MODEL, or")
+    start = "no language model: give --set language.model=PATH, set LLMCURATE_LID_MODEL, or"
+    assert message.startswith(start)
     assert "lid.176.ftz" in message
     assert "\n" not in message
 
@@ -67,6 +72,19 @@ def test_a_published_model_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert path.read_bytes() == b"model"
     assert model_path("lid.176.ftz") == path
     assert web.asked == ["https://example.test/m"]
+
+
+def test_a_dry_run_fetches_no_model(monkeypatch: pytest.MonkeyPatch, bench: Any) -> None:
+    web = _Web(monkeypatch, b"model")
+    (bench.folder / "r.yaml").write_text("steps: [language, c4]")
+    bench.jsonl("in.jsonl", [{"text": "one text here"}])
+    done = bench.command("run", "r.yaml", "in.jsonl", "-o", "out", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == f"a run fetches {locate.PUBLISHED['lid.176.ftz'].url} first\n"
+    assert "language+c4" in done.stdout and "0 of 1 partition" in done.stdout
+    assert web.asked == [] and not (bench.folder / "out").exists()
+    again = bench.command("run", "r.yaml", "in.jsonl", "-o", "out", "--dry-run", "--json", "-q")
+    assert json.loads(again.stdout)["partitions"] == 1
 
 
 @pytest.mark.parametrize("content", [b"mode", b"model and more", b"", None])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -134,3 +135,16 @@ def test_published_cutoffs_hold_for_ccnets_own_models_alone(model: Any, tmp_path
     )
     assert own.identity()["languages"] == ["en"]
     assert CUTOFFS["en"] == (340, 520)
+
+
+@pytest.mark.parametrize(
+    ("vocab", "says"), [(9999, r"gives \d+ pieces at most; ask for"), (10, r"need \d+ pieces or")]
+)
+def test_a_vocabulary_that_does_not_fit_the_text_is_one_line(bench, vocab, says):
+    bench.jsonl("in.jsonl", [{"text": "Some words of a text, and others after them."}] * 3)
+    done = bench.command(
+        *("perplexity", "train", "in.jsonl", "-o", "out", "--variant", "ccnet", "--vocab", vocab)
+    )
+    assert done.returncode == 2, done.stderr
+    line = done.stderr.splitlines()[-1]
+    assert re.match(rf"llmcurate: vocab {vocab}: .*{says}", line), line

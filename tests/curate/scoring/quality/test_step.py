@@ -258,5 +258,5 @@ def test_a_truncated_model_is_refused(model: Path, mixed: Path, bench: Any) -> N
 
 
 def test_no_model_says_where_one_comes_from(mixed: Path, bench: Any) -> None:
-    with pytest.raises(UsageError, match="no quality model: give --model PATH"):
+    with pytest.raises(UsageError, match=r"no quality model: give --set quality\.model=PATH"):
         bench.run(["quality"], mixed)
