@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from curate.cli import (  # noqa: F401 (their commands join the app)
+    catalogue,
     dedup,
     fetch,
     inspect,

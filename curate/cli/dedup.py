@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from curate.cli import completion
 from curate.cli.options import (
     DEFAULT,
     Inputs,
@@ -63,6 +64,7 @@ def dedup(
         typer.Option(
             metavar="TEXT",
             help="How copies are found; + joins methods that run one after the other.",
+            autocompletion=completion.methods,
         ),
     ] = "exact",
     sets: Sets = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 from typer.core import TyperGroup
 
+from curate.cli import completion
 from curate.cli.help import Command
 from curate.errors import UsageError
 
@@ -21,7 +22,7 @@ DEFAULT = "default"
 ORDER = (
     "init run fetch extract extract-eval filter dedup decontaminate language quality perplexity mix"
     " refresh forget tokenizer pretrain generate model which import export stats explain whatif"
-    " browse search schema demo"
+    " browse search recipes steps schema demo"
 ).split()
 
 
@@ -49,7 +50,6 @@ app = Commands(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
@@ -122,7 +122,12 @@ SkipUnreadable = Annotated[
 ]
 Sets = Annotated[
     Optional[list[str]],
-    typer.Option("--set", metavar="STEP.KEY=VALUE", help="Change one setting. [repeatable]"),
+    typer.Option(
+        "--set",
+        metavar="STEP.KEY=VALUE",
+        help="Change one setting. [repeatable]",
+        autocompletion=completion.settings,
+    ),
 ]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.cli.command_settings import COMMANDS
-from curate.steps.schema import FILE, class_schema, limits, recipe_schema, text_of
+from curate.steps.schema import FILE, class_schema, recipe_schema, text_of, type_text
 
 PAGE = "docs/reference.md"
 INTRODUCTION = """\
@@ -29,7 +29,8 @@ def reference_page(schema: dict[str, Any]) -> str:
             continue  # the shape of one setting
         title = "read" if name == "read" else f"`{name}`"
         rows = [_row(key, field, schema) for key, field in definition["properties"].items()]
-        parts.append(f"## {title}\n\n{definition.get('description', '')}\n")
+        paper = f" Published: {definition['paper']}." if "paper" in definition else ""
+        parts.append(f"## {title}\n\n{definition.get('description', '')}{paper}\n")
         if rows:
             parts.append("| setting | type | default | |\n|---|---|---|---|\n" + "\n".join(rows))
             parts[-1] += "\n"
@@ -51,31 +52,6 @@ def _row(name: str, field: dict[str, Any], schema: dict[str, Any]) -> str:
     default = default if "default" in field else "required"
     cells = (f"`{name}`", type_text(field, schema), default, field.get("description", ""))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def type_text(field: dict[str, Any], schema: dict[str, Any]) -> str:
-    """The type of a setting with its choices and limits: `integer, at least 1`."""
-    if "anyOf" in field:
-        kinds = [type_text(kind, schema) for kind in field["anyOf"] if kind.get("type") != "null"]
-        return " or ".join(kinds)
-    if "$ref" in field:
-        shape = schema["$defs"][field["$ref"].rpartition("/")[2]]["properties"]
-        return f"mapping of {', '.join(shape)}"
-    if "const" in field:
-        return str(field["const"])
-    if "enum" in field:
-        return ", ".join(map(str, field["enum"]))
-    kind = str(field.get("format" if field.get("format") == "path" else "type", "any"))
-    if kind == "array" and "prefixItems" in field:
-        return f"list of {len(field['prefixItems'])}"
-    if kind == "array":
-        return f"list of {type_text(field.get('items', {}), schema)}"
-    if kind == "object":
-        values = field.get("additionalProperties")
-        return "mapping" + (f" to {type_text(values, schema)}" if isinstance(values, dict) else "")
-    return ", ".join(
-        [{"string": "text", "boolean": "true or false"}.get(kind, kind), *limits(field)]
-    )
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""`llmcurate init`, `run`, `extract`, `extract-eval`, `filter`, `schema`, `demo`: recipes."""
+"""`llmcurate init`, `run`, `extract`, `extract-eval`, `filter`, `demo`: recipes."""
 
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from curate.cli import completion
 from curate.cli.options import (
     Inputs,
     Json,
@@ -48,6 +49,7 @@ def run(
             metavar="RECIPE",
             help="A recipe file, or a shipped recipe by name. In a workspace the default is its"
             " recipe.yaml.",
+            autocompletion=completion.recipes,
         ),
     ] = None,
     inputs: Inputs = None,
@@ -171,7 +173,11 @@ def _filters_with(setting: str) -> str:
 @command(app, _filters, "filter", owners=_filters_with, choices=FILTERS)
 def filter_(
     rules: Annotated[
-        str, typer.Argument(help="Filters by name, as c4 or c4@tfds, with commas between them.")
+        str,
+        typer.Argument(
+            help="Filters by name, as c4 or c4@tfds, with commas between them.",
+            autocompletion=completion.filters,
+        ),
     ],
     inputs: Inputs = None,
     sets: Sets = None,
@@ -201,22 +207,6 @@ def filter_(
         for taker in takers:
             taker[setting] = value
     run_steps("filter", steps, inputs, options, sets)
-
-
-@app.command()
-def schema() -> None:
-    """Print the JSON schema of recipes.
-
-    It holds every step with its settings, those of installed plug-ins too. Editors check recipes
-    and complete their keys with it; the shipped recipes name it in their first line.
-
-    \b
-    Example:
-    llmcurate schema > recipe.schema.json
-    """
-    from curate.steps.schema import recipe_schema, text_of
-
-    print(text_of(recipe_schema()), end="")
 
 
 @app.command()

@@ -98,6 +98,7 @@ class C4(Step):
     """Drops lines that are no sentences and pages that hold code, filler or too little text."""
 
     name: ClassVar[str] = "c4"
+    paper: ClassVar[str] = "Raffel et al. 2020, section 2.2; tensorflow_datasets/text/c4_utils.py"
 
     variant: Literal["tfds"] = Field(
         "tfds",
@@ -235,6 +236,7 @@ class C4Paragraphs(Step):
     """
 
     name: ClassVar[str] = "c4_paragraphs"
+    paper: ClassVar[str] = "Xue et al. 2021, section 3.1; tensorflow_datasets/text/c4_utils.py"
 
     min_paragraphs: int = Field(
         3,

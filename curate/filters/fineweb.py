@@ -23,6 +23,7 @@ class FineWebQuality(Step):
     """Drops documents whose lines lack end marks, are short, are copies, or hold few words."""
 
     name: ClassVar[str] = "fineweb_quality"
+    paper: ClassVar[str] = "Penedo et al. 2024, section 3.6; DataTrove's fineweb_quality_filter.py"
     only_measures: ClassVar[bool] = True
 
     variant: Literal["datatrove", "paper"] = Field(

@@ -27,6 +27,7 @@ class GopherQuality(Step):
     """Drops documents whose words, symbols and lines do not look like prose."""
 
     name: ClassVar[str] = "gopher_quality"
+    paper: ClassVar[str] = "Rae et al. 2021, appendix A1.1"
     only_measures: ClassVar[bool] = True
 
     variant: Variant = Field("datatrove", description=VARIANT)
@@ -116,6 +117,7 @@ class GopherRepetition(Step):
     """Drops documents that repeat lines, paragraphs or runs of words."""
 
     name: ClassVar[str] = "gopher_repetition"
+    paper: ClassVar[str] = "Rae et al. 2021, appendix A1.1, table A1"
     only_measures: ClassVar[bool] = True
 
     variant: Variant = Field("datatrove", description=VARIANT)

@@ -120,6 +120,7 @@ class OptOut(Step):
     """Drops documents by robots.txt, X-Robots-Tag, robots `meta` and TDM reservations."""
 
     name: ClassVar[str] = "opt_out"
+    paper: ClassVar[str] = "RFC 9309; X-Robots-Tag; the TDM Reservation Protocol"
 
     robots: bool = Field(True, description="Rules of robots.txt count, where an archive has it.")
     robots_txt: Names = Field(

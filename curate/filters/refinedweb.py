@@ -25,6 +25,7 @@ class RefinedWebLines(Step):
     """Cuts lines that are no text, and drops pages that lose too much by it."""
 
     name: ClassVar[str] = "refinedweb_lines"
+    paper: ClassVar[str] = "Penedo et al. 2023, appendix G.2; DCLM's mappers/modifiers.py"
 
     variant: Literal["dclm", "paper"] = Field(
         "dclm",
@@ -134,6 +135,7 @@ class NewlineRuns(Step):
     """
 
     name: ClassVar[str] = "newline_runs"
+    paper: ClassVar[str] = "DCLM's mappers/modifiers.py (Li et al. 2024)"
 
     most: int = Field(2, ge=1, description="The newlines in a row that stay (DCLM, modifiers.py).")
 

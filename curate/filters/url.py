@@ -41,6 +41,7 @@ class UrlFilter(Step):
     """Drops documents whose URL is on a list or holds listed words."""
 
     name: ClassVar[str] = "url_filter"
+    paper: ClassVar[str] = "Penedo et al. 2023, appendix G.1; DataTrove's url_filter.py"
     only_measures: ClassVar[bool] = True
 
     domains: Names = Field(

@@ -139,6 +139,7 @@ class WangchanBERTa(Step):
     """Drops documents with too little Thai, and cleans the others."""
 
     name: ClassVar[str] = "wangchanberta"
+    paper: ClassVar[str] = "Lowphansirikul et al. 2021; thai2transformers/preprocess.py"
 
     min_thai_chars: int = Field(
         1,

@@ -17,6 +17,7 @@ class LanguageModel(Product):
     Writes language.bin (or .ftz) and card.json."""
 
     name: ClassVar[str] = "language_model"
+    paper: ClassVar[str] = "Joulin et al. 2017 (fastText)"
     makes: ClassVar[str] = "language_model"
 
     column: str = Field("lang", min_length=1, description="The column that holds the labels.")

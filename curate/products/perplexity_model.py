@@ -25,6 +25,7 @@ class PerplexityModel(Product):
     Writes perplexity.bin and card.json; with `arpa` also perplexity.arpa."""
 
     name: ClassVar[str] = "perplexity_model"
+    paper: ClassVar[str] = "Chen and Goodman 1998 (modified Kneser-Ney)"
     makes: ClassVar[str] = "perplexity_model"
 
     order: int = Field(5, ge=2, le=6, description="Words of the longest n-grams.")

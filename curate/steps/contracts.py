@@ -32,6 +32,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: ClassVar[str]
+    paper: ClassVar[str] = ""  # where the method, or its code, was published
     version: ClassVar[int] = 1  # raised where the same settings give another output than before
     # Whether the step leaves texts as they are, and marks a document whatever else marked it.
     only_measures: ClassVar[bool] = False

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,12 @@ from curate.errors import UsageError
 from curate.formats.reading import ReadSettings
 from curate.steps.contracts import CorpusStep, Product, Settings, Step
 from curate.steps.registry import step_class
+from curate.steps.shipped import text_of
 
 CUT = "cut"
 READ = -1  # where entries are numbered: the section `read`
 LineOf = Callable[[str], str | None]
-TOP_KEYS = ("name", "description", "input", "read", "steps")
+TOP_KEYS = ("name", "description", "paper", "input", "read", "steps")
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Recipe:
     input: tuple[str, ...] = ()
     read: ReadSettings = field(default_factory=ReadSettings)
     cuts: frozenset[int] = frozenset()
+    paper: str = ""
 
     @property
     def document_steps(self) -> tuple[Step | CorpusStep, ...]:
@@ -72,6 +73,8 @@ class Recipe:
                 steps.append(CUT)
             steps.append({step.name: step.resolved()})
         out: dict[str, Any] = {"name": self.name, "description": self.description}
+        if self.paper:
+            out["paper"] = self.paper
         if self.input:
             out["input"] = list(self.input)
         read = self.read.model_dump(mode="json")
@@ -239,7 +242,7 @@ def parse(text: str, source: str, overrides: tuple[str, ...] = ()) -> Recipe:
         steps.append(step)
     place = partial(_place, overridden[READ], partial(file.at, "read"))
     read = _check(ReadSettings, read_values, "read", place)
-    return build(
+    recipe = build(
         str(data.get("name") or Path(source).stem),
         steps,
         read=read,
@@ -247,6 +250,7 @@ def parse(text: str, source: str, overrides: tuple[str, ...] = ()) -> Recipe:
         description=str(data.get("description") or ""),
         inputs=tuple(inputs),
     )
+    return replace(recipe, paper=str(data.get("paper") or ""))
 
 
 def _entries(entries: list[Any], file: _Source) -> list[tuple[int, str, dict[str, Any]]]:
@@ -310,16 +314,6 @@ def _place(overridden: dict[str, str], in_file: LineOf | None, key: str) -> str 
     return sets or (in_file(key) if in_file else None)
 
 
-def shipped() -> dict[str, str]:
-    """Names and descriptions of the recipes in the package."""
-    descriptions = {}
-    for entry in sorted(files("pipelines").iterdir(), key=lambda e: e.name):
-        if entry.name.endswith(".yaml"):
-            data = yaml.safe_load(entry.read_text(encoding="utf-8"))
-            descriptions[entry.name.removesuffix(".yaml")] = str(data.get("description") or "")
-    return descriptions
-
-
 def load(name: str, overrides: tuple[str, ...] = ()) -> Recipe:
     """A recipe by path, or a shipped one by name."""
     path = Path(name)
@@ -330,7 +324,4 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Recipe:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"
             raise UsageError(f"recipe {name}: {reason}") from None
         return parse(text, name, overrides)
-    entry = files("pipelines") / f"{name}.yaml"
-    if not entry.is_file():
-        raise UsageError(f"no recipe {name!r}: give a .yaml file or one of {', '.join(shipped())}")
-    return replace(parse(entry.read_text(encoding="utf-8"), f"{name}.yaml", overrides), name=name)
+    return replace(parse(text_of(name), f"{name}.yaml", overrides), name=name)

@@ -50,6 +50,7 @@ def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
         "properties": {
             "name": {"type": "string", "description": "Name of the recipe."},
             "description": {"type": "string", "description": "One line on its purpose."},
+            "paper": {"type": "string", "description": "Where its steps were published."},
             "input": {
                 "anyOf": [{"type": "string"}, paths],
                 "description": "Input files; those of the command line replace them.",
@@ -88,6 +89,17 @@ def shipped_schema() -> dict[str, Any]:
     return schema
 
 
+def definition_of(step: str) -> dict[str, Any]:
+    """Description, paper and settings of a step; of a plug-in its class is loaded. UsageError for
+    a step that is not there."""
+    definition: dict[str, Any] | None = shipped_schema()["$defs"].get(step)
+    if definition is None or step[0].isupper():
+        from curate.steps.registry import step_class
+
+        definition = class_schema(step_class(step))
+    return definition
+
+
 def settings_of(step: str) -> dict[str, dict[str, Any]]:
     """The settings of a step of the package: schema of each, by name."""
     settings: dict[str, dict[str, Any]] = shipped_schema()["$defs"][step]["properties"]
@@ -116,6 +128,31 @@ def limits(field: dict[str, Any]) -> list[str]:
     return texts
 
 
+def type_text(field: dict[str, Any], schema: dict[str, Any]) -> str:
+    """The type of a setting with its choices and limits: `integer, at least 1`."""
+    if "anyOf" in field:
+        kinds = [type_text(kind, schema) for kind in field["anyOf"] if kind.get("type") != "null"]
+        return " or ".join(kinds)
+    if "$ref" in field:
+        shape = schema["$defs"][field["$ref"].rpartition("/")[2]]["properties"]
+        return f"mapping of {', '.join(shape)}"
+    if "const" in field:
+        return str(field["const"])
+    if "enum" in field:
+        return ", ".join(map(str, field["enum"]))
+    kind = str(field.get("format" if field.get("format") == "path" else "type", "any"))
+    if kind == "array" and "prefixItems" in field:
+        return f"list of {len(field['prefixItems'])}"
+    if kind == "array":
+        return f"list of {type_text(field.get('items', {}), schema)}"
+    if kind == "object":
+        values = field.get("additionalProperties")
+        return "mapping" + (f" to {type_text(values, schema)}" if isinstance(values, dict) else "")
+    return ", ".join(
+        [{"string": "text", "boolean": "true or false"}.get(kind, kind), *limits(field)]
+    )
+
+
 def class_schema(model: Any) -> dict[str, Any]:
     """The schema of the settings of one class, without titles.
 
@@ -131,6 +168,8 @@ def class_schema(model: Any) -> dict[str, Any]:
                 if kind.get("type") == "string" and "enum" in field:
                     kind["enum"] = field.pop("enum")
     schema["description"] = " ".join((model.__doc__ or "").split("\n\n")[0].split())
+    if paper := getattr(model, "paper", ""):
+        schema["paper"] = paper
     for name, field in schema.get("properties", {}).items():
         if _read_from_text(model, name):
             _allow_text(field)

@@ -29,6 +29,7 @@ class DedupBloom(DedupStep):
     """Cuts paragraphs and drops documents that a Bloom filter has mostly seen."""
 
     name: ClassVar[str] = "dedup_bloom"
+    paper: ClassVar[str] = "Li et al. 2024 (DCLM's bff); Soldaini et al. 2024 (Dolma's deduper)"
     free: ClassVar[frozenset[str]] = DedupStep.free | {"expected"}
 
     mode: Mode = Field(

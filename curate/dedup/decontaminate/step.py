@@ -27,6 +27,7 @@ class Decontaminate(Removal):
     """Finds items of evaluation sets in documents."""
 
     name: ClassVar[str] = "decontaminate"
+    paper: ClassVar[str] = "Brown et al. 2020, appendix C"
 
     evals: tuple[str, ...] = Field(
         min_length=1,

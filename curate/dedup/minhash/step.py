@@ -46,6 +46,7 @@ class DedupMinhash(DedupStep):
     """Keeps one document of each set of near duplicates."""
 
     name: ClassVar[str] = "dedup_minhash"
+    paper: ClassVar[str] = "Broder 1997; Mining of Massive Datasets, chapter 3"
     version: ClassVar[int] = 2  # sketches hold band keys as bytes
 
     preset: Literal["fineweb", "lee2022", "dclm", "refinedweb"] = Field(

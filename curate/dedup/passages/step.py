@@ -32,6 +32,7 @@ class DedupPassages(DedupStep):
     """Cuts lines, or spans of sentences, of which a copy stands elsewhere in the corpus."""
 
     name: ClassVar[str] = "dedup_passages"
+    paper: ClassVar[str] = "Raffel et al. 2020, section 2.2; Wenzek et al. 2020, section 3.2"
     version: ClassVar[int] = 2  # sketches are packed
     free: ClassVar[frozenset[str]] = DedupStep.free | {"min_sentences", "min_words"}
 

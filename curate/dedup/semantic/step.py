@@ -36,6 +36,7 @@ class DedupSemantic(DedupStep):
     """Keeps one document of each chain of documents with similar embeddings."""
 
     name: ClassVar[str] = "dedup_semantic"
+    paper: ClassVar[str] = "Abbas et al. 2023 (SemDeDup); Tirumala et al. 2023 (D4)"
     free: ClassVar[frozenset[str]] = DedupStep.free | {
         "clusters", "nearest", "epsilon", "prototypicality", "recluster", "seed"
     }  # fmt: skip

@@ -80,6 +80,7 @@ class DedupSuffixArray(DedupStep):
     """Cuts passages that stand elsewhere in the corpus, found with suffix arrays."""
 
     name: ClassVar[str] = "dedup_suffix_array"
+    paper: ClassVar[str] = "Lee et al. 2022, ExactSubstr"
 
     survivor: survivors.Survivor = Field(
         "first",

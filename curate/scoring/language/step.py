@@ -122,6 +122,7 @@ class Language(Step):
     """
 
     name: ClassVar[str] = "language"
+    paper: ClassVar[str] = "Joulin et al. 2017 (fastText)"
     only_measures: ClassVar[bool] = True
     version: ClassVar[int] = 2  # 2: an engine of our own, whose sums differ in the last digits
 

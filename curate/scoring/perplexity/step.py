@@ -62,6 +62,7 @@ class Perplexity(CorpusStep):
     """
 
     name: ClassVar[str] = "perplexity"
+    paper: ClassVar[str] = "Wenzek et al. 2020, section 3.4"
 
     model: str = Field(
         min_length=1,

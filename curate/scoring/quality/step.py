@@ -48,6 +48,7 @@ class Scored(Settings):
     """The settings of both kinds of the step, and the model behind them."""
 
     name: ClassVar[str] = "quality"
+    paper: ClassVar[str] = "Brown et al. 2020, appendix A; Li et al. 2024, section 4.4"
 
     model: str | None = Field(
         None, description=f"The path of a supervised fastText model; none: the path in {VARIABLE}."

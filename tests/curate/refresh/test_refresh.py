@@ -10,7 +10,8 @@ import pytest
 from curate.errors import LockHeld, RunFailed, UsageError
 from curate.refresh import incremental
 from curate.refresh.state import State
-from curate.steps.recipe import load, shipped
+from curate.steps.recipe import load
+from curate.steps.shipped import names
 from tests.curate.refresh.growing import Home, inputs
 
 BLOOM = {"dedup_bloom": {"expected": 30_000, "ngram": 5, "threshold": 0.3, "false_positives": 0.05}}
@@ -196,7 +197,7 @@ def test_every_shipped_recipe_can_be_refreshed():
         "dclm-baseline": ("dedup_bloom.expected=1000",),
         "ccnet-llama1": ("perplexity.cutoffs=ccnet",),
     }
-    lines = {name: incremental.check(load(name, sets.get(name, ()))) for name in shipped()}
+    lines = {name: incremental.check(load(name, sets.get(name, ()))) for name in names()}
     assert lines["fineweb"] is None
     assert lines["c4"] == "the copy that came first stays in dedup_passages (survivor: c4)"
     assert "dedup_suffix_array (keep: none)" in lines["refinedweb"]

@@ -12,8 +12,9 @@ from curate.documents.documents import documents
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.run.plan import plan_run
-from curate.steps.recipe import compose, load, parse, shipped
+from curate.steps.recipe import compose, load, parse
 from curate.steps.registry import REGISTRY
+from curate.steps.shipped import shipped
 
 MISTAKES = {
     "unknown key": (
@@ -168,10 +169,11 @@ def test_the_resolved_recipe_means_the_same():
 
 def test_shipped_recipes_are_valid_and_described():
     recipes = shipped()
-    assert {"c4", "demo"} <= set(recipes)
-    for name, description in recipes.items():
-        assert description
-        assert load(name).steps
+    assert {"c4", "demo"} <= {entry.name for entry in recipes}
+    for entry in recipes:
+        recipe = load(entry.name)
+        assert entry.description == recipe.description and recipe.steps
+        assert entry.paper == recipe.paper and (entry.paper or entry.name == "demo")
 
 
 def test_a_recipe_that_is_not_there_lists_those_that_are(tmp_path):

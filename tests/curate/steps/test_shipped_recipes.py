@@ -13,7 +13,8 @@ from curate.api import run_recipe
 from curate.demo.texts import load_articles
 from curate.errors import UsageError
 from curate.run.outcome import Options
-from curate.steps.recipe import load, shipped
+from curate.steps.recipe import load
+from curate.steps.shipped import names
 
 PUBLISHED = ("c4", "dclm-baseline", "fineweb", "massiveweb", "pile-cc", "refinedweb")
 
@@ -111,7 +112,7 @@ def test_dclm_without_a_model_says_where_one_comes_from(
 def test_a_published_recipe_says_whose_it_is(name: str) -> None:
     text = files("pipelines").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     assert " et al. 20" in text.split("name:")[0]
-    assert name in shipped()
+    assert name in names()
 
 
 def test_ccnet_cuts_paragraphs_that_come_twice_and_the_unexpected_tail(

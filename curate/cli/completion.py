@@ -1,0 +1,69 @@
+"""Words that the shell completes: recipes, steps, filters, and settings after `--set`.
+
+All come from files of the package, so that completing a word loads no step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from curate.steps.registry import REGISTRY
+
+
+def recipes(incomplete: str) -> list[str]:
+    """The shipped recipes; the shell itself completes files."""
+    from curate.steps.shipped import names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+def steps(incomplete: str) -> list[str]:
+    """The steps of the package."""
+    return [name for name in REGISTRY if name.startswith(incomplete)]
+
+
+def filters(incomplete: str) -> list[str]:
+    """The filters that a list, as `c4,pii`, may go on with: those that it does not hold yet."""
+    before, comma, word = incomplete.rpartition(",")
+    places = [(name, at) for name, at in REGISTRY.items() if at.startswith("curate.filters.")]
+    others = [name for name, _ in places if name not in before.split(",")]
+    return [f"{before}{comma}{name}" for name in others if name.startswith(word)]
+
+
+def methods(incomplete: str) -> list[str]:
+    """The dedup methods that a sum, as `exact+minhash`, may go on with."""
+    from curate.dedup.methods import METHODS
+
+    before, plus, word = incomplete.rpartition("+")
+    return [f"{before}{plus}{name}" for name in METHODS if name.startswith(word)]
+
+
+def settings(ctx: typer.Context, incomplete: str) -> list[str]:
+    """`step.setting=` of the steps of the recipe that was typed, else of all steps."""
+    from curate.steps.schema import settings_of
+
+    # The words before an option that has no value yet are in `args` alone.
+    sections = _sections([*ctx.params.values(), *ctx.args])
+    if "." not in incomplete:
+        return [f"{name}." for name in sections if name.startswith(incomplete)]
+    section, _, setting = incomplete.partition(".")
+    if section not in sections:
+        return []
+    return [f"{section}.{name}=" for name in settings_of(section) if name.startswith(setting)]
+
+
+def _sections(typed: list[Any]) -> list[str]:
+    """The sections that `--set` knows: `read`, and the steps of a shipped recipe, or all."""
+    from curate.steps.shipped import names, text_of
+
+    recipe = next((word for word in typed if word in names()), None)
+    if recipe is None:
+        return ["read", *REGISTRY]
+    import yaml
+
+    entries = yaml.safe_load(text_of(recipe))["steps"]
+    labels = [entry if isinstance(entry, str) else next(iter(entry)) for entry in entries]
+    chosen = [label.partition("@")[0] for label in labels if label != "cut"]
+    return ["read", *dict.fromkeys(chosen)]

@@ -1,0 +1,48 @@
+"""The recipes in the package, as files: their names, texts, and one line on each.
+
+Nothing here checks a recipe, so that lists and shell completion load no step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from curate.errors import UsageError
+
+ENDING = ".yaml"
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A recipe of the package. paper: where its steps were published; empty for one of ours."""
+
+    name: str
+    description: str
+    paper: str
+
+
+def names() -> list[str]:
+    """The names of the recipes in the package."""
+    entries = (entry.name for entry in files("pipelines").iterdir())
+    return sorted(name.removesuffix(ENDING) for name in entries if name.endswith(ENDING))
+
+
+def text_of(name: str) -> str:
+    """The YAML of a recipe of the package; UsageError names those that there are."""
+    if name not in names():
+        raise UsageError(f"no recipe {name!r}: give a .yaml file or one of {', '.join(names())}")
+    return (files("pipelines") / f"{name}{ENDING}").read_text(encoding="utf-8")
+
+
+def shipped() -> list[Shipped]:
+    """All recipes of the package, by name."""
+    import yaml
+
+    recipes = []
+    for name in names():
+        content: dict[str, Any] = yaml.safe_load(text_of(name))
+        texts = (str(content.get(key) or "") for key in ("description", "paper"))
+        recipes.append(Shipped(name, *texts))
+    return recipes

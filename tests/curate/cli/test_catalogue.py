@@ -1,0 +1,130 @@
+"""`llmcurate recipes` and `steps` list what there is; the shell completes the same words."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+from curate.cli import completion
+from curate.cli.app import invoke
+from curate.steps.recipe import parse
+from curate.steps.registry import REGISTRY
+from curate.steps.schema import settings_of
+from curate.steps.shipped import names
+from tests.curate.command_line import environment
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command prints."""
+    assert invoke(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+def test_every_recipe_has_a_line_with_its_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, "recipes").splitlines()
+    by_name = {line.split()[0]: line for line in lines if line}
+    assert set(names()) <= set(by_name)
+    assert "Raffel et al. 2020" in by_name["c4"]
+
+
+def test_a_recipe_is_printed_as_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "recipes", "fineweb")
+    assert parse(text, "fineweb.yaml").paper.startswith("Penedo")
+
+
+def test_every_step_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, "steps").splitlines()
+    assert set(REGISTRY) <= {line.split()[0] for line in lines if line}
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_a_step_is_shown_with_all_settings_and_an_example_that_runs(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed(capsys, "steps", name)
+    shown = re.findall(r"(?m)^  (\w+): ", text.partition("settings:")[2])
+    assert shown == list(settings_of(name))
+    (entry,) = yaml.safe_load(re.search(r"(?m)^  (- .*)$", text)[1])
+    assert (entry if isinstance(entry, str) else next(iter(entry))) == name
+
+
+@pytest.mark.parametrize(
+    ("step", "command"),
+    [
+        ("c4", "llmcurate filter c4 IN... -o OUT --max-page-chars 190000"),
+        ("dedup_minhash", "llmcurate dedup --method minhash IN... -o OUT --max-removal 0.9"),
+        ("tokenizer", "llmcurate tokenizer train IN... -o OUT --model bpe"),
+    ],
+)
+def test_a_step_names_its_command(
+    step: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"  {command}\n" in printed(capsys, "steps", step)
+
+
+def test_a_step_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["steps", "gofer_quality"]) == 2
+    assert "did you mean 'gopher_quality'?" in capsys.readouterr().err
+
+
+def completed(*words: str) -> tuple[list[str], list[str]]:
+    """What bash is offered for the last word, and heavy modules that were loaded for it."""
+    code = (
+        "import sys\nfrom curate.cli.app import main\nsys.argv = ['llmcurate']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numba', 'torch', 'pyarrow', 'numpy', 'duckdb', 'ray'} & set(sys.modules)\n"
+        "print(*heavy, file=sys.stderr)"
+    )
+    line = {"COMP_WORDS": " ".join(["llmcurate", *words]), "COMP_CWORD": str(len(words))}
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment(), **line, "_LLMCURATE_COMPLETE": "complete_bash"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return result.stdout.split(), result.stderr.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("run", "dclm"), ["dclm-baseline"]),
+        (("filter", "c4,gopher_q"), ["c4,gopher_quality"]),
+        (("run", "fineweb", "in", "--set", "dedup_minhash.band"), ["dedup_minhash.bands="]),
+        (("filter", "c4", "in", "--min-sen"), ["--min-sentences"]),
+    ],
+)
+def test_words_are_completed_without_anything_heavy(words: Any, offered: Any) -> None:
+    assert completed(*words) == (offered, [])
+
+
+def test_settings_are_those_of_the_recipe_that_was_typed() -> None:
+    class Typed:
+        params: dict[str, Any] = {}
+        args = ["run", "c4"]
+
+    sections = completion.settings(Typed(), "")  # type: ignore[arg-type]
+    assert "read." in sections and "c4." in sections and "pii." not in sections
+
+
+def test_a_filter_is_offered_once() -> None:
+    assert "c4,c4" not in completion.filters("c4,")
+    assert "c4,pii" in completion.filters("c4,")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_has_a_script_for_the_shell(shell: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", "from curate.cli.app import main; main()"],
+        env={**environment(), "_LLMCURATE_COMPLETE": f"source_{shell}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "_LLMCURATE_COMPLETE" in result.stdout or "complete" in result.stdout
