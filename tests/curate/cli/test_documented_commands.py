@@ -14,6 +14,7 @@ from curate.errors import CurateError
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RUN_AT_ONCE = ("--install-completion", "--show-completion")  # by the parser; one writes to HOME
 LINE = re.compile(r"^\s*(?:\$ )?(llmcurate [^|&>]+)|`(llmcurate [^`]+)`", re.M)
 
 
@@ -26,7 +27,8 @@ def command_lines(text: str) -> list[list[str]]:
                 words = shlex.split(line, comments=True)
             except ValueError:
                 continue
-            if words[:1] == ["llmcurate"] and len(words) > 1 and "NAME" not in words:
+            skipped = "NAME" in words or any(word in RUN_AT_ONCE for word in words)
+            if words[:1] == ["llmcurate"] and len(words) > 1 and not skipped:
                 lines.append([word for word in words[1:] if not word.startswith("[")])
     return lines
 
