@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from curate.disk.publish import Store, publish, scratch_of, url_of
 from curate.disk.units import format_bytes
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.inspect.report.page import write_records
-from curate.run import funnel, workspace
+from curate.run import funnel, standard_output, workspace
 from curate.run.driver import Options, Outcome, make_plan, run_planned
 from curate.run.plan import RunPlan, plan_run
 from curate.run.records import record
@@ -41,7 +42,8 @@ class CommandOptions:
     address: str | None = None
     scratch: Path | None = None
     exchange: str | None = None
-    skip_unreadable: bool = False
+    read: dict[str, Any] = field(default_factory=dict)  # settings of `read` that options gave
+    export: str | None = None  # the ending of JSON lines that are written beside the corpus
     scale: Scale = Scale()
 
     def run_options(self, workers: int | None = None) -> Options:
@@ -63,9 +65,7 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
 
     title: the name of the run in a workspace.
     """
-    if options.skip_unreadable:
-        read = recipe.read.model_copy(update={"skip_unreadable": True})
-        recipe = replace(recipe, read=read)
+    recipe = with_export(recipe.reading(**options.read), options.export)
     space = workspace.find()
     as_if = options.dry_run and options.scale.as_if is not None
     if recipe.read.fetch is not None:
@@ -93,6 +93,8 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
     if options.dry_run:
         _show_plan(plan, out, options, space)
         return Outcome(out, plan)
+    if options.out == standard_output.NAME:
+        return standard_output.run_to_standard_output(plan, options.run_options(), options.as_json)
     store = Store(url) if url else None
     if store is not None:
         store.check()
@@ -167,13 +169,26 @@ def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
         return recipe  # it is the next step as it stands
     from curate.formats.listing import find_files
 
-    skip = recipe.read.skip_unreadable
-    files = find_files(inputs, skip_unreadable=skip).files if inputs else []
+    skip, columns = recipe.read.skip_unreadable, recipe.read.named
+    files = find_files(inputs, skip_unreadable=skip, columns=columns).files if inputs else []
     if not any(f.format in ("archive", "html") for f in files):
         return recipe
     say("the input holds web pages: extracting their main text first")
     steps = [*recipe.steps[:before], make_step("extract", {}), *recipe.steps[before:]]
     return build(recipe.name, steps, read=recipe.read)
+
+
+def with_export(recipe: Recipe, ending: str | None) -> Recipe:
+    """The recipe that writes its corpus as JSON lines, too: jsonl, jsonl.gz or jsonl.zst."""
+    if ending is None:
+        return recipe
+    if not recipe.document_steps or any(p.name == "export" for p in recipe.products):
+        raise UsageError("--export is for a command that writes a corpus, once")
+    form, _, compression = ending.partition(".")
+    if form != "jsonl" or compression not in ("", "gz", "zst"):
+        raise UsageError(f"--export {ending}: choose jsonl, jsonl.gz or jsonl.zst")
+    step = make_step("export", {"compression": compression or "none"})
+    return replace(recipe, steps=(*recipe.steps, step))
 
 
 def print_outcome(outcome: Outcome, options: CommandOptions) -> None:

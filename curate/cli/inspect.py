@@ -12,9 +12,11 @@ import typer
 from curate.cli.options import (
     Inputs,
     Json,
+    Limit,
     Out,
     Quiet,
     Sets,
+    Share,
     Workers,
     app,
     command_options,
@@ -73,7 +75,13 @@ def explain(
 
 
 @app.command()
-def stats(inputs: Inputs = None, out: Out = None, as_json: Json = False) -> None:
+def stats(
+    inputs: Inputs = None,
+    out: Out = None,
+    limit: Limit = None,
+    share: Share = None,
+    as_json: Json = False,
+) -> None:
     """Measure a corpus: lengths, scores, languages, domains.
 
     Shows dates and sources too; -o writes a page.
@@ -86,10 +94,12 @@ def stats(inputs: Inputs = None, out: Out = None, as_json: Json = False) -> None
 
     from curate.inspect import results
     from curate.inspect import stats as statistics
+    from curate.steps.recipe import build
 
     inputs = corpus_of(inputs)
     results.check_folder(out)
-    figures = {"inputs": inputs, **statistics.gather(inputs)}
+    read = build("stats", []).reading(limit=limit, share=share).read
+    figures = {"inputs": inputs, **statistics.gather(inputs, read)}
     results.show(
         figures,
         lambda: statistics.text(figures, sys.stdout.encoding),

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curate.cli.options import DEFAULT, Inputs, Json, Page, Sets, group, run_steps
+from curate.cli.options import (
+    DEFAULT,
+    Inputs,
+    Json,
+    Limit,
+    Page,
+    Sets,
+    Share,
+    group,
+    run_steps,
+)
 from curate.cli.settings import command
 
 if TYPE_CHECKING:
@@ -49,6 +59,8 @@ def language_evaluate(
     model: Annotated[Path, typer.Argument(help="A fastText model.")],
     inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="Labelled documents.")],
     out: Page = None,
+    limit: Limit = None,
+    share: Share = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -71,7 +83,7 @@ def language_evaluate(
 
     chosen = LanguageEvaluate.of(settings)
     results.check_folder(out)
-    plan = make_plan(build("evaluate", []), inputs)
+    plan = make_plan(build("evaluate", []).reading(limit=limit, share=share), inputs)
     for notice in plan.inputs.notices:
         say(notice)
     documents = DirectInput(plan.inputs, plan.recipe.read)

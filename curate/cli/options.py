@@ -57,7 +57,8 @@ Inputs = Annotated[
     Optional[list[str]],
     typer.Argument(
         metavar="IN...",
-        help="Files, folders or URLs. In a workspace the default is the newest corpus.",
+        help="Files, folders or URLs; - is standard input. In a workspace the default is the newest"
+        " corpus.",
     ),
 ]
 Out = Annotated[
@@ -66,7 +67,8 @@ Out = Annotated[
         "-o",
         "--out",
         metavar="PATH",
-        help="Folder or URL to write. In a workspace the default is the next run.",
+        help="Folder or URL to write; - writes the corpus to standard output. In a workspace the"
+        " default is the next run.",
     ),
 ]
 Page = Annotated[
@@ -120,6 +122,27 @@ SkipUnreadable = Annotated[
         help="Pass over files and folders that may not be read, and count them.",
     ),
 ]
+Limit = Annotated[
+    Optional[int],
+    typer.Option(
+        metavar="INTEGER", help="Read this many documents, the first ones of the input.", min=1
+    ),
+]
+Export = Annotated[
+    Optional[str],
+    typer.Option(
+        metavar="jsonl|jsonl.gz|jsonl.zst",
+        help="Write the corpus as JSON lines too, under OUT/jsonl.",
+    ),
+]
+Share = Annotated[
+    Optional[float],
+    typer.Option(
+        metavar="FLOAT",
+        help="Read this share of the documents, drawn by id, as 0.01. --set read.seed=1 draws"
+        " others.",
+    ),
+]
 Sets = Annotated[
     Optional[list[str]],
     typer.Option(
@@ -147,6 +170,9 @@ def command_options(
 def document_options(
     out: Out = None,
     workers: Workers = 0,
+    limit: Limit = None,
+    share: Share = None,
+    export: Export = None,
     skip_unreadable: SkipUnreadable = False,
     as_json: Json = False,
     dry_run: DryRun = False,
@@ -155,7 +181,8 @@ def document_options(
     """The options of a command on documents."""
     from curate.api import CommandOptions
 
-    return CommandOptions(out, workers, as_json, dry_run, quiet, skip_unreadable=skip_unreadable)
+    read = read_options(limit, share, skip_unreadable)
+    return CommandOptions(out, workers, as_json, dry_run, quiet, read=read, export=export)
 
 
 def engine_options(
@@ -165,6 +192,9 @@ def engine_options(
     address: Address = None,
     exchange: Exchange = None,
     scratch: Scratch = None,
+    limit: Limit = None,
+    share: Share = None,
+    export: Export = None,
     skip_unreadable: SkipUnreadable = False,
     as_json: Json = False,
     dry_run: DryRun = False,
@@ -174,7 +204,16 @@ def engine_options(
     from curate.api import CommandOptions
 
     where = (engine, address, scratch, exchange)
-    return CommandOptions(out, workers, as_json, dry_run, quiet, *where, skip_unreadable)
+    read = read_options(limit, share, skip_unreadable)
+    return CommandOptions(out, workers, as_json, dry_run, quiet, *where, read, export)
+
+
+def read_options(
+    limit: int | None, share: float | None, skip_unreadable: bool = False
+) -> dict[str, Any]:
+    """The settings of `read` that options give."""
+    values = {"limit": limit, "share": share, "skip_unreadable": skip_unreadable or None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def workspace(missing: str) -> Workspace:

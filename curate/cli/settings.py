@@ -24,7 +24,9 @@ Steps = list[tuple[str, dict[str, Any]]]  # names, and the settings that the com
 TYPES = {"integer": int, "number": float, "boolean": bool, "string": str}
 METAVARS = {int: "INTEGER", float: "FLOAT", str: "TEXT", list[str]: "TEXT"}
 # The options that stand behind the settings of a command.
-LAST = "sets workers engine address exchange scratch as_json dry_run quiet".split()
+LAST = (
+    "sets workers engine address exchange scratch limit share export as_json dry_run quiet".split()
+)
 
 
 def fields_of(name: str) -> dict[str, dict[str, Any]]:

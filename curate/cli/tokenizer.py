@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Inputs, Json, group, run_steps, workspace
+from curate.cli.options import Inputs, Json, Limit, Share, group, run_steps, workspace
 from curate.cli.settings import command
 from curate.errors import UsageError
 
@@ -133,6 +133,8 @@ def tokenizer_eval(
             help="Folder for evaluation.json and evaluation.html.",
         ),
     ] = None,
+    limit: Limit = None,
+    share: Share = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -150,12 +152,14 @@ def tokenizer_eval(
     from curate.cli.command_settings import TokenizerEval
     from curate.inspect import results
     from curate.inspect.evaluate import tokenizers as evaluation
+    from curate.steps.recipe import build
     from curate.terminal.tables import coloured
 
     results.check_folder(out)
     chosen = TokenizerEval.of(settings)
+    read = build("eval", []).reading(limit=limit, share=share).read
     figures = evaluation.evaluate(
-        tokenizers, on, chosen.show, as_json, chosen.pattern, chosen.baseline
+        tokenizers, on, chosen.show, as_json, chosen.pattern, chosen.baseline, read
     )
     colours = coloured(sys.stdout) if chosen.color is None else chosen.color
     width = shutil.get_terminal_size().columns

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,16 +33,14 @@ class DirectInput:
 
     def batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         """Columns (None: all) of the documents that have text, in input order."""
-        kept = refused = size = text_size = 0
+        kept = refused = size = text_size = passed_over = 0
         skipped: Counter[str] = Counter()
         by_rule: Counter[str] = Counter()
         self.corrupt = []
         before: dict[int, int] = {}  # documents of a file in its earlier slices
         for part, slices in enumerate(self.inputs.partitions):
             reader = PartitionReader(self.inputs, part, self.read)
-            counted = np.zeros(len(slices), np.int64)
             for batch in reader:
-                counted += np.bincount(batch.ids["slice"].to_numpy(), minlength=len(slices))
                 if batch.refused is not None:
                     refused += len(batch.refused)
                     for mark in batch.refused.drops:
@@ -66,12 +63,14 @@ class DirectInput:
             size += reader.account.bytes_in
             skipped.update(reader.account.skipped)
             self.corrupt += reader.account.corrupt
-            for piece, documents in zip(slices, counted.tolist(), strict=True):
+            passed_over += reader.account.passed_over
+            for piece, documents in zip(slices, reader.account.documents, strict=False):
                 before[piece.file] = before.get(piece.file, 0) + documents
         self.tally = {
             "read": kept + refused,
             "kept": kept,
             "rejected": refused,
+            "passed_over": passed_over,
             "skipped": dict(skipped),
             "corrupt": len(self.corrupt),
             "corrupt_examples": self.corrupt[:100],

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from curate.disk.process import AT_ONCE, in_order
 from curate.errors import UsageError
-from curate.formats.columns import EXTRA, KNOWN, column_name, kind_of
+from curate.formats.columns import EXTRA, KNOWN, Columns, column_name, kind_of
+from curate.formats.delimited import read_header
 from curate.formats.jsonl import sample
 from curate.formats.parquet import read_schema
 
@@ -57,12 +59,17 @@ def join_columns(before: dict[str, str], now: dict[str, str], path: str) -> dict
 
 
 def carried_columns(
-    files: Sequence[Any], sample_lines: int, at_once: int = AT_ONCE
+    files: Sequence[Any],
+    sample_lines: int,
+    at_once: int = AT_ONCE,
+    columns: Columns = Columns(),
 ) -> dict[str, str]:
-    """name -> kind of every unknown column, over all files; `extra` where there are JSON lines."""
+    """name -> kind of every unknown column, over all files; `extra` where there are JSON lines or
+    CSV."""
     kinds: dict[str, str | None] = {}
-    json_lines = False
-    for file, schema in zip(files, in_order(_schema, files, at_once), strict=True):
+    json_lines = any(file.format == "csv" for file in files)
+    schemas = in_order(partial(_schema, columns=columns), files, at_once)
+    for file, schema in zip(files, schemas, strict=True):
         if schema is not None:
             for f in schema:
                 if f.name in KNOWN:
@@ -72,7 +79,7 @@ def carried_columns(
         elif file.format == "jsonl":
             json_lines = True
             for record in sample(file.path, file.codec, sample_lines):
-                for key, value in record.items():
+                for key, value in columns.record(record).items():
                     name = column_name(key)
                     if key not in KNOWN and (name in kinds or len(kinds) < MOST):
                         kinds[name] = _same(kinds.get(name), kind_of(value), file.path, key)
@@ -81,6 +88,9 @@ def carried_columns(
     return {name: kind or "string" for name, kind in sorted(kinds.items())}
 
 
-def _schema(file: Any) -> pa.Schema | None:
-    """That of a parquet file."""
-    return read_schema(file.path) if file.format == "parquet" else None
+def _schema(file: Any, columns: Columns) -> pa.Schema | None:
+    """That of a parquet file, and of CSV, whose columns are text."""
+    if file.format == "csv":
+        names = read_header(file.path, file.codec, columns)
+        return pa.schema([(name, pa.string()) for name in names])
+    return read_schema(file.path, columns) if file.format == "parquet" else None

@@ -8,6 +8,8 @@ of JSON files, so that every partition writes the same schema. What does not fit
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -28,6 +30,34 @@ KINDS: dict[str, pa.DataType] = {
     "bool": pa.bool_(),
     "json": pa.string(),
 }
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of the input that are named otherwise than here. theirs: their name by ours."""
+
+    theirs: Mapping[str, str] = field(default_factory=dict)
+
+    def name(self, column: str) -> str:
+        """Our name of a column of the input. One that has a name which another is to have is
+        carried along as `input.NAME`."""
+        for ours, name in self.theirs.items():
+            if column == name:
+                return ours
+        return f"input.{column}" if column in self.theirs else column
+
+    def record(self, record: dict[str, Any]) -> dict[str, Any]:
+        """A record by our names."""
+        if not self.theirs:
+            return record
+        return {self.name(key): value for key, value in record.items()}
+
+    def missing(self, names: Sequence[str]) -> str:
+        """What to say of an input without a text, which has these columns."""
+        have = ", ".join(names[:8])
+        if "text" in self.theirs:
+            return f"no column `{self.theirs['text']}` (it has {have})"
+        return f"no column `text` (it has {have}): --set read.columns='{{text: NAME}}' names it"
 
 
 def column_name(name: str, kind: pa.DataType | None = None) -> str:

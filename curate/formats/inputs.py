@@ -15,6 +15,7 @@ from typing import Any
 
 from curate.disk.files import text_digest
 from curate.disk.process import AT_ONCE, in_order
+from curate.formats.columns import Columns
 from curate.formats.compression import open_input, verified_boundaries
 from curate.formats.listing import InputFile, find_files, readable
 
@@ -33,13 +34,15 @@ class Slice:
 @dataclass(frozen=True)
 class InputPlan:
     """Files, partitions, the columns carried along (name -> kind), and what was passed over, of
-    which `unreadable` files and folders because they could not be read."""
+    which `unreadable` files and folders because they could not be read. documents_of_last: how many
+    documents of the last partition are read, the first ones; None: all."""
 
     files: tuple[InputFile, ...]
     partitions: tuple[tuple[Slice, ...], ...]
     columns: dict[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     unreadable: int = 0
+    documents_of_last: int | None = None
 
     def dump(self) -> dict[str, Any]:
         """The plan as JSON values."""
@@ -53,15 +56,21 @@ class InputPlan:
             tuple(tuple(Slice(**s) for s in p) for p in data["partitions"]),
             dict(data["columns"]),
             tuple(data["notices"]),
-            data.get("unreadable", 0),  # absent from plans of older versions
+            # Absent from plans of older versions.
+            data.get("unreadable", 0),
+            data.get("documents_of_last"),
         )
 
     def fingerprint(self) -> str:
         """Changes when a file is added, removed, or touched, or the partitioning changes."""
         parts = [[f.rel, f.format, f.size, f.stamp] for f in self.files]
         cuts = [[(s.file, s.start, s.end) for s in p] for p in self.partitions]
-        data = json.dumps([parts, cuts, sorted(self.columns.items())])
-        return text_digest(data)
+        last = [] if self.documents_of_last is None else [self.documents_of_last]
+        return text_digest(json.dumps([parts, cuts, sorted(self.columns.items()), *last]))
+
+    def most_documents(self, partition: int) -> int | None:
+        """How many documents of a partition are read; None: all."""
+        return self.documents_of_last if partition == len(self.partitions) - 1 else None
 
 
 def _slices(numbered: tuple[int, InputFile], target: int) -> list[Slice]:
@@ -89,11 +98,12 @@ def plan_inputs(
     sample_lines: int = 1000,
     at_once: int = AT_ONCE,
     skip_unreadable: bool | None = None,
+    columns: Columns = Columns(),
 ) -> InputPlan:
     """Files cut into partitions of about partition_bytes (stored size); at_once: files that are
-    looked at together, which changes nothing else; skip_unreadable: as of `find_files`."""
-    listed = find_files(inputs, at_once=at_once, skip_unreadable=skip_unreadable)
-    plan = plan_files(listed.files, partition_bytes, sample_lines, at_once)
+    looked at together, which changes nothing else; skip_unreadable, columns: as of `find_files`."""
+    listed = find_files(inputs, at_once=at_once, skip_unreadable=skip_unreadable, columns=columns)
+    plan = plan_files(listed.files, partition_bytes, sample_lines, at_once, columns)
     return replace(plan, notices=tuple(listed.notices), unreadable=listed.unreadable)
 
 
@@ -102,10 +112,11 @@ def plan_files(
     partition_bytes: int,
     sample_lines: int = 1000,
     at_once: int = AT_ONCE,
+    columns: Columns = Columns(),
 ) -> InputPlan:
     """The same of files that are found already."""
     with readable():
-        return _planned(files, partition_bytes, sample_lines, at_once)
+        return _planned(files, partition_bytes, sample_lines, at_once, columns)
 
 
 def _planned(
@@ -113,6 +124,7 @@ def _planned(
     partition_bytes: int,
     sample_lines: int,
     at_once: int,
+    names: Columns,
 ) -> InputPlan:
     from curate.formats.column_plan import carried_columns
 
@@ -135,5 +147,5 @@ def _planned(
             group, weight = [], 0
     if group:
         partitions.append(tuple(group))
-    columns = carried_columns(files, sample_lines, at_once)
+    columns = carried_columns(files, sample_lines, at_once, names)
     return InputPlan(tuple(files), tuple(partitions), columns)

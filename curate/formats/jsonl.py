@@ -1,4 +1,4 @@
-"""JSON lines: plain (any byte range), gzip, zstd or lz4.
+"""JSON lines, read and written: plain (any byte range), gzip, zstd or lz4.
 
 A line belongs to the range in which its first byte lies. A line longer than the limit is passed
 over in pieces and reported; it is never held in memory.
@@ -7,11 +7,14 @@ over in pieces and reported; it is never held in memory.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
 from itertools import islice
 from typing import Any, BinaryIO
 
-from curate.formats.columns import KNOWN, parse_date, split_extra
+import pyarrow as pa
+
+from curate.formats.columns import KNOWN, Columns, parse_date, split_extra
 from curate.formats.compression import open_input
 from curate.formats.events import Corrupt, Event, Row
 
@@ -139,7 +142,8 @@ def read(
     start: int,
     end: int | None,
     limit: int,
-    columns: dict[str, str],
+    kinds: dict[str, str],
+    columns: Columns = Columns(),
 ) -> Iterator[Event]:
     """Events of the lines that start in [start, end); limit: bytes of the longest line read."""
     from curate.formats.compression import decompressed_chunks
@@ -175,7 +179,7 @@ def read(
             yield Corrupt(offset, value)
             continue
         try:
-            yield to_row(value, offset, columns)
+            yield to_row(columns.record(value), offset, kinds)
         except RecursionError:
             yield Corrupt(offset, "not JSON that can be kept: nested too deeply")
     yield from damage
@@ -195,3 +199,23 @@ def sample(path: str, codec: str, count: int, limit: int = 1 << 20) -> Iterator[
             value = parse(line) if line and line.strip() else ""
             if isinstance(value, dict):
                 yield value
+
+
+def json_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    """Each row as a line of JSON, without what is null. Read again, they are the same documents:
+    times are ISO text in UTC, bytes hexadecimal."""
+    import orjson
+
+    options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_PASSTHROUGH_DATETIME
+    for batch in batches:
+        for row in batch.to_pylist():
+            filled = {key: value for key, value in row.items() if value is not None}
+            yield orjson.dumps(filled, default=_plain, option=options)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).hex()
+    raise TypeError(f"no JSON for {type(value).__name__}")

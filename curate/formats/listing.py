@@ -16,12 +16,15 @@ from typing import Any
 
 from curate.disk.process import AT_ONCE, in_order
 from curate.errors import RunFailed, UsageError
+from curate.formats import delimited, standard_input
+from curate.formats.columns import Columns
 from curate.formats.compression import open_input, sniff
 
 FORMATS = {
     "archive": (".warc", ".wet", ".wat", ".arc"),
     "jsonl": (".jsonl", ".ndjson", ".json"),
     "parquet": (".parquet", ".pq"),
+    "csv": (".csv", ".tsv", ".tab"),
     "html": (".html", ".htm", ".xhtml"),
     "text": (".txt", ".text", ".md", ".rst"),
 }
@@ -55,7 +58,7 @@ def format_by_name(name: str) -> str | None:
     return None
 
 
-def _format_by_content(path: str) -> str | None:
+def _format_by_content(path: str, columns: Columns) -> str | None:
     from curate.formats.compression import decompressed_chunks
 
     with open_input(path) as f:
@@ -63,6 +66,7 @@ def _format_by_content(path: str) -> str | None:
             return "parquet"
         f.seek(0)
         head = next(iter(decompressed_chunks(f, None, lambda offset, what: None)), b"")
+    header = delimited.names_in(bytes(head[:4096]))
     head = bytes(head[:512]).lstrip()
     if head.startswith((b"WARC/", b"filedesc://")):
         return "archive"
@@ -70,10 +74,10 @@ def _format_by_content(path: str) -> str | None:
         return "jsonl"
     if head[:15].lower().startswith((b"<!doctype html", b"<html")):
         return "html"
-    return None
+    return "csv" if "text" in map(columns.name, header) else None
 
 
-def _not_documents(path: str, kind: str) -> str | None:
+def _not_documents(path: str, kind: str, columns: Columns) -> str | None:
     """Why a file of a known format in a folder holds no documents: its records have no text."""
     if kind == "jsonl":
         from curate.formats.jsonl import sample
@@ -81,15 +85,20 @@ def _not_documents(path: str, kind: str) -> str | None:
         with open_input(path) as f:
             codec = sniff(f)
         records = sample(path, codec, 100)
-        if not any("text" in r or "payload" in r for r in records):
+        names = {key for record in records for key in columns.record(record)}
+        if names.isdisjoint(("text", "payload")):
             return "no JSON line with a `text` among its first hundred"
-    if kind == "parquet":
-        from curate.formats.parquet import read_schema
+    try:
+        if kind == "parquet":
+            from curate.formats.parquet import read_schema
 
-        try:
-            read_schema(path)
-        except UsageError:
-            return "it has no column `text`"
+            read_schema(path, columns)
+        if kind == "csv":
+            with open_input(path) as f:
+                codec = sniff(f)
+            delimited.read_header(path, codec, columns)
+    except UsageError:
+        return "it has no column `text`"
     return None
 
 
@@ -123,11 +132,20 @@ def _stamp(fs: Any, info: dict[str, Any]) -> str:
     return f"{digest.hexdigest()}@{_when(info)}"
 
 
-def _expanded(inputs: Iterable[str]) -> Iterable[str]:
+def _expanded(inputs: Iterable[str], columns: Columns) -> Iterable[str]:
     """The inputs, patterns (crawl/*.warc.gz) replaced by what they match, in order of name."""
     import fsspec
 
     for path in map(str, inputs):
+        if path == standard_input.NAME:
+            copy = standard_input.standard_input()
+            if _format_by_content(copy, columns) is None:
+                raise UsageError(
+                    "input -: not a format that shows by its content (WARC, ARC, JSON lines,"
+                    " parquet, HTML, CSV with a column `text`): name a file"
+                )
+            yield copy
+            continue
         if not any(c in path for c in "*?["):
             yield path
             continue
@@ -180,6 +198,7 @@ def find_files(
     is_known: Callable[[str, str], bool] = lambda path, state: False,
     at_once: int = AT_ONCE,
     skip_unreadable: bool | None = None,
+    columns: Columns = Columns(),
 ) -> InputFiles:
     """The files that the inputs mean.
 
@@ -188,9 +207,10 @@ def find_files(
     is_known(path, state): whether a file in that state (`InputFile.state`) is passed over,
     unopened. skip_unreadable: whether files and folders that the system does not let us read are
     passed over; RunFailed names the first one otherwise (None: the command has no such option).
+    columns: names of columns, which say whether a file holds documents.
     """
     with readable(skip_unreadable is not None):
-        return _files(inputs, is_known, at_once, bool(skip_unreadable))
+        return _files(inputs, is_known, at_once, bool(skip_unreadable), columns)
 
 
 @contextmanager
@@ -242,15 +262,18 @@ def _files(
     is_known: Callable[[str, str], bool],
     at_once: int,
     skip_unreadable: bool,
+    columns: Columns,
 ) -> InputFiles:
     listed = [
-        file for path in _expanded(inputs) for file in _listed(path, is_known, skip_unreadable)
+        file
+        for path in _expanded(inputs, columns)
+        for file in _listed(path, is_known, skip_unreadable)
     ]
     files: list[InputFile] = []
     notices: list[_Notice] = []
     holds = {file.location: False for file in listed}
     reasons: dict[str, str] = {}  # location -> the first notice of it
-    look = partial(_looked_at, skip_unreadable=skip_unreadable)
+    look = partial(_looked_at, skip_unreadable=skip_unreadable, columns=columns)
     for file, result in zip(listed, in_order(look, listed, at_once), strict=True):
         if isinstance(result, _Notice):
             notices.append(result)
@@ -381,29 +404,31 @@ def _below(fs: Any, root: str) -> tuple[list[str], list[str], list[OSError]]:
     return [n for n in names if within(n)], sorted(filter(within, runs)), problems
 
 
-def _looked_at(file: _Listed, skip_unreadable: bool) -> InputFile | _Notice | None:
+def _looked_at(
+    file: _Listed, skip_unreadable: bool, columns: Columns
+) -> InputFile | _Notice | None:
     """What it is; why it is passed over; None where it need not be looked at."""
     if file.notice or file.skip:
         return file.notice
     try:
-        return _opened(file)
+        return _opened(file, columns)
     except PermissionError as error:
         if not skip_unreadable or error.filename is None:
             raise
         return _Notice.of(error)
 
 
-def _opened(file: _Listed) -> InputFile | _Notice:
+def _opened(file: _Listed, columns: Columns) -> InputFile | _Notice:
     path, rel, info = file.path, file.rel, file.info
-    kind = format_by_name(rel) or _format_by_content(path)
+    kind = format_by_name(rel) or _format_by_content(path, columns)
     if kind is None:
         if not file.folder:
             raise UsageError(
                 f"input {file.location}: not a format this tool reads (WARC, ARC, WET, JSON lines,"
-                " parquet, HTML or plain text)"
+                " parquet, CSV, HTML or plain text)"
             )
         return _Notice(f"skipped {path}: unknown format")
-    if file.folder and (reason := _not_documents(path, kind)):
+    if file.folder and (reason := _not_documents(path, kind, columns)):
         return _Notice(f"skipped {path}: {reason}")
     codec = "plain"
     if kind != "parquet":

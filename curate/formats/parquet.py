@@ -9,19 +9,21 @@ import pyarrow.parquet as pq
 
 from curate.documents.documents import CORE, DATE, PAYLOAD
 from curate.errors import UsageError
-from curate.formats.columns import KNOWN, arrow_type, column_name, parse_date
+from curate.formats.columns import KNOWN, Columns, arrow_type, column_name, parse_date
 from curate.formats.compression import open_input
 
 
-def read_schema(path: str) -> pa.Schema:
-    """The file's Arrow schema; empty where the file cannot be read (reading reports it)."""
+def read_schema(path: str, columns: Columns = Columns()) -> pa.Schema:
+    """The file's Arrow schema, by our names; empty where the file cannot be read, which reading
+    reports."""
     try:
         with open_input(path) as f:
             schema: pa.Schema = pq.read_schema(f)
     except (pa.ArrowInvalid, OSError):
         return pa.schema([])
+    schema = pa.schema([f.with_name(columns.name(f.name)) for f in schema])
     if "text" not in schema.names and "payload" not in schema.names:
-        raise UsageError(f"input {path}: no column `text` (it has {', '.join(schema.names[:8])})")
+        raise UsageError(f"input {path}: {columns.missing(schema.names)}")
     for name in KNOWN & set(schema.names):
         kind = schema.field(name).type
         if pa.types.is_nested(kind) or (name in ("text", "payload") and not _holds_text(kind)):
@@ -55,7 +57,9 @@ def row_group_slices(path: str, target: int) -> list[tuple[int, int | None]]:
     return slices
 
 
-def read(path: str, start: int, end: int | None, rows: int) -> Iterator[pa.Table]:
+def read(
+    path: str, start: int, end: int | None, rows: int, columns: Columns = Columns()
+) -> Iterator[pa.Table]:
     """Tables of at most `rows` rows of the row groups [start, end)."""
     with open_input(path) as f:
         # Arrow's own files keep their memory; through Python each column is a new piece of it.
@@ -64,7 +68,8 @@ def read(path: str, start: int, end: int | None, rows: int) -> Iterator[pa.Table
         groups = list(range(start, file.num_row_groups if end is None else end))
         if groups:
             for batch in file.iter_batches(rows, row_groups=groups, use_threads=False):
-                yield pa.Table.from_batches([batch])
+                table = pa.Table.from_batches([batch])
+                yield table.rename_columns([columns.name(name) for name in table.column_names])
 
 
 def conform(table: pa.Table, columns: dict[str, str], source: str) -> pa.Table:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 from pydantic import BaseModel, ConfigDict, Field
 
 from curate.documents.documents import NUMBER, PAYLOAD, Documents
-from curate.formats import jsonl, parquet
-from curate.formats.columns import schema
+from curate.formats import delimited, jsonl, parquet
+from curate.formats.columns import Columns, schema
 from curate.formats.compression import decompressed_chunks, open_input
 from curate.formats.events import Corrupt, Event, Row, Skipped
 from curate.formats.inputs import InputPlan, Slice
@@ -75,6 +76,27 @@ class ReadSettings(BaseModel):
         ge=1,
         description="A document of more bytes than this after decompression is rejected.",
     )
+    columns: dict[Literal["id", "text", "url", "date", "lang", "source"], str] = Field(
+        {},
+        description="Columns of the input that have another name, by the name here:"
+        " {text: content, id: uuid}.",
+    )
+    limit: int | None = Field(
+        None,
+        ge=1,
+        description="Only so many documents are read, the first of the input. Without a value all"
+        " are.",
+    )
+    share: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Only this share of the documents is read, drawn by a hash of the id; the"
+        " others are passed over and counted. Without a value all are.",
+    )
+    seed: int = Field(
+        0, description="Seed of the draw of `share`: another seed draws other documents."
+    )
     # The folder decides no output, so it is no part of a run's identity.
     fetch: str | None = Field(
         None,
@@ -88,6 +110,27 @@ class ReadSettings(BaseModel):
         description="Files and folders that may not be read are passed over and counted.",
     )
 
+    def identity(self) -> dict[str, Any]:
+        """What decides the documents that are read. Settings of later versions are left out where
+        they say nothing, so that what an earlier version made is reused."""
+        values: dict[str, Any] = self.model_dump(mode="json")
+        if self.share is None:
+            del values["seed"]
+        return {k: v for k, v in values.items() if v not in (None, {})}
+
+    @property
+    def named(self) -> Columns:
+        """The names of the input's columns."""
+        return Columns({str(ours): theirs for ours, theirs in self.columns.items()})
+
+    def draws(self, key: str) -> bool:
+        """Whether the share holds the document of this id."""
+        if self.share is None:
+            return True
+        # Named, so that other draws by id (held-out text, samples) are of other documents.
+        drawn = xxhash.xxh3_64_intdigest(f"read.share\0{key}".encode("utf-8", "replace"), self.seed)
+        return drawn < self.share * 2.0**64
+
 
 @dataclass
 class Batch:
@@ -100,8 +143,11 @@ class Batch:
 
 @dataclass
 class Account:
-    """What a partition's input held besides documents."""
+    """What a partition's input held besides the documents that are read. passed_over: documents
+    that the share does not hold; documents: of each slice, those among them."""
 
+    passed_over: int = 0
+    documents: list[int] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     corrupt: list[dict[str, Any]] = field(default_factory=list)
     bytes_in: int = 0
@@ -115,11 +161,13 @@ ID_SCHEMA = pa.schema(
         ("ordinal", pa.int64()),
     ]
 )
+NO_DOCUMENT = -1  # the number in a row that has a slice's count of documents as its ordinal
 
 
 def _events(file: InputFile, part: Slice, settings: ReadSettings, columns: dict[str, str]):
+    named = settings.named
     if file.format == "parquet":
-        yield from parquet.read(file.path, part.start, part.end, settings.batch_rows)
+        yield from parquet.read(file.path, part.start, part.end, settings.batch_rows, named)
         return
     with open_input(file.path) as f:
         if file.format == "archive":
@@ -131,7 +179,9 @@ def _events(file: InputFile, part: Slice, settings: ReadSettings, columns: dict[
             yield from read_archive(f, part.start, part.end, limits)
         elif file.format == "jsonl":
             limit = settings.max_record_bytes
-            yield from jsonl.read(f, file.codec, part.start, part.end, limit, columns)
+            yield from jsonl.read(f, file.codec, part.start, part.end, limit, columns, named)
+        elif file.format == "csv":
+            yield from delimited.read(f, file.codec, settings.max_record_bytes, columns, named)
         else:
             yield from read_page(f, file, settings.max_payload_bytes)
 
@@ -147,6 +197,7 @@ class PartitionReader:
         self.partition = partition
         self.settings = settings
         self.account = Account()
+        self._most = plan.most_documents(partition)
         self._rows: list[Row] = []
         self._ids: list[tuple[int, str | None, int, int]] = []
         self._size = 0
@@ -156,16 +207,14 @@ class PartitionReader:
     def __iter__(self) -> Iterator[Batch]:
         for number, part in enumerate(self.plan.partitions[self.partition]):
             file = self.plan.files[part.file]
-            ordinal = 0
+            self.account.documents.append(0)
             try:
                 for event in _events(file, part, self.settings, self.plan.columns):
                     if isinstance(event, pa.Table):
                         yield from self._flush()
-                        yield from self._table(event, file, number, ordinal)
-                        ordinal += event.num_rows
+                        yield from self._table(event, file, number)
                     elif isinstance(event, Row):
-                        self._add(event, file, number, ordinal)
-                        ordinal += 1
+                        self._add(event, file, number)
                         if (
                             self._size >= self.settings.batch_bytes
                             or len(self._rows) >= self.settings.batch_rows
@@ -173,6 +222,9 @@ class PartitionReader:
                             yield from self._flush()
                     else:
                         self._note(event, file)
+                    if self._next == self._most:
+                        yield from self._flush()
+                        return
             except (pa.ArrowInvalid, EOFError) as error:
                 self._note(Corrupt(part.start, str(error).splitlines()[0][:200]), file)
             except OSError as error:
@@ -180,6 +232,14 @@ class PartitionReader:
                     raise
                 self._note(Corrupt(part.start, str(error).splitlines()[0][:200]), file)
         yield from self._flush()
+
+    def _draws(self, own: str | None, file: InputFile, number: int, ordinal: int) -> bool:
+        """Whether a document is read. One without an id of its own is drawn by its place in what
+        is read of the file, since what lies before that is counted later."""
+        if own is None:
+            start = self.plan.partitions[self.partition][number].start
+            own = f"{file.rel}#{ordinal}" if start == 0 else f"{file.rel}@{start}#{ordinal}"
+        return self.settings.draws(own)
 
     def _note(self, event: Event, file: InputFile) -> None:
         if isinstance(event, Skipped):
@@ -190,7 +250,12 @@ class PartitionReader:
                 {"file": file.path, "offset": event.offset, "what": event.what}
             )
 
-    def _add(self, row: Row, file: InputFile, number: int, ordinal: int) -> None:
+    def _add(self, row: Row, file: InputFile, number: int) -> None:
+        ordinal = self.account.documents[number]
+        self.account.documents[number] += 1
+        if not self._draws(row.id, file, number, ordinal):
+            self.account.passed_over += 1
+            return
         extra = row.extra or {}
         extra.setdefault("source", file.rel)
         row.extra = extra
@@ -218,9 +283,19 @@ class PartitionReader:
         numbers = pa.table([list(c) for c in zip(*ids, strict=True)], schema=ID_SCHEMA)
         yield self._batch(table, numbers, [r.reject for r in rows])
 
-    def _table(self, table: pa.Table, file: InputFile, number: int, at: int) -> Iterator[Batch]:
+    def _table(self, table: pa.Table, file: InputFile, number: int) -> Iterator[Batch]:
         """A block of a columnar file, cut where its texts grow beyond a batch."""
+        at = self.account.documents[number]
+        self.account.documents[number] += table.num_rows
         table = parquet.conform(table, self.plan.columns, file.rel)
+        rows = at + np.arange(table.num_rows)
+        if self.settings.share is not None:
+            names = zip(table["id"].to_pylist(), rows.tolist(), strict=True)
+            drawn = [self._draws(own, file, number, k) for own, k in names]
+            self.account.passed_over += len(drawn) - sum(drawn)
+            table, rows = table.filter(pa.array(drawn, pa.bool_())), rows[drawn]
+        if self._most is not None:
+            table, rows = table.slice(0, self._most - self._next), rows[: self._most - self._next]
         size = pc.fill_null(pc.binary_length(table["text"]), 0).to_numpy()
         size = size + pc.fill_null(pc.binary_length(table["payload"]), 0).to_numpy()
         block = np.cumsum(size) // self.settings.batch_bytes
@@ -232,7 +307,7 @@ class PartitionReader:
             self.account.bytes_in += int(sizes.sum())
             n = np.arange(self._next, self._next + len(cut))
             self._next += len(cut)
-            ordinals = at + cut
+            ordinals = rows[cut]
             own = part["id"]
             numbers = pa.table(
                 [pa.array(n), own, pa.repeat(pa.scalar(number, pa.int32()), len(cut)), ordinals],

@@ -23,7 +23,8 @@ from curate.disk.parquet_writer import TableWriter, one_array
 from curate.disk.units import counted, format_bytes, format_percent, format_scaled
 from curate.documents.documents import Documents
 from curate.errors import UsageError
-from curate.formats.inputs import InputPlan, plan_inputs
+from curate.formats.inputs import InputPlan
+from curate.formats.part import plan_reading
 from curate.formats.reading import ReadSettings
 from curate.inspect.report.bins import Range, edges_of, fill, numeric_columns, ranges
 from curate.pages.html import plain
@@ -86,7 +87,7 @@ def hosts(urls: pa.Array) -> pa.Array:
 def gather(inputs: list[str], read: ReadSettings | None = None) -> dict[str, Any]:
     """The statistics of the inputs as JSON values; UsageError where no document has text."""
     read = read or ReadSettings()
-    plan = plan_inputs(inputs, read.partition_bytes)
+    plan = plan_reading(inputs, read)
     reader = DirectInput(plan, read)
     with tempfile.TemporaryDirectory(prefix="llmcurate-stats-") as folder:
         path = Path(folder) / "measured.parquet"

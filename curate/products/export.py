@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from datetime import datetime, timezone
 from typing import IO, Any, ClassVar, Literal
 
-import orjson
 from pydantic import Field
 
 from curate.disk.files import replacing
 from curate.disk.inside import remove
+from curate.formats.jsonl import json_lines
 from curate.steps.contracts import Product, ProductContext
 from curate.text.buffers import as_large_string
-
-
-def _plain(value: Any) -> Any:
-    """Values that JSON does not have: times as ISO text in UTC, bytes as hexadecimal."""
-    if isinstance(value, datetime):
-        return value.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
-    if isinstance(value, (bytes, bytearray)):
-        return bytes(value).hex()
-    raise TypeError(f"no JSON for {type(value).__name__}")
 
 
 class Export(Product):
@@ -47,7 +36,7 @@ class Export(Product):
         for old in folder.iterdir():
             remove(old, inside=context.out)
         documents = size = 0
-        lines = self._lines(context)
+        lines = json_lines(context.corpus(None))
         line = next(lines, None)
         part = 0
         while line is not None or part == 0:
@@ -65,13 +54,6 @@ class Export(Product):
                 size += written
             part += 1
         return {"documents": documents, "bytes": size}
-
-    def _lines(self, context: ProductContext) -> Iterator[bytes]:
-        options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_PASSTHROUGH_DATETIME
-        for batch in context.corpus(None):
-            for row in batch.to_pylist():
-                kept = {k: v for k, v in row.items() if v is not None}
-                yield orjson.dumps(kept, default=_plain, option=options)
 
     def _packed(self, raw: IO[bytes]) -> AbstractContextManager[Any]:
         if self.compression == "gz":

@@ -52,6 +52,11 @@ def newest(step: Settings) -> bool:
 def check(recipe: Recipe) -> str | None:
     """A line on the policies of the recipe that a refresh does not follow; None where there are
     none. UsageError naming the first step that it cannot do as a whole run would."""
+    if recipe.read.limit is not None:
+        raise UsageError(
+            "refresh takes all of what is new: leave `read.limit` out (`read.share` is by id, so it"
+            " works)"
+        )
     policies = []
     for step in recipe.document_steps:
         if reason := _obstacle(step):
@@ -105,7 +110,7 @@ def described(recipe: Recipe) -> dict[str, Any]:
     """What of a recipe decides which documents stay, as JSON values."""
     content = {
         "steps": [s.identity() for s in recipe.document_steps],
-        "read": recipe.read.model_dump(mode="json"),
+        "read": recipe.read.identity(),
         "cuts": sorted(recipe.cuts),
     }
     plain: dict[str, Any] = json.loads(json.dumps(content))

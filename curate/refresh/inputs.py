@@ -18,6 +18,7 @@ from pathlib import Path
 
 from curate.errors import RunFailed, UsageError
 from curate.fetch.transfer import Wanted
+from curate.formats.columns import Columns
 from curate.formats.fetched import (
     SUMS,
     fetch_all,
@@ -113,12 +114,14 @@ def fetch_again(file: InputFile, folder: str | None) -> InputFile:
 @dataclass
 class NewInputs:
     """new: files to take in, in order; unchanged: how many were passed over; changed: paths of
-    those that are others now than when they were taken in."""
+    those that are others now than when they were taken in; unreadable: how many files and folders
+    were passed over because they could not be read."""
 
     new: list[InputFile]
     unchanged: int = 0
     changed: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    unreadable: int = 0
 
 
 def find_new(
@@ -127,12 +130,13 @@ def find_new(
     changed: str = "refuse",
     remote: Remote | None = None,
     skip_unreadable: bool = False,
+    columns: Columns = Columns(),
 ) -> NewInputs:
     """What of the inputs is new. seen: of what was taken in.
 
     changed: what happens to a file that is another now: `refuse` (UsageError that names it), `new`
     (its documents come as new ones), `skip`. remote: fetches inputs that are URLs.
-    skip_unreadable: as of `find_files`.
+    skip_unreadable, columns: as of `find_files`.
     """
     result = NewInputs([])
     inputs = list(inputs)
@@ -161,7 +165,9 @@ def find_new(
             result.new += remote.files(name, seen, is_known)
             continue
         try:
-            now_there = find_files([name], is_known, skip_unreadable=skip_unreadable)
+            now_there = find_files(
+                [name], is_known, skip_unreadable=skip_unreadable, columns=columns
+            )
         except UsageError as error:
             # A pattern or folder that holds nothing yet is no mistake of one that runs by itself.
             if "matches no file" in str(error) or "holds no file" in str(error):
@@ -170,6 +176,7 @@ def find_new(
             raise
         result.new += now_there.files
         result.notices += now_there.notices
+        result.unreadable += now_there.unreadable
     if result.changed and changed == "refuse":
         more = f" and {len(result.changed) - 1} others" if len(result.changed) > 1 else ""
         raise UsageError(

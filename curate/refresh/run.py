@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from curate.disk.units import counted, format_bytes
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.column_plan import join_columns
 from curate.formats.inputs import InputPlan, plan_files
+from curate.formats.reading import ReadSettings
 from curate.inspect.report.page import write_records
 from curate.refresh import incremental, retention, snapshot
 from curate.refresh.forgetting import Scrubbed, scrub
-from curate.refresh.inputs import Remote, check_unchanged, find_new
+from curate.refresh.inputs import NewInputs, Remote, check_unchanged, find_new
 from curate.refresh.outcome import How, Refreshed
 from curate.refresh.removals import Removals
 from curate.refresh.retention import PRODUCTS as FOLDER
@@ -53,7 +55,8 @@ def check_products(recipe: Recipe) -> None:
 
 
 def _alone(recipe: Recipe) -> Recipe:
-    return replace(recipe, steps=tuple(recipe.products), cuts=frozenset(), input=())
+    read = ReadSettings(partition_bytes=recipe.read.partition_bytes)  # the snapshot, whole
+    return replace(recipe, steps=tuple(recipe.products), cuts=frozenset(), input=(), read=read)
 
 
 def products_folder(home: Path, name: str) -> Path:
@@ -152,13 +155,17 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
     earlier = [r for r in lineage if r.kind != "forget"]
     if earlier and not how.rebuild:
         incremental.same_recipe(earlier[-1].plan["recipe"], described)
-    files, columns, seen_before = _new_files(state, earlier, recipe, inputs, how)
+    files, columns, inputs_now = _new_files(state, earlier, recipe, inputs, how)
     if not files:
         if state.current and _has_new_removals(state, state.current):
             return _forget_from(state, state.current, how)
-        return nothing_new(state, seen_before)
-    plan = plan_files(files, recipe.read.partition_bytes)
-    plan = replace(plan, columns=join_columns(columns, plan.columns, files[0].path))
+        return nothing_new(state, inputs_now.unchanged)
+    plan = plan_files(files, recipe.read.partition_bytes, columns=recipe.read.named)
+    plan = replace(
+        plan,
+        columns=join_columns(columns, plan.columns, files[0].path),
+        unreadable=inputs_now.unreadable,
+    )
     name = _new_name(state, how.now)
     base = None if how.rebuild else state.current
     # A plan that fails is found out before the refresh counts as begun.
@@ -167,7 +174,7 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
         "parent": state.current,
         "inputs": plan.dump(),
         "recipe": described,
-        "known": seen_before,
+        "known": inputs_now.unchanged,
     }
     state.begin(name, "rebuild" if how.rebuild else "run", base, record, files)
     return _finish(state, _refresh_of_name(state, name), recipe, how)
@@ -180,23 +187,26 @@ def _new_files(
     inputs: list[str],
     how: How,
     dry: bool = False,
-) -> tuple[list[Any], dict[str, str], int]:
-    """(files to take in, columns of earlier ones, how many inputs are known)."""
+) -> tuple[list[Any], dict[str, str], NewInputs]:
+    """(files to take in, columns of earlier ones, what was looked at)."""
     names = [r.name for r in earlier]
     if not inputs and recipe.input:
         inputs = list(recipe.input)
     if not inputs and not how.rebuild:
         raise UsageError("name inputs: files, folders, patterns or lists (*.paths.gz)")
-    remote, skip = _remote(recipe, state.home, how, dry), recipe.read.skip_unreadable
+    find = partial(
+        find_new,
+        remote=_remote(recipe, state.home, how, dry),
+        skip_unreadable=recipe.read.skip_unreadable,
+        columns=recipe.read.named,
+    )
     if how.rebuild:
         rel = {f.url or f.path: f.rel for r in earlier for f in _plan(r).files}
-        inputs_now = find_new(
-            [*dict.fromkeys(state.paths(names)), *inputs], {}, remote=remote, skip_unreadable=skip
-        )
+        inputs_now = find([*dict.fromkeys(state.paths(names)), *inputs], {})
         files = [replace(f, rel=rel.get(f.url or f.path, f.rel)) for f in inputs_now.new]
         columns: dict[str, str] = {}
     else:
-        inputs_now = find_new(inputs, state.seen(names), how.changed, remote, skip)
+        inputs_now = find(inputs, state.seen(names), how.changed)
         files = inputs_now.new
         columns = _plan(earlier[-1]).columns if earlier else {}
     home = state.home.resolve()
@@ -205,7 +215,7 @@ def _new_files(
             raise UsageError(f"input {file.path} lies in HOME {state.home}; name another folder")
     for notice in inputs_now.notices:
         say(notice, how.quiet)
-    return files, columns, inputs_now.unchanged
+    return files, columns, inputs_now
 
 
 def _remote(recipe: Recipe, home: Path, how: How, dry: bool) -> Remote | None:
@@ -420,6 +430,7 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
             {},
             remote=_remote(recipe, home, how, True),
             skip_unreadable=recipe.read.skip_unreadable,
+            columns=recipe.read.named,
         )
         return _preview_lines(new_inputs.new, new_inputs.unchanged, home)
     with open_state(home) as state:
@@ -429,8 +440,8 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
         earlier = [r for r in state.lineage(state.current) if r.kind != "forget"]
         if earlier and not how.rebuild:
             incremental.same_recipe(earlier[-1].plan["recipe"], incremental.described(recipe))
-        files, _, seen_before = _new_files(state, earlier, recipe, inputs, how, dry=True)
-        return _preview_lines(files, seen_before, home)
+        files, _, inputs_now = _new_files(state, earlier, recipe, inputs, how, dry=True)
+        return _preview_lines(files, inputs_now.unchanged, home)
 
 
 def _preview_lines(files: list[Any], seen_before: int, home: Path) -> list[str]:

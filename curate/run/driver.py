@@ -25,7 +25,8 @@ from curate.engines.choose import check_engine, open_engine
 from curate.engines.cpu_time import cpu_seconds
 from curate.engines.exchange import check_exchange, open_exchange
 from curate.errors import RunFailed, UsageError, disk_error, name_file
-from curate.formats.inputs import InputPlan, plan_inputs
+from curate.formats.inputs import InputPlan
+from curate.formats.part import plan_reading
 from curate.run import assemble, deaths
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome
@@ -119,9 +120,7 @@ def _plan_inputs(recipe: Recipe, inputs: list[str], on_paper: bool) -> RunPlan:
         from curate.formats.fetched import local_inputs
 
         names = local_inputs(names, recipe.read.fetch, quiet=True, dry=False)
-    read = recipe.read
-    files = plan_inputs(names, read.partition_bytes, skip_unreadable=read.skip_unreadable)
-    return plan_run(recipe, files, on_paper=on_paper)
+    return plan_run(recipe, plan_reading(names, recipe.read), on_paper=on_paper)
 
 
 def _check_out(plan: RunPlan, out: Path) -> None:

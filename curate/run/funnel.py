@@ -80,13 +80,15 @@ def text(record: dict[str, Any]) -> str:
     """The funnel for a terminal."""
     t = record["totals"]
     skipped = ", ".join(f"{n} {k}" for k, n in sorted(t["skipped_by_type"].items()))
-    unreadable = f", {t['unreadable']} unreadable" if t.get("unreadable") else ""
+    beside = f", {t['unreadable']} unreadable" if t.get("unreadable") else ""
+    if t.get("passed_over"):
+        beside += f", {counted(t['passed_over'], 'document')} passed over (read.share)"
     lines = []
     if record["stages"]:
         lines.append(
             f"read {counted(t['read'], 'document')} ({format_bytes(t['bytes_in'])}),"
             f" {counted(t['skipped'], 'other record')} skipped, {t['corrupt']:,} corrupt"
-            f"{unreadable}"
+            f"{beside}"
         )
         if skipped:
             lines.append(f"  skipped: {skipped[:200]}")
@@ -111,7 +113,7 @@ def text(record: dict[str, Any]) -> str:
         lines.append(
             f"read {counted(t['read'], 'document')} ({format_bytes(t['bytes_in'])}){refused},"
             f" {counted(t['skipped'], 'other record')} skipped, {t['corrupt']:,} corrupt"
-            f"{unreadable}"
+            f"{beside}"
         )
     for product in record["products"]:
         lines.append(product_line(product))

@@ -99,10 +99,12 @@ def assign_ids(plan: InputPlan, folder: Path, earlier: EarlierIds | None = None)
                    AS part, {NUMBER} AS n, own, slice, ordinal
             FROM read_parquet({paths_literal(files)}, filename = true)"""
         )
-        # Documents of the same file in earlier slices.
+        # Documents of the same file in earlier slices: of a slice that is read in part, a row with
+        # a negative number counts them.
         db.execute(
             """CREATE TABLE bases AS
-            WITH counted AS (SELECT part, slice, count(*) AS size FROM seen GROUP BY ALL)
+            WITH counted AS (
+              SELECT part, slice, max(ordinal + (n >= 0)::BIGINT) AS size FROM seen GROUP BY ALL)
             SELECT part, slice, rel,
                    coalesce(sum(coalesce(size, 0)) OVER (
                      PARTITION BY file ORDER BY start
@@ -113,7 +115,7 @@ def assign_ids(plan: InputPlan, folder: Path, earlier: EarlierIds | None = None)
             """CREATE VIEW named AS
             SELECT seen.part, n, own IS NULL AND base > 0 AS moved,
                    coalesce(own, rel || '#' || (ordinal + base)) AS id
-            FROM seen JOIN bases USING (part, slice)"""
+            FROM seen JOIN bases USING (part, slice) WHERE n >= 0"""
         )
         db.execute("CREATE TABLE changed AS SELECT part, n, id FROM named WHERE moved")
         _earlier(db, earlier)

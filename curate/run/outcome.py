@@ -67,6 +67,7 @@ class Outcome:
             "skipped_by_type": first.get("skipped", {}),
             "corrupt": first.get("corrupt", 0),
             "unreadable": self.plan.inputs.unreadable,
+            "passed_over": first.get("passed_over", 0),
             "bytes_in": first.get("bytes_in", 0),
             "bytes_out": last.get("bytes_out", 0),
             "seconds": round(self.seconds, 3),
@@ -95,6 +96,7 @@ def sum_up(stage: MapStage, results: list[dict[str, Any]]) -> dict[str, Any]:
     record: dict[str, Any] = {"folder": stage.folder_name, "steps": stage.labels}
     for name in ("read", "kept", "rejected", "bytes_in", "bytes_out", "corrupt"):
         record[name] = sum(r[name] for r in results)
+    record["passed_over"] = sum(r.get("passed_over", 0) for r in results)
     for name in ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds"):
         total: Counter[str] = Counter()
         for r in results:

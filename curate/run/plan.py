@@ -130,7 +130,7 @@ def plan_run(
     """
     _check_extraction(recipe, inputs)
     gone_on_from = [earlier.digest] if earlier and earlier.files else []
-    key = _hash(inputs.fingerprint(), recipe.read.model_dump(mode="json"), *gone_on_from)
+    key = _hash(inputs.fingerprint(), recipe.read.identity(), *gone_on_from)
     stages: list[MapStage] = []
     current: list[Step] = []
     pending: CorpusStep | None = None
@@ -240,6 +240,8 @@ def plan_record(plan: RunPlan, out: Path) -> dict[str, Any]:
         "files": len(plan.inputs.files),
         "bytes": sum(f.size for f in plan.inputs.files),
         "partitions": len(plan.inputs.partitions),
+        "limit": plan.recipe.read.limit,
+        "share": plan.recipe.read.share,
         "stages": [
             {
                 "folder": stage_folder(out, stage.folder_name).name,
@@ -253,6 +255,13 @@ def plan_record(plan: RunPlan, out: Path) -> dict[str, Any]:
     }
 
 
+def _part_of_input(plan: RunPlan) -> str:
+    """Which documents of the input are read, where these are not all."""
+    read = plan.recipe.read
+    first = f", the first {counted(read.limit, 'document')}" if read.limit is not None else ""
+    return f", a share of {read.share:g}{first}" if read.share is not None else first
+
+
 def describe(plan: RunPlan, out: Path) -> str:
     """The plan for people: stages, partitions, what is reused."""
     record = plan_record(plan, out)
@@ -260,7 +269,7 @@ def describe(plan: RunPlan, out: Path) -> str:
     size = format_bytes(record["bytes"])
     lines = [f"{plan.recipe.name} -> {out}"]
     if plan.inputs.files:
-        lines.append(f"  input: {files}, {size}, {parts}")
+        lines.append(f"  input: {files}, {size}, {parts}{_part_of_input(plan)}")
     for stage in record["stages"]:
         done = stage["partitions_done"]
         state = "reused" if done == record["partitions"] > 0 else f"{done} of {parts} done"

@@ -49,6 +49,7 @@ class Stages:
             record["corrupt"] += file["corrupt"]
             record["corrupt_examples"] += file["places"]
         if stage.index == 0:
+            record["limited"] = self.plan.inputs.documents_of_last is not None
             record["renamed"], record["settle_cpu"] = self._once(
                 stage.key + ":ids", folder / "ids.parquet", lambda: self._assign_ids(folder)
             )

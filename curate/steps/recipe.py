@@ -85,8 +85,17 @@ class Recipe:
     def digest(self) -> str:
         """A hash of everything that decides the output."""
         parts = [s.identity() for s in self.steps]
-        read = self.read.model_dump(mode="json")
-        return text_digest(json.dumps([parts, read, sorted(self.cuts)]))
+        return text_digest(json.dumps([parts, self.read.identity(), sorted(self.cuts)]))
+
+    def reading(self, **settings: Any) -> Recipe:
+        """The recipe with other settings of `read`; those that are None stay as they are."""
+        given = {name: value for name, value in settings.items() if value is not None}
+        if not given:
+            return self
+        before = {n: getattr(self.read, n) for n in self.read.model_fields_set}
+        place = {name: f"--{name.replace('_', '-')} {value}" for name, value in given.items()}
+        read = _check(ReadSettings, {**before, **given}, "read", place.get)
+        return replace(self, read=read)
 
 
 class _Source:

@@ -15,7 +15,8 @@ import pyarrow as pa
 from curate.documents.documents import Documents
 from curate.errors import UsageError
 from curate.extract import evaluate as measures
-from curate.formats.inputs import InputPlan, plan_inputs
+from curate.formats.inputs import InputPlan
+from curate.formats.part import plan_reading
 from curate.formats.reading import PartitionReader, ReadSettings
 from curate.inspect.evaluate.extractors_gold import FIELDS, Gold, read_gold, record_key
 from curate.pages.side_by_side import side_by_side
@@ -88,7 +89,7 @@ class Evaluation:
         self.gold, self.inputs, self.sets = str(gold), inputs, list(sets)
         rows = read_gold(self.gold)
         read = recipes[0].read
-        plan = plan_inputs(inputs, read.partition_bytes)
+        plan = plan_reading(inputs, read)
         for notice in plan.notices:
             say(notice, quiet)
         self.pages = self._read(rows, plan, read, quiet)

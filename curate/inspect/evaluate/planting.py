@@ -23,7 +23,7 @@ from curate.corpus.direct import DirectInput
 from curate.disk.files import replacing
 from curate.disk.parquet_writer import TableWriter, conform, writing
 from curate.errors import UsageError
-from curate.formats.inputs import plan_inputs
+from curate.formats.part import plan_reading
 from curate.formats.reading import ReadSettings
 from curate.text.near_copies import WORD, NearCopy, drawn_number, near_copy
 
@@ -46,7 +46,7 @@ def draw(inputs: list[str], read: ReadSettings, most: int, seed: int, path: Path
     Which ones depends on the seed and the input alone; they stay in input order. Repeated ids get
     `~2`, `~3`, so that ids name documents. UsageError where no document has text.
     """
-    plan = plan_inputs(inputs, read.partition_bytes)
+    plan = plan_reading(inputs, read)
     direct = DirectInput(plan, read)
     names = (i for batch in direct.batches(["id"]) for i in batch["id"].to_pylist())
     ranked = ((drawn_number(seed, "draw", name, at), at) for at, name in enumerate(names))

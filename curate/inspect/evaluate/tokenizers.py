@@ -11,7 +11,7 @@ import pyarrow as pa
 from curate.corpus.direct import DirectInput
 from curate.disk.units import format_percent
 from curate.errors import CurateError, RunFailed, UsageError
-from curate.formats.inputs import plan_inputs
+from curate.formats.part import plan_reading
 from curate.formats.reading import ReadSettings
 from curate.pages import templates
 from curate.pages.html import plain
@@ -27,8 +27,11 @@ Buffers = tuple[Any, Any, dict[str, list[str | None]]]
 class Documents:
     """The documents with text of some inputs, read as often as `batches` is called."""
 
-    def __init__(self, inputs: list[str], quiet: bool = False) -> None:
-        plan = plan_inputs(inputs, ReadSettings().partition_bytes)
+    def __init__(
+        self, inputs: list[str], quiet: bool = False, read: ReadSettings | None = None
+    ) -> None:
+        read = read or ReadSettings()
+        plan = plan_reading(inputs, read)
         web = [f for f in plan.files if f.format == "html"]
         web += [f for f in plan.files if f.format == "archive" and ".wet" not in f.rel]
         if web:
@@ -37,7 +40,7 @@ class Documents:
             )
         for notice in plan.notices:
             say(notice, quiet)
-        self._direct = DirectInput(plan, ReadSettings())
+        self._direct = DirectInput(plan, read)
 
     def batches(self) -> Iterator[Buffers]:
         """(data: uint8[], offsets: int64[rows + 1], labels by group), in input order."""
@@ -65,6 +68,7 @@ def evaluate(
     quiet: bool,
     pattern: str | None = None,
     baseline: Path | None = None,
+    read: ReadSettings | None = None,
 ) -> dict[str, Any]:
     """The figures of `tokenize_kit.judge.compare`, with the inputs and the counts of reading.
 
@@ -74,7 +78,7 @@ def evaluate(
     from tokenize_kit.errors import TokenizerError
     from tokenize_kit.judge.compare import compare
 
-    documents = Documents(inputs, quiet)
+    documents = Documents(inputs, quiet, read)
     if pattern is not None and not any(
         _is_ranks(p) for p in [*tokenizers, *filter(None, [baseline])]
     ):

@@ -167,11 +167,17 @@ def run_figures(record: dict[str, Any], source: str, table: Figures) -> Figures:
     """The figures in a run's record. table: gives the fixed seconds of what one process does."""
     documents, stages = record["totals"]["read"], record["stages"]
     first = stages[0]
+    if first.get("limited"):
+        raise UsageError(
+            f"{source} read the first documents alone (read.limit), so it does not say how many the"
+            " bytes of files hold: make a sample with --share"
+        )
+    passed_over = first.get("passed_over", 0)  # by a share of all documents
     once = {**record["driver"]["cpu"], "settling ids": first["settle_cpu"]}
     return Figures(
         source,
         documents,
-        sum(f["bytes"] for f in record["inputs"]) / documents,
+        sum(f["bytes"] for f in record["inputs"]) / (documents + passed_over),
         frozenset(f["format"] for f in record["inputs"]),
         _steps(record),
         {s["decides"]: _dedup(s, table) for s in stages if s.get("decides") and s["kept"]},
@@ -224,7 +230,7 @@ def _stages(stages: list[dict[str, Any]]) -> dict[str, StageFigures]:
         files = sum(n for kind, n in written.items() if kind not in ("sketch", "decisions"))
         least, most = stage["start"]
         of_stage = StageFigures(
-            stage["cpu"].get("read", 0.0) / read,
+            stage["cpu"].get("read", 0.0) / (read + stage.get("passed_over", 0)),
             stage["cpu"].get("write", 0.0) / read,
             *(least, most - least, stage["peak_bytes"]),
             (written["kept"] + written["keys"]) / kept,

@@ -128,9 +128,10 @@ def forecast(
     size = as_if or sum(f.size for f in plan.inputs.files)
     if as_if:
         parts = math.ceil(size / plan.recipe.read.partition_bytes)
-    result = Forecast(
-        plan.recipe.name, size, size / main.input_bytes, parts, workers, main.source, prices
-    )
+    documents = size / main.input_bytes * (plan.recipe.read.share or 1.0)
+    if plan.recipe.read.limit is not None and not as_if:
+        documents = min(documents, float(plan.recipe.read.limit))
+    result = Forecast(plan.recipe.name, size, documents, parts, workers, main.source, prices)
     formats = {f.format for f in plan.inputs.files}
     if formats and formats != main.formats:
         result.notes.append(

@@ -33,7 +33,7 @@ from curate.documents.documents import NUMBER, Documents
 from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
 from curate.engines.cpu_time import compile_seconds, cpu_seconds
-from curate.formats.reading import ID_SCHEMA, Batch, PartitionReader
+from curate.formats.reading import ID_SCHEMA, NO_DOCUMENT, Batch, PartitionReader
 from curate.run.worker.specification import Work, load_spec, open_steps, sketch_rows, written_kinds
 
 READING = (-1, -1)  # what a worker says it works on while it reads
@@ -179,6 +179,14 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _sizes(documents: list[int]) -> pa.Table:
+    """Rows that say how many documents each slice has, where not all of them have rows."""
+    numbers = pa.array([NO_DOCUMENT] * len(documents), pa.int64())
+    slices = pa.array(range(len(documents)), pa.int32())
+    own = pa.nulls(len(documents), pa.string())
+    return pa.table([numbers, own, slices, pa.array(documents, pa.int64())], schema=ID_SCHEMA)
+
+
 def _read(work: Work, account: dict[str, Any], quarantine: dict[str, str]) -> Iterator[Documents]:
     """The batches of the stage's input. account: gets what the input was."""
     spec, part = work.spec, work.part
@@ -208,11 +216,14 @@ def _read(work: Work, account: dict[str, Any], quarantine: dict[str, str]) -> It
     if reader is None:
         return
     of_input = reader.account
+    if spec["read"].share is not None:
+        work.writers["ids"].write(_sizes(of_input.documents))
     if of_input.corrupt:
         with replacing(part_path(work.folder, part, "corrupt")) as aside:
             pq.write_table(pa.Table.from_pylist(of_input.corrupt, CORRUPT), aside)
     account |= {
         "bytes_in": of_input.bytes_in,
+        "passed_over": of_input.passed_over,
         "skipped": of_input.skipped,
         "corrupt": len(of_input.corrupt),
         "corrupt_examples": of_input.corrupt[:20],

@@ -1,0 +1,140 @@
+"""CSV and TSV: every row is a document or is reported; the columns are named as the user says."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.errors import UsageError
+from curate.formats.columns import Columns
+from curate.formats.delimited import read
+from curate.formats.events import Corrupt, Row
+from curate.formats.part import plan_reading
+from curate.formats.reading import PartitionReader, ReadSettings
+
+CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")
+CELLS = st.lists(st.text(CHARACTERS, max_size=9), min_size=2, max_size=2)
+
+
+def events(text: str | bytes, limit: int = 1 << 20) -> list[Any]:
+    """What a file of that text gives."""
+    data = text.encode() if isinstance(text, str) else text
+    return list(read(io.BytesIO(data), "plain", limit, {"n": "string"}, Columns()))
+
+
+def texts(found: list[Any]) -> list[str | None]:
+    """The texts of the rows."""
+    return [event.text for event in found if isinstance(event, Row)]
+
+
+@given(st.lists(CELLS, max_size=8), st.sampled_from(",\t;|"))
+def test_what_a_library_writes_is_read_back(rows: list[list[str]], separator: str) -> None:
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, delimiter=separator, lineterminator="\n")
+    writer.writerows([["text", "n"], *rows])
+    found = events(file.getvalue())
+    assert texts(found) == [row[0] for row in rows]
+    assert [event.extra.get("n", "") for event in found] == [row[1] for row in rows]
+
+
+def test_a_quoted_field_holds_newlines_and_quotes() -> None:
+    (row,) = events('text,n\n"A ""b""\nc, d",1\n')
+    assert row.text == 'A "b"\nc, d' and row.extra == {"n": "1"} and row.offset == 7
+
+
+@pytest.mark.parametrize(
+    ("bad", "what"),
+    [
+        ("a,b,c", "3 fields in a row, 2 in the header"),
+        ('"a"b,1', "not a row: ',' expected after '\"'"),
+        ('"a,1', "not a row: a quote in it is not closed"),
+    ],
+)
+def test_a_bad_row_is_reported_with_its_offset_and_those_behind_it_are_read(
+    bad: str, what: str
+) -> None:
+    found = events(f"text,n\nfirst,1\n{bad}\nlast,2\nvery last,3\n")
+    assert texts(found) == ["first", "last", "very last"]
+    assert [e for e in found if isinstance(e, Corrupt)] == [Corrupt(15, what)]
+
+
+def test_a_quote_that_nothing_closes_holds_no_more_than_the_limit() -> None:
+    lines = "".join(f"row {i},{i}\n" for i in range(100))
+    found = events(f'text,n\n"open,0\n{lines}', limit=64)
+    assert len(texts(found)) == 100
+
+
+def test_a_line_longer_than_the_limit_is_rejected() -> None:
+    found = events("text,n\n" + "x" * 99 + ",1\nshort,2\n", limit=50)
+    assert found[0].reject[0] == "line_too_long" and found[1].text == "short"
+
+
+def test_an_empty_cell_is_null_but_an_empty_text_is_a_text() -> None:
+    (row,) = events("id,text,n\n,,\n")
+    assert row.id is None and row.text == "" and row.reject is None and not row.extra
+
+
+def run_reader(path: Path, **settings: Any) -> tuple[list[dict[str, Any]], Any]:
+    """The rows of one file, and the account of its reader."""
+    read = ReadSettings(**settings)
+    reader = PartitionReader(plan_reading([str(path)], read), 0, read)
+    rows = [row for batch in reader for row in batch.docs.table.to_pylist()]
+    return rows, reader.account
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz", "content"])
+def test_a_file_is_known_by_its_name_or_its_header(tmp_path: Path, name: str) -> None:
+    data = "\ufeffid\ttext\nx\tone\ny\ttwo, three\n".encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    rows, account = run_reader(tmp_path / name)
+    assert [(r["id"], r["text"]) for r in rows] == [("x", "one"), ("y", "two, three")]
+    assert account.corrupt == []
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+def test_columns_have_the_names_that_the_user_gives(tmp_path: Path, name: str) -> None:
+    row = {"uuid": "x", "content": "A text.", "text": "a title"}
+    path = tmp_path / name
+    if name == "a.parquet":
+        pq.write_table(pa.Table.from_pylist([row]), path)
+    else:
+        values = ",".join(row), ",".join(row.values())
+        text = json.dumps(row) if name == "a.jsonl" else "\n".join(values)
+        path.write_text(text + "\n", encoding="utf-8")
+    rows, _ = run_reader(path, columns={"text": "content", "id": "uuid"})
+    assert (rows[0]["id"], rows[0]["text"], rows[0]["input.text"]) == ("x", "A text.", "a title")
+
+
+def test_a_file_without_a_text_says_how_to_name_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,body\n1,x\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"no column `text` \(it has id, body\): --set read.col"):
+        plan_reading([str(path)], ReadSettings())
+    path.write_bytes("id\ttext\n".encode("utf-16"))
+    with pytest.raises(UsageError, match="it is UTF-16"):
+        plan_reading([str(path)], ReadSettings())
+    path.write_text("text,text\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="has the column 'text' twice"):
+        plan_reading([str(path)], ReadSettings())
+
+
+def test_bad_rows_are_in_the_record_of_a_run(bench: Any) -> None:
+    (bench.folder / "in").mkdir()
+    (bench.folder / "in/a.csv").write_text('text\nfine\n"a"b\n', encoding="utf-8")
+    (bench.folder / "in/b.csv").write_text("name,price\nx,1\n", encoding="utf-8")
+    result = bench.command("filter", "document_length", "in", "--min", "1", "-o", "o", "--json")
+    counts = json.loads(result.stdout.splitlines()[-1])
+    assert (counts["read"], counts["corrupt"]) == (1, 1)
+    assert "in/b.csv: it has no column `text`" in result.stderr
+    (line,) = (bench.folder / "o/corrupt.jsonl").read_text().splitlines()
+    assert json.loads(line)["offset"] == 10
