@@ -201,8 +201,9 @@ def _spelled_out(
         shared, eval_str=True, locals={"CommandOptions": object}
     )
     common = dict(signature_of_shared.parameters)
-    offered = setting_options(steps, flags, {p.name for p in own} | set(common))
     takes_options = any(p.name == "options" for p in own)
+    taken = {p.name for p in own} | (set(common) if takes_options else set())
+    offered = setting_options(steps, flags, taken)
 
     @wraps(function)
     def command(**values: Any) -> Any:

@@ -23,7 +23,8 @@ LIST = "published.json"
 VERSION = 1
 AT_ONCE = 8  # puts on their way
 MANIFESTS = ("manifest.json", "index.json")  # of the folder that they lie in
-STAY = ("stages", "ledger.db")  # what only the run itself needs
+STAY = ("stages", "ledger.db")  # what only the run itself needs, at the root or in RUN
+RUN = ".run/"
 
 
 def url_of(out: Path) -> str | None:
@@ -171,7 +172,7 @@ class Store:
 
 def publish(out: Path, store: Store) -> dict[str, int]:
     """Puts what a finished run left in `out`; returns counts: files, put, bytes (put), removed."""
-    names = [n for n in _files(out) if n.split("/")[0] not in STAY]
+    names = [n for n in _files(out) if n.removeprefix(RUN).split("/")[0] not in STAY]
     new: dict[str, list[Any]] = {
         name: [(out / name).stat().st_size, file_digest(out / name)] for name in names
     }
@@ -214,6 +215,7 @@ def manifests(names: Collection[str]) -> dict[str, str]:
 
 
 def _files(out: Path) -> list[str]:
-    """Relative paths of all files that are not hidden."""
-    paths = (p.relative_to(out) for p in sorted(out.rglob("*")) if p.is_file())
-    return [p.as_posix() for p in paths if not any(part.startswith(".") for part in p.parts)]
+    """Relative paths of all files that are not hidden, but for records of the run."""
+    paths = (p.relative_to(out).as_posix() for p in sorted(out.rglob("*")) if p.is_file())
+    hidden = re.compile(r"(^|/)\.")
+    return [path for path in paths if not hidden.search(path.removeprefix(RUN))]

@@ -77,8 +77,15 @@ def _format_by_content(path: str, columns: Columns) -> str | None:
     return "csv" if "text" in map(columns.name, header) else None
 
 
+_OUR_PAGE = b'<meta name=generator content="llmcurate">'  # in curate/pages/templates/page.html
+
+
 def _not_documents(path: str, kind: str, columns: Columns) -> str | None:
-    """Why a file of a known format in a folder holds no documents: its records have no text."""
+    """Why a file of a known format in a folder holds no documents: its records have no text, or we
+    wrote it."""
+    if kind == "html":
+        with open_input(path) as f:
+            return "a page of a report" if _OUR_PAGE in f.read(200) else None
     if kind == "jsonl":
         from curate.formats.jsonl import sample
 
@@ -174,6 +181,7 @@ def _no_way(path: str, error: Exception) -> UsageError:
     return UsageError(f"input {path}: {error}")
 
 
+_RUN = "/.run"  # of an OUT that holds products alone, the folder with its ledger
 _HIDDEN = (".", "_")  # how names begin that are passed over
 # Names of files that mark a folder as an OUT (in a store it has no ledger) or as a HOME.
 _MARKS = ({"ledger.db"}, {"run.json", "recipe.yaml"}, {"refresh.db"})
@@ -383,7 +391,8 @@ def _below(fs: Any, root: str) -> tuple[list[str], list[str], list[OSError]]:
     for name in names:
         folder, _, file = name.rpartition("/")
         files_of.setdefault(folder, set()).add(file)
-    runs = {f for f, names_there in files_of.items() if f != root and _is_ours(names_there)}
+    runs = {folder.removesuffix(_RUN) for folder, there in files_of.items() if _is_ours(there)}
+    runs.discard(root)
 
     @cache
     def is_read(folder: str) -> bool:

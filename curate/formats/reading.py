@@ -95,7 +95,7 @@ class ReadSettings(BaseModel):
         " others are passed over and counted. Without a value all are.",
     )
     seed: int = Field(
-        0, description="Seed of the draw of `share`: another seed draws other documents."
+        0, ge=0, description="Seed of the draw of `share`: another seed draws other documents."
     )
     # The folder decides no output, so it is no part of a run's identity.
     fetch: str | None = Field(

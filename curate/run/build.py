@@ -38,27 +38,30 @@ def build_product(
     plan: RunPlan,
     stage: ProductStage,
     inputs: dict[str, ProductStage],
-    out: Path,
+    folders: tuple[Path, Path],
     ledger: Ledger,
     quiet: bool,
     workers: int = 1,
 ) -> dict[str, Any]:
-    """The product's record; builds it unless the ledger has it and its files are in place."""
-    product = stage.product
+    """The product's record; builds it unless the ledger has it and its files are in place.
+
+    folders: OUT, and the home of the run, which has the folder that the product is built in.
+    """
+    product, (out, home) = stage.product, folders
     in_place = getattr(product, "in_place", False)
-    folder = out if in_place else stage_folder(out, stage.folder_name)
+    folder = out if in_place else stage_folder(home, stage.folder_name)
     built = ledger.stage_result(stage.key)
     current = ledger.stage_result(f"published:{product.makes}") or {}
     if built and _all_there(folder, built["files"], ledger):
         if current.get("key") == stage.key and _all_there(out, built["files"], ledger):
             return built
         if not in_place:
-            _publish(stage, out, ledger)
+            _publish(stage, folder, out, ledger)
             return built
     folder.mkdir(parents=True, exist_ok=True)
     corpus, direct = out / "corpus", None
     if "corpus" in inputs:  # a product made another corpus of what was there
-        maker = stage_folder(out, inputs["corpus"].folder_name)
+        maker = stage_folder(home, inputs["corpus"].folder_name)
         corpus = next(p for p in (maker / "mix", maker / "corpus") if p.is_dir())
     elif product.reads_corpus and not plan.stages:
         direct = DirectInput(plan.inputs, plan.recipe.read)
@@ -81,7 +84,7 @@ def build_product(
                 direct.batches(columns) if direct else corpus_batches(corpus, columns)
             ),
             call_apart=call_apart,
-            inputs={k: stage_folder(out, s.folder_name) for k, s in inputs.items()},
+            inputs={k: stage_folder(home, s.folder_name) for k, s in inputs.items()},
             fresh=fresh,
             workers=workers,
             beside=bool(plan.stages),
@@ -106,7 +109,7 @@ def build_product(
     if in_place:
         ledger.commit_stage(f"published:{product.makes}", {**begun, "files": files})
     else:
-        _publish(stage, out, ledger)
+        _publish(stage, folder, out, ledger)
     return record
 
 
@@ -159,9 +162,10 @@ def _files(root: Path, names: tuple[str, ...] | None = None) -> list[str]:
     return [f for f in files if not Path(f).name.startswith(".")]
 
 
-def _publish(stage: ProductStage, out: Path, ledger: Ledger) -> None:
-    """Links (or copies) the product's files to OUT's root; those of its kind there go."""
-    folder, key = stage_folder(out, stage.folder_name), f"published:{stage.product.makes}"
+def _publish(stage: ProductStage, folder: Path, out: Path, ledger: Ledger) -> None:
+    """Links (or copies) the product's files to OUT's root; those of its kind there go. folder:
+    where it was built."""
+    key = f"published:{stage.product.makes}"
     files = _files(folder)
     before = (ledger.stage_result(key) or {}).get("files", [])
     all_inside(out, before, ledger.path)

@@ -89,7 +89,7 @@ def run_planned(plan: RunPlan, out: Path, options: Options, report: Report) -> O
         check_exchange(options.exchange)
         out = out.resolve()  # a worker's own folder has files by the driver's paths
     try:
-        ledger = Ledger(out)
+        ledger = Ledger(plan.home(out))
         try:
             with prompt_interrupt():
                 return _Run(plan, out, options, ledger).execute(report)
@@ -168,6 +168,7 @@ class _Run:
 
     def __init__(self, plan: RunPlan, out: Path, options: Options, ledger: Ledger) -> None:
         self.plan, self.out, self.options, self.ledger = plan, out, options, ledger
+        self.home = plan.home(out)
         self.outcome = Outcome(out, plan)
         self.stages = Stages(plan, out, options, ledger, self.outcome)
         self.parts = len(plan.inputs.partitions)
@@ -184,8 +185,8 @@ class _Run:
         elif last and not last[1]:
             say(f"resuming the unfinished run in {self.out}", self.options.quiet)
         self.ledger.begin_run(self.plan.digest)
-        clear_temporary(self.out)
-        assemble.clear_unfinished(self.out)
+        clear_temporary(self.home)
+        assemble.clear_unfinished(self.home)
         with self._engine() as engine:
             for stage in self.plan.stages:
                 self.stages.run(stage, engine)
@@ -216,8 +217,8 @@ class _Run:
 
     def _restore(self) -> bool:
         """The record of the finished run, where its files are still in place."""
-        path = self.out / "run.json"
-        if not all((self.out / n).exists() for n in ("run.json", "recipe.yaml", "report.html")):
+        path = self.home / "run.json"
+        if not all((self.home / n).exists() for n in ("run.json", "recipe.yaml", "report.html")):
             return False
         if self.plan.stages and not self._has_corpus(self.plan.corpus_key):
             return False
@@ -307,7 +308,7 @@ class _Run:
                 self.plan,
                 stage,
                 before,
-                self.out,
+                (self.out, self.home),
                 self.ledger,
                 self.options.quiet,
                 self.options.count(),

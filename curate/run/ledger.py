@@ -43,6 +43,15 @@ def _created(pid: int) -> float | None:
         return None
 
 
+RUN = ".run"  # the folder of a run within an OUT that holds products alone
+
+
+def ledger_path(out: Path) -> Path:
+    """Where OUT has its ledger: at its root, or in the folder of a run that made products alone."""
+    apart = out / RUN / Ledger.file
+    return apart if apart.exists() and not (out / Ledger.file).exists() else out / Ledger.file
+
+
 class Ledger:
     """One SQLite file; the lock is held from `open` to `close`."""
 

@@ -49,6 +49,11 @@ class Outcome:
     published: dict[str, Any] | None = None  # of an OUT that is a URL: it, and what was put there
     kept_ids: str = ""  # a hash of the set of ids in corpus/; empty where no stage wrote one
 
+    @property
+    def home(self) -> Path:
+        """Where the records of the run are."""
+        return self.plan.home(self.out)
+
     def totals(self) -> dict[str, Any]:
         """The counts of the whole run; by_rule counts documents by the rule that dropped them."""
         # Without a step on documents, a product read the input itself and kept count.
@@ -78,8 +83,10 @@ class Outcome:
     def paths(self) -> dict[str, str]:
         """What the run left and where."""
         at = self.published["url"] if self.published else str(self.out)
-        names = ("run.json", "report.html", "corpus", "rejected", "decisions.parquet")
-        paths = {n.split(".")[0]: f"{at}/{n}" for n in names if (self.out / n).exists()}
+        records = self.home.relative_to(self.out) if self.home != self.out else Path()
+        names = [(records / name).as_posix() for name in ("run.json", "report.html")]
+        names += ["corpus", "rejected", "decisions.parquet"]
+        paths = {Path(n).stem: f"{at}/{n}" for n in names if (self.out / n).exists()}
         for stage in self.plan.stages:
             for name in stage.sketch.leaves() if stage.sketch else ():
                 paths[name.split(".")[0]] = f"{at}/{name}"

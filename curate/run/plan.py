@@ -19,6 +19,7 @@ from curate.disk.inside import inside
 from curate.disk.units import counted, format_bytes
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
+from curate.run.ledger import RUN, Ledger, ledger_path
 from curate.steps.contracts import CorpusStep, Product, Step
 from curate.steps.recipe import Recipe
 
@@ -110,6 +111,13 @@ class RunPlan:
         """Changes when any output may change."""
         keys = [s.key + s.decisions_key for s in self.stages] + [p.key for p in self.products]
         return _hash(self.inputs.fingerprint(), keys)
+
+    def home(self, out: Path) -> Path:
+        """Where the run keeps its ledger, stages and records: OUT, or a folder in it where OUT is
+        to hold the files of products and nothing else. OUT has them where an earlier run of
+        documents, or an older version, put a ledger there. RunFailed where a link leads out."""
+        documents = self.stages or any(p.product.makes == "corpus" for p in self.products)
+        return out if documents or (out / Ledger.file).exists() else inside(out, RUN)
 
     @property
     def corpus_key(self) -> str:
@@ -216,7 +224,7 @@ def decisions_path(out: Path, stage: MapStage) -> Path:
 
 def committed_parts(out: Path) -> dict[str, set[int]]:
     """Committed partitions by stage key, and finished products, without taking the lock."""
-    path = out / "ledger.db"
+    path = ledger_path(out)
     if not path.exists():
         return {}
     parts: dict[str, set[int]] = {}

@@ -15,6 +15,7 @@ import yaml
 
 from curate.disk.files import make_folder
 from curate.errors import UsageError
+from curate.run.ledger import ledger_path
 
 FILE = "llmcurate.yaml"
 RECIPE = "recipe.yaml"
@@ -70,7 +71,7 @@ class Workspace:
 
 
 def _plan_of(run: Path) -> str | None:
-    path = run / "ledger.db"
+    path = ledger_path(run)
     if not path.exists():
         return None
     db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)

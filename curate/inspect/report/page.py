@@ -328,9 +328,9 @@ def write_records(outcome: Outcome, threads: int = 1) -> None:
     data = record(outcome)
     resolved = outcome.plan.recipe.resolved()
     text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True)
-    write_text(outcome.out / "recipe.yaml", text)
+    write_text(outcome.home / "recipe.yaml", text)
     write_corrupt(outcome)
-    write_record(outcome.out / "run.json", data)
+    write_record(outcome.home / "run.json", data)
     try:
         by_date = any(s["settings"].get("survivor") == "newest" for s in data["steps"])
         limits = columns_of(outcome.plan.recipe.document_steps)
@@ -348,8 +348,8 @@ def write_records(outcome: Outcome, threads: int = 1) -> None:
         html = render_failure(data)
     outcome.driver["report"] = cpu_seconds() - began
     data["driver"] = driver_costs(outcome)
-    write_record(outcome.out / "run.json", data)
-    write_text(outcome.out / "report.html", html)
+    write_record(outcome.home / "run.json", data)
+    write_text(outcome.home / "report.html", html)
 
 
 def _line(error: Exception) -> str:

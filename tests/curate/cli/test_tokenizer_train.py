@@ -39,7 +39,7 @@ def test_stages_time_and_peak_memory_are_printed(capsys: Any, corpus: Path) -> N
         True
     ] * 2
     assert "wrote the files" in lines[2] and lines[2].endswith(" MiB")
-    run = json.loads((corpus.parent / "out" / "run.json").read_text())
+    run = json.loads((corpus.parent / "out" / ".run" / "run.json").read_text())
     assert "peak_bytes" in json.dumps(run)
 
 

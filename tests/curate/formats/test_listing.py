@@ -91,7 +91,9 @@ def mark(out: Path, *names: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [["ledger.db"], ["run.json", "recipe.yaml"], ["refresh.db"]], ids=str
+    "names",
+    [["ledger.db"], ["run.json", "recipe.yaml"], ["refresh.db"], [".run/ledger.db"]],
+    ids=str,
 )
 def test_a_run_within_a_folder_is_passed_over_with_one_line(folder, names):
     mark(folder / "b/out", *names)
@@ -100,6 +102,14 @@ def test_a_run_within_a_folder_is_passed_over_with_one_line(folder, names):
     assert [file.rel for file in listed.files] == ["a/x.jsonl", "b/x.jsonl"]
     (notice,) = listed.notices
     assert notice.startswith(f"skipped {folder / 'b/out'}: a run wrote it")
+
+
+def test_pages_of_reports_within_a_folder_are_no_documents(bench, folder):
+    assert bench.command("stats", folder, "-o", folder / "a").returncode == 0
+    (folder / "a/theirs.html").write_text("<!doctype html><title>A page</title>")
+    listed = find_files([str(folder)])
+    assert [file.rel for file in listed.files] == ["a/theirs.html", "a/x.jsonl", "b/x.jsonl"]
+    assert f"skipped {folder / 'a/stats.html'}: a page of a report" in listed.notices
 
 
 def test_a_run_within_a_folder_of_a_store_is_passed_over():

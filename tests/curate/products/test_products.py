@@ -74,6 +74,37 @@ def test_another_vocabulary_rebuilds_products_but_not_the_corpus_and_back_reuses
     assert now == {p: t for p, t in first_times.items() if p in now}
 
 
+def test_products_without_documents_stand_alone_in_a_clean_folder(built):
+    source = built.folder / "in.jsonl"
+    steps = [{"tokenizer": {"vocab": 300}}]
+    outcome = built.run(steps, source, out="clean")
+    out = built.folder / "clean"
+    names = {path.name for path in out.iterdir()} - {".run"}
+    assert "tokenizer.json" in names
+    assert all(name.startswith(("tokenizer", "special_tokens")) for name in names)
+    assert {"ledger.db", "run.json", "recipe.yaml", "report.html", "stages"} <= {
+        path.name for path in (out / ".run").iterdir()
+    }
+    assert outcome.paths()["report"] == f"{out}/.run/report.html"
+    assert built.run(steps, source, out="clean").nothing_new
+    (out / "tokenizer.json").unlink()
+    built.run(steps, source, out="clean")
+    assert (out / "tokenizer.json").exists()
+
+
+def test_a_product_goes_on_in_a_folder_of_an_older_version(built):
+    source = built.folder / "in.jsonl"
+    steps = [{"tokenizer": {"vocab": 300}}]
+    built.run(steps, source, out="older")
+    out = built.folder / "older"
+    for path in (out / ".run").iterdir():
+        path.rename(out / path.name)
+    (out / ".run").rmdir()
+    assert built.run(steps, source, out="older").nothing_new
+    built.run(steps, source, out="older", sets=("tokenizer.vocab=310",))
+    assert not (out / ".run").exists() and len(list((out / "stages").iterdir())) == 2
+
+
 @pytest.mark.parametrize("gone", ["tokenizer.json", "tokens-00000.bin", "manifest.json"])
 def test_a_missing_product_file_is_put_back(built, gone):
     out = built.folder / f"gone-{gone}"
@@ -229,7 +260,7 @@ def test_several_sizes_stand_in_a_folder_each_and_no_shards_are_made_of_them(bui
     out = built.folder / "sizes"
     cards = [json.loads((out / f"{n}/tokenizer_card.json").read_text()) for n in (300, 310)]
     assert [card["vocab_asked"] for card in cards] == [300, 310]
-    assert "320, 320 tokens" in (out / "report.html").read_text()
+    assert "320, 320 tokens" in (out / ".run" / "report.html").read_text()
     assert not (out / "tokenizer.json").exists()
     with pytest.raises(UsageError, match="several sizes; name the one"):
         built.run([tokenizer, "shards"], source, out="sizes-shards")

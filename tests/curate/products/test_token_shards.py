@@ -51,7 +51,7 @@ def test_the_options_of_the_command_reach_the_shards(corpus):
     assert chosen.items() <= manifest.items() and "bos" not in manifest
     train, val = (np.fromfile(out / f"{side}.bin", "<u2") for side in ("train", "val"))
     assert (len(train), len(val)) == (manifest["tokens"], manifest["val"]["tokens"])
-    assert f"held out {len(val):,} tokens" in (out / "report.html").read_text()
+    assert f"held out {len(val):,} tokens" in (out / ".run" / "report.html").read_text()
     assert manifest["special_ids"]["<|endoftext|>"] not in train
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 
@@ -12,6 +13,7 @@ from curate.refresh import incremental
 from curate.refresh.state import State
 from curate.steps.recipe import load
 from curate.steps.shipped import names
+from tests.curate.capabilities import permissions_count
 from tests.curate.refresh.growing import Home, inputs
 
 BLOOM = {"dedup_bloom": {"expected": 30_000, "ngram": 5, "threshold": 0.3, "false_positives": 0.05}}
@@ -219,6 +221,26 @@ def test_a_recipe_that_changed_is_refused_by_step_and_rebuilt_by_option(bench):
     bench.jsonl("in/y/b.jsonl", [{"text": b[0]["text"].upper()}, {"text": "Something else."}])
     assert home.refresh(bench.folder / "in", steps=changed).totals["kept"] == 1
     assert second.exists()
+
+
+def test_what_a_refresh_may_not_read_is_counted_in_its_record(bench):
+    a, b, _ = inputs(8)
+    bench.jsonl("in/a.jsonl", a)
+    closed = bench.jsonl("in/b.jsonl", b)
+    recipe = bench.folder / "r.yaml"
+    recipe.write_text('{"steps": ["dedup_exact"]}')
+    closed.chmod(0)
+    try:
+        with permissions_count():
+            done = bench.command("refresh", recipe, "in", "-o", "home", "--skip-unreadable")
+    finally:
+        closed.chmod(0o644)
+    assert done.returncode == 0, done.stderr
+    assert f"skipped {closed}: Permission denied" in done.stderr
+    (run,) = (bench.folder / "home/runs").iterdir()
+    assert json.loads((run / "run.json").read_text())["totals"]["unreadable"] == 1
+    again = bench.command("refresh", recipe, "in", "-o", "home")
+    assert again.returncode == 0 and "1 new input" in again.stdout
 
 
 def test_going_back_makes_later_inputs_new_again(bench):

@@ -83,5 +83,5 @@ def test_the_command_names_their_folder(bench, parts):
     done = bench.command("refresh", recipe, parts[0], "-o", "home", "--products", "--json", "-q")
     assert done.returncode == 0, done.stderr
     folder = Path(json.loads(done.stdout.splitlines()[-1])["products"])
-    assert (bench.folder / folder / "run.json").is_file()
+    assert (bench.folder / folder / ".run" / "run.json").is_file()
     assert bench.command("refresh", recipe, parts[0], "-o", "home", "--products").returncode == 3

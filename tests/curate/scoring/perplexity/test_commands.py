@@ -39,7 +39,7 @@ def test_train_writes_the_model_and_its_card(model: Path) -> None:
     assert card["bytes"] == model.stat().st_size
     head = (model.parent / "perplexity.arpa").read_text().splitlines()[:4]
     assert head == ["\\data\\", *(f"ngram {n}={c}" for n, c in enumerate(card["counts"], 1))]
-    assert "n-grams to order 3" in (model.parent / "report.html").read_text()
+    assert "n-grams to order 3" in (model.parent / ".run" / "report.html").read_text()
 
 
 def test_documents_are_sorted_into_buckets(
