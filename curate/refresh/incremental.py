@@ -31,7 +31,10 @@ def _obstacle(step: Settings) -> str | None:
         return None
     if step.name == "dedup_bloom":
         if settings["expected"] is None:
-            return "set `expected` to the keys of all refreshes together: a filter has one size"
+            return (
+                f"a filter has one size; give --set {step.label}.expected=N, the keys of all"
+                " refreshes together"
+            )
         return None
     if step.name == "decontaminate":
         if settings["max_hits"] is not None:
@@ -39,7 +42,10 @@ def _obstacle(step: Settings) -> str | None:
         return None
     if step.name == "perplexity":
         if settings["cutoffs"] == "own":
-            return "percentiles are of the whole corpus: `cutoffs: ccnet` has limits of its own"
+            return (
+                f"percentiles are of the whole corpus; --set {step.label}.cutoffs=ccnet takes the"
+                " limits that CCNet's models have"
+            )
         return None
     return "it decides by the whole corpus"
 
