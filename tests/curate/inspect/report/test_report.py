@@ -161,7 +161,7 @@ def test_a_report_that_fails_does_not_lose_the_run(
     record = records.read_record(tmp_path / "out")
     assert record["totals"]["kept"] == 1 and record["figures"]["rules"] == {}
     assert any("no <b> today" in n for n in record["notices"])
-    assert "no &lt;b&gt; today" in (tmp_path / "out" / ".run" / "report.html").read_text()
+    assert "no &lt;b&gt; today" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_a_chart_that_fails_is_a_line_of_text(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
