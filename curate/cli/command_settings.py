@@ -446,7 +446,11 @@ class Browse(CommandSettings):
 
     port: int = Field(8765, ge=0, le=65535, description="Port of the page; 0: any that is free.")
     static: Path | None = Field(
-        None, description="File (.html) that a sample is written into, instead of serving."
+        None,
+        description=(
+            "File (.html) that a sample is written into, instead of serving; or a folder, for the"
+            " sample and the report, whose ids lead there."
+        ),
     )
     each: int = Field(10, ge=1, le=50, description="With --static: documents of each rule.")
 

@@ -237,8 +237,8 @@ def curve(
     xs += map(scaled, x_range or ())
     wide, high = (max(xs) - min(xs)) * 0.02, (max(ys) - min(ys)) * 0.12 or abs(ys[0]) * 0.05
     low, top = min(ys) - high, max(ys) + high
-    ys = [(v, f"{v:.6g}") for v in _round_values(low, top, 5)]
-    axes = _Axes(min(xs) - wide, max(xs) + wide, top, ys, low, height)
+    heights = [(v, f"{v:.6g}") for v in _round_values(low, top, 5)]
+    axes = _Axes(min(xs) - wide, max(xs) + wide, top, heights, low, height)
     if doublings:
         ticks = [(scaled(v), f"{v:,}") for v in doublings if axes.low <= scaled(v) <= axes.high]
     else:
