@@ -18,7 +18,7 @@ from curate.disk.units import format_short
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-WIDTH, HEIGHT = 400, 150  # of a chart, in CSS pixels; drawn at this size or smaller
+WIDTH, HEIGHT = 340, 140  # of a chart, in CSS pixels; drawn at this size or smaller
 FONT = 11
 LETTER = 0.6 * FONT  # width of a letter, about
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 20, 24  # margins around the axes
