@@ -20,6 +20,7 @@ from curate.run.funnel import rows, text
 from curate.run.outcome import Options
 from curate.run.records import read_record
 from curate.steps.recipe import compose
+from tests.curate.pages.structure import check_structure
 
 SENTENCES = "The river runs past the old mill. Nobody works there any more. It is quiet now."
 HOSTILE = "</style></pre><script>alert('x')</script><img src=//evil.test/x> \0 \u202egnp.exe\u202c"
@@ -91,6 +92,10 @@ def test_bytes_of_text_go_down_the_funnel(out: Path) -> None:
 def test_a_skipped_rule_is_said(out: Path) -> None:
     assert "no bad word list was given" in text(read_record(out))
     assert "no bad word list was given" in (out / "report.html").read_text()
+
+
+def test_the_page_is_well_formed(out: Path) -> None:
+    check_structure((out / "report.html").read_text())
 
 
 def test_the_page_asks_for_nothing_from_outside(out: Path) -> None:
