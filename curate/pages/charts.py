@@ -143,7 +143,8 @@ def _round_values(low: float, high: float, most: int, whole: bool = False) -> li
     return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def _scaling(scale: str) -> Callable[[float], float]:
+def scaling(scale: str) -> Callable[[float], float]:
+    """Where values stand on an axis: `log` is the signed logarithm of 1 + the size, else linear."""
     if scale == "log":
         return lambda v: math.copysign(math.log10(1 + abs(v)), v)
     return lambda v: v
@@ -186,7 +187,7 @@ def histogram(
     """
     counts, edges = data["counts"], data["edges"]
     gone = list(counts) if only_marked else list(marked) or [0] * len(counts)
-    scaled = _scaling(data["scale"])
+    scaled = scaling(data["scale"])
     most = max(counts, default=0)
     top = math.sqrt(most) * 1.02 if most else 1.0
     axes = _Axes(scaled(edges[0]), scaled(edges[-1]), top, _root_ticks(most))
@@ -268,7 +269,7 @@ def yields(
     marks: Sequence[tuple[float, str]],
 ) -> str:
     """What is kept at thresholds: (threshold, surely, at most), and lines at chosen thresholds."""
-    scaled = _scaling(scale)
+    scaled = scaling(scale)
     low, high = points[0][0], points[-1][0]
     top = max(1.0, max(most for _, _, most in points) * 1.08)
     ys = [(v, format_short(v)) for v in _round_values(0, top, 4, whole=True)]

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from curate.disk.units import format_measure
 from curate.documents.documents import CORE
 from curate.documents.edits import EDITS, Edit, edits_of
 from curate.documents.rejected import REASON_COLUMNS, Reason, reasons_of, rules_of
 from curate.inspect.browse.library import PAGE, Library, Query, Row
+from curate.inspect.browse.meanings import Meanings, spoken
 from curate.inspect.browse.originals import Originals, Run, replay
 from curate.inspect.report.store import Position, find_rows, read_rows
 from curate.pages.html import ids_of, linked, plain
@@ -63,7 +63,7 @@ class Document:
         return [
             (key, value)
             for key, value in self.row.items()
-            if "." in key and key not in HIDDEN and value is not None
+            if "." in key and key not in HIDDEN and value not in (None, self.title)
         ]
 
     def parts(self) -> list[tuple[str, str | None, str | None]]:
@@ -155,50 +155,6 @@ def typed(value: float | None) -> str:
 def address(id: str) -> str:
     """The page of a document, or of all of them for an empty id, as the server has it."""
     return f"/document{link(id=id)}" if id else "/"
-
-
-def spoken(rule: str) -> str:
-    """`step.rule` as words: `gopher_quality: few words`."""
-    step, _, name = rule.partition(".")
-    return f"{step}: {name.replace('_', ' ')}"
-
-
-@dataclass(frozen=True)
-class Meanings:
-    """What a run's record says of its rules and scores: in words, and as ranges of values."""
-
-    steps: dict[str, str]  # label -> what the step does
-    limits: dict[str, float]  # column -> a rule's limit on it
-    ranges: dict[str, tuple[float, float]]  # column -> least and greatest value in a chart
-    rules: dict[str, dict[str, Any]]  # as run.json has them
-
-    @classmethod
-    def of(cls, record: dict[str, Any]) -> Meanings:
-        """Those of a run.json, which may be an older version's."""
-        figures = record.get("figures") or {}
-        rules = figures.get("rules") or {}
-        limited = [r for r in rules.values() if r.get("column")]
-        charts = {r["column"]: r["histogram"] for r in limited if "histogram" in r}
-        charts |= figures.get("measures") or {}
-        return cls(
-            {s["label"]: s.get("about", "") for s in record.get("steps", ())},
-            {r["column"]: r["threshold"] for r in limited if "threshold" in r},
-            {n: (h["edges"][0], h["edges"][-1]) for n, h in charts.items()},
-            rules,
-        )
-
-    def why(self, reason: Reason) -> str:
-        """The rule's condition, as `drops where stop words are below 2`; empty where no limit
-        decides."""
-        if reason.threshold is None or reason.value is None:
-            return ""
-        figures = self.rules.get(reason.name) or {}
-        above = figures.get("above")
-        if above is None and reason.value != reason.threshold:
-            above = reason.value > reason.threshold
-        side = {None: "at", True: "above", False: "below"}[above]
-        what = (figures.get("column") or "").partition(".")[2].replace("_", " ") or "its value"
-        return f"drops where {what} is {side} {format_measure(reason.threshold)}"
 
 
 def _render(template: str, **values: Any) -> str:

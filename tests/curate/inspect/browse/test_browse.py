@@ -153,7 +153,7 @@ def test_a_document_says_its_rules_in_words_and_its_scores_as_bars(server: Serve
     check_structure(page)
     page = page.replace("<wbr>", "")
     assert "document_length: too short" in page and "drops where words is below 20" in page
-    assert 'aria-label="2 of' in page and "limit 20" in page
+    assert 'aria-label="2, 0 to ' in page and "limit 20" in page
     assert page.index("<h2>Text</h2>") < page.index("<h2>Why it went</h2>")
 
 
