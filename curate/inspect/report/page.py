@@ -28,7 +28,7 @@ from curate.inspect.report.kept import Kept
 from curate.inspect.report.languages import LEAST, Unsure
 from curate.inspect.report.rules import Example, RuleFigures
 from curate.inspect.report.store import opened
-from curate.pages.html import percent
+from curate.pages.html import percent, plain
 from curate.pages.templates import render as render_template
 from curate.run import funnel
 from curate.run.outcome import Outcome
@@ -101,6 +101,7 @@ SIMILARITIES = {
 TRAINING = ("objective", "optimizer", "lr", "schedule", "rows", "context", "precision", "ema")
 CARD = ("algorithm", "vocab", "pattern", "digits", "documents", "bytes")
 SHARDS = ("documents", "tokens", "bytes", "vocab_size", "dtype")
+COMMAND = 600  # characters of the command on the page; run.json has more
 MOST_GROUPS = 24  # sources of the matrix of overlaps, the largest
 
 
@@ -194,7 +195,7 @@ def made(record: dict[str, Any]) -> list[tuple[str, str]]:
     machine += [counted(host["cores"], "core")]
     machine += [f"{format_bytes(host['memory'])} of memory"] if host["memory"] else []
     started = record["started"].replace("T", " ").replace("Z", " UTC")
-    pairs = [("started", started), ("command", record["command"])]
+    pairs = [("started", started), ("command", plain(record["command"], COMMAND))]
     pairs += [("version", f"llmcurate {record['versions']['llmcurate']}")]
     pairs += [("machine", ", ".join(filter(None, machine)))]
     return [(name, value) for name, value in pairs if value]

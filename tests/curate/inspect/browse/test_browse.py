@@ -53,7 +53,11 @@ def rows() -> list[dict[str, Any]]:
         url = "http://a.test/same" if i in (20, 21) else f"http://a.test/{i}"
         lang, title = "en" if i % 2 else "de", f"The page of {i}"
         pages.append({"id": f"d{i}", "text": text, "url": url, "lang": lang, "title": title})
-    pages[7] |= {"title": HOSTILE, "id": f"d7{HOSTILE}", "url": f"javascript:alert(1)//{HOSTILE}"}
+    pages[7] |= {
+        "title": f"{'z' * 300}{HOSTILE}",
+        "id": f"d7{HOSTILE}",
+        "url": f"javascript:alert(1)//{HOSTILE}",
+    }
     return pages
 
 
