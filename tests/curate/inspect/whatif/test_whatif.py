@@ -5,14 +5,18 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from curate.documents.documents import documents
 from curate.documents.limits import marks
+from curate.documents.rejected import REASONS
 from curate.errors import UsageError
 from curate.inspect.whatif import columns
 from curate.inspect.whatif.figures import Amount, Answer, Language, answer
@@ -49,6 +53,40 @@ def texts(count: int) -> list[dict[str, Any]]:
         text = "# " * 40 if i % 31 == 0 else "\n".join(lines)
         rows.append({"id": f"d{i}", "text": text, "lang": draw.choice(["en", "de", None])})
     return rows
+
+
+READ_AHEAD = """
+import sys
+from pathlib import Path
+from curate.inspect.whatif.columns import start
+reading = start(Path(sys.argv[1]))
+before = set(sys.modules)
+reading.tables()
+reading.close()
+print(sorted({name.partition(".")[0] for name in {*sys.modules} - before} & {"pandas", "numba"}))
+"""
+
+
+def test_reading_ahead_imports_nothing_beside_the_commands_own_imports(bench: Any) -> None:
+    # Two threads that import may wait for each other for ever.
+    done = subprocess.run(
+        [sys.executable, "-c", READ_AHEAD, bench.folder / "measured"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "[]\n"
+
+
+def test_numbers_with_gaps_are_read_ahead_as_they_are(tmp_path: Any) -> None:
+    for name, rows in (("corpus", [1, None, 2**20]), ("rejected", [])):
+        (tmp_path / name).mkdir()
+        table = pa.table({"s.n": pa.array(rows, pa.int64()), "s.f": pa.array(rows, pa.float32())})
+        table = table.append_column(REASONS, pa.array([[]] * len(rows), pa.list_(pa.string())))
+        pq.write_table(table, tmp_path / name / "part-00000.parquet")
+    reading = columns.start(tmp_path)
+    assert reading is not None and len(reading.tables()) == 2
+    for values in reading.numbers.values():
+        np.testing.assert_array_equal(values, [1.0, np.nan, 2.0**20])
+    reading.close()
 
 
 @pytest.fixture(scope="module")
