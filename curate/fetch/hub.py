@@ -85,8 +85,8 @@ def hub_error(what: str, error: Exception) -> CurateError:
         return UsageError(f"{what}: the repository has no such revision")
     if isinstance(error, errors.RepositoryNotFoundError):
         return UsageError(f"{what}: there is no such repository, or it is not open to you: {LOGIN}")
-    if isinstance(error, errors.HFValidationError):
-        return UsageError(f"{what}: {_line(error)}")
+    if isinstance(error, ValueError) and not isinstance(error, errors.HfHubHTTPError):
+        return UsageError(f"{what}: {_line(error)}")  # a name, or metadata, that the hub refuses
     if isinstance(error, errors.HfHubHTTPError):
         code = error.response.status_code
         if code in (401, 403):
@@ -96,4 +96,4 @@ def hub_error(what: str, error: Exception) -> CurateError:
 
 
 def _line(error: Exception) -> str:
-    return ((str(error).strip() or type(error).__name__).splitlines())[0][:200]
+    return " ".join((str(error) or type(error).__name__).split())[:200]
