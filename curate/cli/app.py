@@ -14,6 +14,7 @@ import typer
 from curate.cli import (  # noqa: F401 (their commands join the app)
     dedup,
     fetch,
+    hub,
     inspect,
     language,
     mix,

@@ -439,6 +439,22 @@ class Export(CommandSettings):
     )
 
 
+class Push(CommandSettings):
+    """What is pushed, and how it is open to others."""
+
+    command = "push"
+
+    kind: Literal["corpus", "model", "tokenizer", "shards"] | None = Field(
+        None, description="What is pushed of a folder that is several of these; the first one else."
+    )
+    public: bool = Field(
+        False, description="A new repository is open to everybody. Without it, to you alone."
+    )
+    license: str | None = Field(
+        None, description="License of the repository, by the hub's name for it: cc-by-4.0, odc-by."
+    )
+
+
 class Browse(CommandSettings):
     """The page that is served, or written."""
 
