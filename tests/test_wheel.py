@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 
@@ -97,3 +98,8 @@ def test_the_wheel_alone_runs_the_demo_and_it_proves_itself(wheel: Path, tmp_pat
     )
     assert again.returncode == 0
     assert [p.name for p in (tmp_path / "demo" / "runs").iterdir()] == ["0001-demo"]
+
+
+def test_the_citation_names_the_version_that_is_built(wheel: Path) -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert f"-{citation['version']}-" in wheel.name

@@ -15,6 +15,7 @@ from curate.cli import (  # noqa: F401 (their commands join the app)
     catalogue,
     dedup,
     fetch,
+    hub,
     inspect,
     language,
     mix,

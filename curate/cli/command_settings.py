@@ -439,6 +439,22 @@ class Export(CommandSettings):
     )
 
 
+class Push(CommandSettings):
+    """What is pushed, and how it is open to others."""
+
+    command = "push"
+
+    kind: Literal["corpus", "model", "tokenizer", "shards"] | None = Field(
+        None, description="What is pushed of a folder that is several of these; the first one else."
+    )
+    public: bool = Field(
+        False, description="A new repository is open to everybody. Without it, to you alone."
+    )
+    license: str | None = Field(
+        None, description="License of the repository, by the hub's name for it: cc-by-4.0, odc-by."
+    )
+
+
 class Browse(CommandSettings):
     """The page that is served, or written."""
 
@@ -446,7 +462,11 @@ class Browse(CommandSettings):
 
     port: int = Field(8765, ge=0, le=65535, description="Port of the page; 0: any that is free.")
     static: Path | None = Field(
-        None, description="File (.html) that a sample is written into, instead of serving."
+        None,
+        description=(
+            "File (.html) that a sample is written into, instead of serving; or a folder, for the"
+            " sample and the report, whose ids lead there."
+        ),
     )
     each: int = Field(10, ge=1, le=50, description="With --static: documents of each rule.")
 

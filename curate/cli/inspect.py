@@ -205,20 +205,30 @@ def browse(
     Examples:
     llmcurate browse out
     llmcurate browse out --static sample.html
+    llmcurate browse out --static out
     """
     from curate.cli.command_settings import Browse
-    from curate.disk.files import write_text
+    from curate.disk.files import make_folder, write_text
     from curate.inspect.browse.library import library
 
     chosen = Browse.of(settings)
     static = chosen.static
-    _check_page(static, "--static")
+    single = static is not None and static.suffix.lower() in (".html", ".htm")
+    if static is not None and not single:
+        make_folder(static)
+    elif single:
+        _check_page(static, "--static")
     with library(run) as documents:
         if static is not None:
-            from curate.inspect.browse.pages import sample_page
+            from curate.inspect.browse.pages import sample_page, static_pages
 
-            write_text(static, sample_page(documents, chosen.each))
-            print(f"wrote {static}")
+            if single:
+                pages = {static: sample_page(documents, chosen.each)}
+            else:
+                pages = {static / n: p for n, p in static_pages(documents, chosen.each).items()}
+            for path, page in pages.items():
+                write_text(path, page)
+                print(f"wrote {path}")
             return
         from curate.inspect.browse.server import Server
 

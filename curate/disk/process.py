@@ -1,13 +1,15 @@
-"""This process: its peak memory, and a few threads for work that waits for storage."""
+"""This process: its peak memory, its machine, and a few threads for work that waits for storage."""
 
 from __future__ import annotations
 
+import os
+import platform
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 
 def peak_bytes() -> int:
@@ -21,6 +23,35 @@ def peak_bytes() -> int:
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024
+
+
+def host() -> dict[str, Any]:
+    """The class of this machine: system, architecture, processor, cores that this process may use,
+    bytes of memory; nothing that names it."""
+    system = platform.uname()
+    try:
+        info = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        processor = info.partition("model name")[2].partition(":")[2].partition("\n")[0].strip()
+    except OSError:
+        processor = ""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        memory = 0
+    return {
+        "system": system.system,
+        "machine": system.machine,
+        "processor": processor,
+        "cores": cores(),
+        "memory": memory,
+    }
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 AT_ONCE = 16  # a store answers in tens of milliseconds, whatever the processor does meanwhile

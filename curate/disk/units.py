@@ -60,6 +60,11 @@ def format_count(number: float) -> str:
     return f"{number:,.0f}"
 
 
+def format_estimate(number: float) -> str:
+    """A whole number of which two figures are known: `100,000` for 99,639."""
+    return format_count(float(f"{number:.2g}"))
+
+
 def counted(number: float, noun: str) -> str:
     """A whole number of things: `1 document`, `1,234 documents`."""
     return f"{format_count(number)} {noun}{'' if number == 1 else 's'}"

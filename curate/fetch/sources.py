@@ -302,7 +302,7 @@ def _no_file(error: OSError) -> Refused:
 
 
 def _version(info: dict[str, Any]) -> str | None:
-    for key in ("ETag", "etag", "md5Hash", "content_md5", "sha256"):
+    for key in ("ETag", "etag", "md5Hash", "content_md5", "sha256", "blob_id"):
         if info.get(key):
             return str(info[key])
     when = info.get("mtime") or info.get("LastModified") or info.get("created")

@@ -23,6 +23,7 @@ from curate.disk.units import counted
 from curate.errors import RunFailed, UsageError
 from curate.fetch.download import download
 from curate.fetch.file_lists import listed_files, place_of
+from curate.fetch.hub import pinned
 from curate.fetch.sources import Failed, Http, Refused, Source, Store
 from curate.fetch.transfer import Wanted, is_there
 from curate.formats.compression import open_input
@@ -198,13 +199,8 @@ def local_inputs(paths: Iterable[str], folder: str | None, quiet: bool, dry: boo
     there. dry: UsageError where one would have to be fetched."""
     if folder is None:
         return list(paths)
-    files: list[str | Wanted] = []
-    for file in paths:
-        if file.endswith(LISTS):
-            lines = listed(file)
-            files += [w for line in lines for w in _either(line, folder)]
-        else:
-            files += _either(file, folder)
+    names, _ = pinned(expanded(paths))
+    files = [file for name in names for file in _either(name, folder)]
     wanted = [file for file in files if isinstance(file, Wanted)]
     if dry and (missing := [w for w in wanted if not is_there(w)]):
         raise UsageError(

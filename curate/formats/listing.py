@@ -16,6 +16,7 @@ from typing import Any
 
 from curate.disk.process import AT_ONCE, in_order
 from curate.errors import RunFailed, UsageError
+from curate.fetch.hub import INSTALL, is_hub, pinned
 from curate.formats import delimited, standard_input
 from curate.formats.columns import Columns
 from curate.formats.compression import open_input, sniff
@@ -109,7 +110,8 @@ def _not_documents(path: str, kind: str, columns: Columns) -> str | None:
     return None
 
 
-_TAGS = ("ETag", "etag", "md5Hash", "content_md5", "sha256")
+# blob_id: of the Hugging Face hub; it names a file's content, whatever the commit.
+_TAGS = ("ETag", "etag", "md5Hash", "content_md5", "sha256", "blob_id")
 
 
 def _when(info: dict[str, Any]) -> Any:
@@ -143,7 +145,7 @@ def _expanded(inputs: Iterable[str], columns: Columns) -> Iterable[str]:
     """The inputs, patterns (crawl/*.warc.gz) replaced by what they match, in order of name."""
     import fsspec
 
-    for path in map(str, inputs):
+    for path in inputs:
         if path == standard_input.NAME:
             copy = standard_input.standard_input()
             if _format_by_content(copy, columns) is None:
@@ -178,6 +180,8 @@ def _no_way(path: str, error: Exception) -> UsageError:
         )
     if isinstance(error, ImportError) and path.lower().startswith("s3://"):
         return UsageError(f"input {path}: pip install 'llmcurate[s3]'")
+    if isinstance(error, ImportError) and is_hub(path):
+        return UsageError(f"input {path}: {INSTALL}")
     return UsageError(f"input {path}: {error}")
 
 
@@ -272,9 +276,10 @@ def _files(
     skip_unreadable: bool,
     columns: Columns,
 ) -> InputFiles:
+    paths, commits = pinned(map(str, inputs))
     listed = [
         file
-        for path in _expanded(inputs, columns)
+        for path in _expanded(paths, columns)
         for file in _listed(path, is_known, skip_unreadable)
     ]
     files: list[InputFile] = []
@@ -294,7 +299,7 @@ def _files(
         if not has_files:
             raise _holds_none(path, reasons.get(path))
     unreadable = sum(notice.unreadable for notice in notices)
-    return InputFiles(files, [notice.text for notice in notices], unreadable)
+    return InputFiles(files, [*commits, *(notice.text for notice in notices)], unreadable)
 
 
 def _holds_none(path: str, reason: str | None = None) -> UsageError:
@@ -337,6 +342,8 @@ def _listed(
         rel = name[len(root) :].lstrip("/") if folder else PurePosixPath(name).name
         # manifest.json: in the corpora of older versions
         if folder and PurePosixPath(rel).name in ("manifest.json", "SUCCESS"):
+            continue
+        if folder and rel == "README.md" and is_hub(location):  # the repository's card
             continue
         some = True
         path = fs.unstrip_protocol(name) if "://" in location else name

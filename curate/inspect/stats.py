@@ -27,6 +27,7 @@ from curate.formats.inputs import InputPlan
 from curate.formats.part import plan_reading
 from curate.formats.reading import ReadSettings
 from curate.inspect.report.bins import Range, edges_of, fill, numeric_columns, ranges
+from curate.inspect.report.kept import HOST, sql_domain
 from curate.pages.html import plain
 from curate.terminal.tables import table
 from curate.text.buffers import as_large_string
@@ -36,8 +37,6 @@ LENGTHS = ("characters", "words", "bytes")  # words: runs without white space
 TOP = 20
 SHARES = {"p01": 0.01, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99}
 EXACT_ROWS = 10_000_000  # beyond, quantiles are approximate (t-digest): exact ones do not spill
-# Second levels of countries' domains, as in bbc.co.uk; all of them would take a list of registries.
-SECOND = "ac|co|com|edu|go|gob|gouv|gov|gub|mil|ne|net|nom|or|org|sch"
 # The view for a terminal.
 BAR = 24
 LABEL = 30
@@ -49,9 +48,6 @@ QUANTILES = {
     "least": "least", "p10": "10 %", "p50": "median", "p90": "90 %", "most": "most",
     "mean": "mean",
 }  # fmt: skip
-_HOST = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>\[[^\]/]*\]|[^:/?#]+)"
-_DOMAIN = rf"([^.]+\.(?:(?:{SECOND})\.[a-z][a-z]|[^.]+))$"
-_NUMERIC_HOST = r"^[0-9.]+$|^\["
 
 
 def _length(name: str) -> str:
@@ -80,7 +76,7 @@ def measure(batch: pa.RecordBatch, numeric: Iterable[str]) -> pa.Table:
 
 def hosts(urls: pa.Array) -> pa.Array:
     """The host of each URL in lower case, without port and user; null where there is none."""
-    matches = pc.extract_regex(as_large_string(urls), _HOST)
+    matches = pc.extract_regex(as_large_string(urls), HOST)
     return pc.utf8_lower(pc.struct_field(matches, "host")).cast(pa.large_string())
 
 
@@ -172,16 +168,12 @@ def _number(db: Any, name: str, span: Range) -> dict[str, Any]:
 def _labels(db: Any) -> dict[str, Any]:
     """Documents and bytes by language, domain, source, and year or month."""
     size = f'"{_length("bytes")}"'
-    domain = (
-        f"CASE WHEN regexp_matches(host, '{_NUMERIC_HOST}') OR NOT contains(host, '.') THEN host"
-        f" ELSE regexp_extract(host, '{_DOMAIN}', 1) END"
-    )
     ((years,),) = db.execute("SELECT count(DISTINCT year(date)) FROM docs").fetchall()
     when = "strftime(date, '%Y')" if years > 2 else "strftime(date, '%Y-%m')"
     labels: dict[str, Any] = {}
     for name, value, order in (
         ("languages", "lang", "n DESC, label"),
-        ("domains", domain, "n DESC, label"),
+        ("domains", sql_domain("host"), "n DESC, label"),
         ("sources", "source", "n DESC, label"),
         ("dates", when, "label"),
     ):

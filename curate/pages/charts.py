@@ -1,4 +1,4 @@
-"""Charts as inline SVG: histograms, curves, yields, heat maps.
+"""Charts as inline SVG: histograms, curves, yields, bars, heat maps.
 
 Colours are CSS variables of the page, so that they follow it into the dark; text is text in the
 page's font. Equal figures give equal bytes.
@@ -18,11 +18,12 @@ from curate.disk.units import format_short
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-WIDTH, HEIGHT = 460, 150  # of a chart, in CSS pixels; drawn at this size or smaller
+WIDTH, HEIGHT = 340, 140  # of a chart, in CSS pixels; drawn at this size or smaller
 FONT = 11
 LETTER = 0.6 * FONT  # width of a letter, about
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 20, 24  # margins around the axes
 INK, MUTED, ACCENT, GONE, GRID = (f"var(--{name})" for name in "ink muted accent gone line".split())
+SHADES = (1, 0.6, 0.35, 0.2)  # of the series of a chart of bars
 Chart = Callable[..., str]
 Points = Iterable[tuple[float, float]]
 
@@ -47,6 +48,11 @@ def _px(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
+def _letters(text: str) -> float:
+    """The width of a text in pixels, about."""
+    return len(text) * LETTER
+
+
 def _text(x: float, y: float, text: str, anchor: str = "middle", colour: str = MUTED) -> str:
     place = f'x="{_px(x)}" y="{_px(y)}" text-anchor="{anchor}" fill="{colour}"'
     return f"<text {place}>{escape(text, quote=False)}</text>"
@@ -59,19 +65,28 @@ def _svg(parts: Iterable[str], label: str, width: float = WIDTH, height: float =
 
 class _Axes:
     """The axes of a chart of `height` pixels over x from low to high and y from 0 or `bottom` to
-    `top`; what is drawn is appended to `parts`, in pixels."""
+    `top`; what is drawn is appended to `parts`, in pixels. ys: (height, label) of lines across the
+    chart, whose longest label sets the margin."""
 
     def __init__(
-        self, low: float, high: float, top: float, bottom: float = 0.0, height: int = HEIGHT
+        self,
+        low: float,
+        high: float,
+        top: float,
+        ys: Sequence[tuple[float, str]],
+        bottom: float = 0.0,
+        height: int = HEIGHT,
     ) -> None:
         self.low, self.high = low, high if high > low else low + 1
         self.bottom, self.top = bottom, top if top > bottom else bottom + 1
         self.base = height - BOTTOM
+        self.ys = ys
+        self.left = max([LEFT, *(_letters(name) + 6 for _, name in ys)])
         self.parts: list[str] = []
 
     def x(self, value: float) -> float:
         share = (value - self.low) / (self.high - self.low)
-        return LEFT + share * (WIDTH - LEFT - RIGHT)
+        return self.left + share * (WIDTH - self.left - RIGHT)
 
     def y(self, value: float) -> float:
         share = (value - self.bottom) / (self.top - self.bottom)
@@ -81,21 +96,25 @@ class _Axes:
         steps = "L".join(f"{_px(self.x(x))} {_px(self.y(y))}" for x, y in points)
         self.parts.append(f'<path d="M{steps}{"Z" if close else ""}" {style}/>')
 
-    def ticks(self, xs: Sequence[tuple[float, str]], ys: Sequence[tuple[float, str]]) -> None:
-        """Labels along both axes, and lines across the chart at the heights ys."""
-        for at, name in ys:
+    def ticks(self, xs: Sequence[tuple[float, str]]) -> None:
+        """Labels along both axes, and lines across the chart. Of two labels that would touch, the
+        one further right stays."""
+        for at, name in self.ys:
             y = self.y(at)
-            line = f"M{LEFT} {_px(y)}H{WIDTH - RIGHT}"
+            line = f"M{_px(self.left)} {_px(y)}H{WIDTH - RIGHT}"
             self.parts.append(f'<path d="{line}" stroke="{GRID}" stroke-width="1.1"/>')
-            self.parts.append(_text(LEFT - 4, y + FONT / 3, name, "end"))
-        for at, name in xs:
-            x = self.x(at)
-            last = x + len(name) * LETTER / 2 > WIDTH  # it would be cut off
-            self.parts.append(_text(x, self.base + FONT + 4, name, "end" if last else "middle"))
+            self.parts.append(_text(self.left - 4, y + FONT / 3, name, "end"))
+        free = float(WIDTH)  # up to here nothing is written yet
+        for at, name in reversed(xs):
+            wide = _letters(name)
+            middle = min(self.x(at), WIDTH - wide / 2)  # further right it would be cut off
+            if middle + wide / 2 <= free:
+                self.parts.append(_text(middle, self.base + FONT + 4, name))
+                free = middle - wide / 2 - LETTER
 
     def axis(self) -> None:
         """The x axis, over what is drawn."""
-        line = f"M{LEFT} {self.base}H{WIDTH - RIGHT}"
+        line = f"M{_px(self.left)} {self.base}H{WIDTH - RIGHT}"
         self.parts.append(f'<path d="{line}" stroke="{MUTED}" stroke-width="1.1"/>')
 
     def marks(self, marks: Iterable[tuple[float, str]]) -> None:
@@ -106,8 +125,8 @@ class _Axes:
             x = self.x(at)
             share = (at - self.low) / (self.high - self.low)
             anchor = "start" if share < 0.15 else "end" if share > 0.85 else "middle"
-            if len(inside) == 2 and anchor == "middle":
-                anchor = "start" if nth else "end"
+            if len(inside) == 2 and (anchor == "middle" or nth == 0):
+                anchor = "start" if nth or _letters(name) > x else "end"
             line = f"M{_px(x)} {self.base}V{TOP}"
             self.parts.append(f'<path d="{line}" stroke="{INK}" stroke-width="1.7"/>')
             self.parts.append(_text(x, TOP - 4, name, anchor, INK))
@@ -124,7 +143,8 @@ def _round_values(low: float, high: float, most: int, whole: bool = False) -> li
     return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def _scaling(scale: str) -> Callable[[float], float]:
+def scaling(scale: str) -> Callable[[float], float]:
+    """Where values stand on an axis: `log` is the signed logarithm of 1 + the size, else linear."""
     if scale == "log":
         return lambda v: math.copysign(math.log10(1 + abs(v)), v)
     return lambda v: v
@@ -167,15 +187,16 @@ def histogram(
     """
     counts, edges = data["counts"], data["edges"]
     gone = list(counts) if only_marked else list(marked) or [0] * len(counts)
-    scaled = _scaling(data["scale"])
+    scaled = scaling(data["scale"])
     most = max(counts, default=0)
-    axes = _Axes(scaled(edges[0]), scaled(edges[-1]), math.sqrt(most) * 1.02 if most else 1.0)
+    top = math.sqrt(most) * 1.02 if most else 1.0
+    axes = _Axes(scaled(edges[0]), scaled(edges[-1]), top, _root_ticks(most))
     whole = len(edges) > 1 and edges[0] % 1 == 0.5  # a bin for each whole number
     values = _x_ticks(edges[0], edges[-1], data["scale"], whole)
     xs = [(scaled(v), format_short(v)) for v in values]
     if data.get("open", False):
         xs[-1] = (axes.high, f"{format_short(edges[-1])} and more")
-    axes.ticks(xs, _root_ticks(most))
+    axes.ticks(xs)
     kept = [c - g for c, g in zip(counts, gone, strict=True)]
     for heights, colour in ((counts, GONE), (kept, ACCENT)):
         if any(heights):
@@ -200,11 +221,13 @@ def curve(
     label: str,
     x_name: str,
     doublings: Sequence[int] = (),
+    x_range: tuple[float, float] | None = None,
 ) -> str:
     """One or two lines of (x, y): the first in the accent colour, the second as dots and dashes.
     Points that are no finite number are left out.
 
-    doublings: the ticks of an x axis on which a doubling is as far everywhere.
+    doublings: the ticks of an x axis on which a doubling is as far everywhere. x_range: what the x
+    axis spans at least, so that charts beside each other can be compared.
     """
     height = 200
     scaled: Callable[[float], float] = math.log2 if doublings else lambda v: v
@@ -212,14 +235,16 @@ def curve(
     xs, ys = [x for line in points for x, _ in line], [y for line in points for _, y in line]
     if not ys:
         raise ValueError("no point to draw")
+    xs += map(scaled, x_range or ())
     wide, high = (max(xs) - min(xs)) * 0.02, (max(ys) - min(ys)) * 0.12 or abs(ys[0]) * 0.05
     low, top = min(ys) - high, max(ys) + high
-    axes = _Axes(min(xs) - wide, max(xs) + wide, top, low, height)
+    heights = [(v, f"{v:.6g}") for v in _round_values(low, top, 5)]
+    axes = _Axes(min(xs) - wide, max(xs) + wide, top, heights, low, height)
     if doublings:
         ticks = [(scaled(v), f"{v:,}") for v in doublings if axes.low <= scaled(v) <= axes.high]
     else:
         ticks = [(v, format_short(v)) for v in _round_values(axes.low, axes.high, 5)]
-    axes.ticks(ticks, [(v, f"{v:.6g}") for v in _round_values(low, top, 5)])
+    axes.ticks(ticks)
     axes.axis()
     styles = (
         f'fill="none" stroke="{ACCENT}" stroke-width="1.9"',
@@ -231,8 +256,9 @@ def curve(
     for x, y in points[1] if len(points) > 1 else ():
         centre = f'cx="{_px(axes.x(x))}" cy="{_px(axes.y(y))}"'
         axes.parts.append(f'<circle {centre} r="2.4" fill="{INK}"/>')
-    axes.parts.append(_text(WIDTH - RIGHT, TOP - 6, x_name, "end"))
-    return _svg(axes.parts, label, height=height)
+    middle = (axes.left + WIDTH - RIGHT) / 2
+    axes.parts.append(_text(middle, height + FONT, x_name))
+    return _svg(axes.parts, label, height=height + FONT + 6)
 
 
 @drawn
@@ -243,12 +269,12 @@ def yields(
     marks: Sequence[tuple[float, str]],
 ) -> str:
     """What is kept at thresholds: (threshold, surely, at most), and lines at chosen thresholds."""
-    scaled = _scaling(scale)
+    scaled = scaling(scale)
     low, high = points[0][0], points[-1][0]
     top = max(1.0, max(most for _, _, most in points) * 1.08)
-    axes = _Axes(scaled(low), scaled(high), top)
-    xs = [(scaled(v), format_short(v)) for v in _x_ticks(low, high, scale)]
-    axes.ticks(xs, [(v, format_short(v)) for v in _round_values(0, top, 4, whole=True)])
+    ys = [(v, format_short(v)) for v in _round_values(0, top, 4, whole=True)]
+    axes = _Axes(scaled(low), scaled(high), top, ys)
+    axes.ticks([(scaled(v), format_short(v)) for v in _x_ticks(low, high, scale)])
     sure = [(scaled(at), kept) for at, kept, _ in points]
     most = [(scaled(at), kept) for at, _, kept in reversed(points)]
     axes.path([*sure, *most], f'fill="{GONE}"', close=True)
@@ -256,6 +282,30 @@ def yields(
     axes.axis()
     axes.marks((scaled(at), name) for at, name in sorted(marks))
     return _svg(axes.parts, label)
+
+
+@drawn
+def bars(rows: Sequence[tuple[str, Sequence[float | None]]], label: str, value: Chart) -> str:
+    """Bars from left to right: (name, a value of each series) down, the first series in the accent
+    colour and each further one paler. value: a value as the text behind its bar."""
+    thick, gap = 13, 9
+    texts = [[value(v) for v in values] for _, values in rows]
+    left = max(_letters(name) for name, _ in rows) + 8
+    room = WIDTH - left - max(_letters(t) for line in texts for t in line) - 8
+    most = max((v for _, values in rows for v in values if v is not None), default=0) or 1
+    parts, y = [], 0.0
+    for (name, values), line in zip(rows, texts, strict=True):
+        height = thick * len(values)
+        parts.append(_text(left - 6, y + height / 2 + FONT / 3, name, "end"))
+        for nth, (v, text) in enumerate(zip(values, line, strict=True)):
+            wide = room * max(0.0, v or 0.0) / most
+            pale = f' fill-opacity="{SHADES[min(nth, len(SHADES) - 1)]:g}"' if nth else ""
+            size = f'width="{_px(wide)}" height="{thick - 2}"'
+            parts.append(f'<rect x="{_px(left)}" y="{_px(y)}" {size} fill="{ACCENT}"{pale}/>')
+            parts.append(_text(left + wide + 4, y + FONT - 1, text, "start"))
+            y += thick
+        y += gap
+    return _svg(parts, label, height=y)
 
 
 @drawn

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from html import escape
 from typing import TYPE_CHECKING
+from urllib.parse import quote_plus, unquote_plus
 
 from curate.disk.units import format_percent
 
@@ -16,6 +19,11 @@ if TYPE_CHECKING:
 
 MOST_CHARS = 400  # of an excerpt
 MOST_NAME = 160  # of an id, a URL, a file name
+LONG_NAME = 20  # characters; a shorter one stays in one piece
+MOST_ADDRESS = 400  # characters of an id in an address
+# What `document` writes, or `linked` has led elsewhere.
+_PLACES = re.compile(r'<a (?:href="[^"]*" )?data-id="([^"]*)">')
+_BETWEEN = re.compile(r"[._/:=-]+(?=\w)")
 # Quotations of documents stand in these; see `quote` and `detail`.
 _QUOTATIONS = re.compile(r"<pre dir=auto>.*?</pre>|<span class=detail>.*?</span>", re.DOTALL)
 # Marks of direction can make a page read otherwise than it is written (Unicode TR 36).
@@ -58,8 +66,45 @@ def _element(start: str, text: str, end: str) -> Markup:
 
 
 def name(text: object) -> Markup:
-    """An id, a URL, a file or column name; long ones break anywhere."""
-    return _element("<bdi class=name>", plain(text, MOST_NAME), "</bdi>")
+    """An id, a URL, a file or column name; a long one breaks behind its dots, lines and slashes."""
+    return _element("<bdi class=name>", breakable(plain(text, MOST_NAME)), "</bdi>")
+
+
+def document(id: object) -> Markup:
+    """A document's id, as a link that leads nowhere until `linked` gives it an address."""
+    from markupsafe import Markup, escape
+
+    shown = breakable(plain(id, MOST_NAME))
+    address = quote_plus(str(id), errors="replace")
+    if len(address) > MOST_ADDRESS:
+        return name(id)
+    return Markup('<bdi class=name><a data-id="{}">{}</a></bdi>').format(escape(address), shown)
+
+
+def ids_of(page: str) -> list[str]:
+    """The documents whose ids stand in a page, each once."""
+    return list(dict.fromkeys(unquote_plus(match[1]) for match in _PLACES.finditer(page)))
+
+
+def linked(page: str, address: Callable[[str], str]) -> str:
+    """The page with its places of documents led to an address. address: of an id, of the list of
+    all documents for an empty one; empty: that place stays as it is."""
+
+    def link(match: re.Match[str]) -> str:
+        to = address(unquote_plus(match[1]))
+        return f'<a href="{escape(to)}" data-id="{match[1]}">' if to else match[0]
+
+    return _PLACES.sub(link, page)
+
+
+def breakable(text: str) -> Markup:
+    """The text, escaped; a long one with places where a line may end between its parts."""
+    from markupsafe import Markup, escape
+
+    if len(text) < LONG_NAME:
+        return escape(text)
+    # No character of the pattern is part of an entity.
+    return Markup(_BETWEEN.sub(r"\g<0><wbr>", str(escape(text))))
 
 
 def quote(text: str, most: int = MOST_CHARS) -> Markup:

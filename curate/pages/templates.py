@@ -67,6 +67,7 @@ def _environment() -> Any:
     environment.filters |= {
         "cut": html.plain,
         "name": html.name,
+        "document": html.document,
         "quote": html.quote,
         "detail": html.detail,
         "count": units.format_count,

@@ -166,15 +166,18 @@ def _without_excerpts(of: dict[str, Any]) -> int:
 
 
 def _page(run: Path) -> int:
-    """Quotations out of report.html; whether there were any."""
-    path = run / "report.html"
+    """Quotations out of report.html, and the pages of documents beside it; whether there were
+    any."""
+    path, documents = run / "report.html", run / "documents.html"
+    beside = documents.is_file()
+    documents.unlink(missing_ok=True)
     if not path.is_file():
-        return 0
+        return int(beside)
     before = path.read_text(encoding="utf-8")
     after = without_texts(before)
     if after != before:
         write_text(path, after)
-    return int(after != before)
+    return int(after != before or beside)
 
 
 def _ledger(run: Path) -> int:

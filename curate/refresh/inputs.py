@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from curate.errors import RunFailed, UsageError
+from curate.fetch.hub import is_hub, unpinned
 from curate.fetch.transfer import Wanted
 from curate.formats.columns import Columns
 from curate.formats.fetched import (
@@ -46,7 +47,7 @@ class Remote:
 
     def takes(self, name: str) -> bool:
         """Whether an input is fetched."""
-        return is_url(name) or name.lower().endswith(SUMS)
+        return (is_url(name) and not is_hub(name)) or name.lower().endswith(SUMS)
 
     def prepare(self, inputs: Iterable[str], seen: Seen, changed: str) -> None:
         """Asks for the versions of known files, and fetches all that will be taken in."""
@@ -147,8 +148,10 @@ def find_new(
                 f"{remote.silent} known inputs: their server does not say whether they changed"
             )
     listed: set[str] = set()
+    seen = {unpinned(path): was for path, was in seen.items()}
 
     def is_known(path: str, state: str) -> bool:
+        path = unpinned(path)
         if path in listed:  # given twice
             return True
         listed.add(path)

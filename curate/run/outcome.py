@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from curate.corpus.sizes import Sizes
+from curate.disk.process import cores
 from curate.errors import RunFailed
 from curate.run.plan import MapStage, RunPlan
 from curate.run.worker.traces import KINDS, cut_examples
@@ -29,9 +30,7 @@ class Options:
         """Worker processes on this machine."""
         if self.workers:
             return self.workers
-        if hasattr(os, "sched_getaffinity"):
-            return len(os.sched_getaffinity(0))
-        return os.cpu_count() or 1
+        return cores()
 
 
 @dataclass
@@ -40,6 +39,7 @@ class Outcome:
 
     out: Path
     plan: RunPlan
+    started: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
     nothing_new: bool = False
     stages: list[dict[str, Any]] = field(default_factory=list)
     products: list[dict[str, Any]] = field(default_factory=list)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
+import re
+import shlex
+import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from curate.disk.files import replacing, write_text
-from curate.disk.process import peak_bytes
+from curate.disk.process import host, peak_bytes
 from curate.run.plan import stage_folder
 from curate.version import __version__
 
@@ -43,6 +46,9 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "recipe": plan.recipe.name,
         "description": plan.recipe.description,
         "plan": plan.digest,
+        "started": f"{outcome.started:%Y-%m-%dT%H:%M:%SZ}",
+        "command": command_line(),
+        "host": host(),
         "versions": _versions(),
         "inputs": [
             {"path": f.path, "format": f.format, "bytes": f.size} for f in plan.inputs.files
@@ -55,6 +61,20 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "driver": driver_costs(outcome),
         "products": outcome.products,
     }
+
+
+MOST_COMMAND = 2_000  # characters: a shell may have put thousands of file names in
+
+
+def command_line() -> str:
+    """The command that this process was started with, as a shell takes it, without passwords in
+    URLs; empty where a program of another name makes the run."""
+    program = Path(sys.argv[0])
+    if program.stem != "llmcurate" and program.parts[-3:] != ("curate", "cli", "app.py"):
+        return ""
+    command = shlex.join(["llmcurate", *sys.argv[1:]])
+    command = re.sub(r"(://)[^/@\s']*@", r"\1...@", command)
+    return command if len(command) <= MOST_COMMAND else f"{command[:MOST_COMMAND]}\u2026"
 
 
 def driver_costs(outcome: Outcome) -> dict[str, Any]:

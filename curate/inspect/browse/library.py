@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from curate.run.homes import corpus_of
 PAGE = 50
 EXCERPT = 240  # characters of a text in a list
 MOST_PARTNERS = 6
+SEARCHES = 8  # whose counts are remembered
+TITLES = ("title", "extract.title")  # columns, the first that is there
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,11 @@ class Query:
 
 @dataclass(frozen=True)
 class Row:
-    """A document in a list. score: the column that was asked for; position: file and row in it."""
+    """A document in a list. title: of its page, where that is known; score: the column that was
+    asked for; position: file and row in it."""
 
     id: str
+    title: str | None
     url: str | None
     lang: str | None
     kept: bool
@@ -58,25 +62,38 @@ class Row:
     position: tuple[str, int]
 
 
+@dataclass(frozen=True)
+class Counts:
+    """total: documents that match; status, rules, langs: how many would match with that value
+    instead of the one that was asked for, everything else as asked."""
+
+    total: int
+    status: dict[str, int]
+    rules: dict[str, int]
+    langs: dict[str, int]
+
+
 class Library:
     """The documents of one run, opened by `library`."""
 
-    def __init__(self, out: Path, store: Store, record: dict[str, Any]) -> None:
-        self.out, self.store, self.record = out, store, record
+    def __init__(self, out: Path, store: Store, record: dict[str, Any], report: Path) -> None:
+        self.out, self.store, self.record, self.report = out, store, record, report
         self._lock = threading.Lock()
         self.columns = sorted(n for n in store.columns if "." in n) or sorted(store.columns)
         self.rules = sorted({r for s in record.get("stages", ()) for r in s.get("reasons", ())})
-        figures = record.get("figures") or {}
-        self.langs = [n for n in figures.get("languages", {}) if n != "(none)"]
+        self.title = next((n for n in TITLES if n in store.names), None)
+        self._groups: dict[Query, list[tuple[Any, ...]]] = {}  # of the latest searches
         kept, gone = paths_literal(store.kept), paths_literal(store.gone)
         parts = []
         for files, status in ((kept, True), (gone, False)):
             named = "filename = 'file_', file_row_number = true, union_by_name = true"
             reasons = "NULL" if status else REASONS
+            title = f"{self._held(self.title, status)}::VARCHAR" if self.title else "NULL"
             scores = "".join(f", {self._held(n, status)} AS {_quoted(n)}" for n in self.columns)
             parts.append(
-                f"SELECT id, text, url, lang, {status} AS kept_, file_, file_row_number AS row_,"
-                f" {reasons} AS reasons_{scores} FROM read_parquet({files}, {named})"
+                f"SELECT id, text, url, lang, {title} AS title_, {status} AS kept_, file_,"
+                f" file_row_number AS row_, {reasons} AS reasons_{scores}"
+                f" FROM read_parquet({files}, {named})"
             )
         store.db.execute(f"CREATE VIEW all_rows AS {' UNION ALL '.join(parts)}")
 
@@ -109,16 +126,50 @@ class Library:
 
     def _listed(self, sql: str, values: list[Any], page: int) -> tuple[list[Row], bool]:
         matches = self.rows(
-            f"""SELECT id, url, lang, kept_, {sql_rules("reasons_")},
+            f"""SELECT id, title_, url, lang, kept_, {sql_rules("reasons_")},
             score_::DOUBLE, left(coalesce(text, ''), {EXCERPT}), coalesce(strlen(text), 0),
             file_, row_ FROM ({sql}) ORDER BY NOT kept_, file_, row_""",
             values,
         )
         rows = [
-            Row(i or "", u, g, k, tuple(dict.fromkeys(r or ())), s, t, n, (f, at))
-            for i, u, g, k, r, s, t, n, f, at in matches[:PAGE]
+            Row(i or "", h, u, g, k, tuple(dict.fromkeys(r or ())), s, t, n, (f, at))
+            for i, h, u, g, k, r, s, t, n, f, at in matches[:PAGE]
         ]
         return rows, len(matches) > PAGE
+
+    def counts(self, query: Query) -> Counts:
+        """How many documents match, and how many would with other choices. One pass over all
+        documents, whose result the next pages of the same search use too."""
+        base = replace(query, status="", rule="", lang="", page=0)
+        if base not in self._groups:
+            where, values = self._where(base)
+            self._groups = dict([*self._groups.items()][-SEARCHES:]) | {
+                base: self.rows(
+                    f"""SELECT kept_, lang, rules, count(*) FROM (
+                      SELECT kept_, coalesce(lang, '') AS lang,
+                        list_sort(list_distinct(coalesce({sql_rules("reasons_")}, []))) AS rules
+                      FROM all_rows WHERE {where}) GROUP BY ALL ORDER BY ALL""",
+                    values,
+                )
+            }
+        counts = Counts(0, {"kept": 0, "rejected": 0}, {}, {})
+        total = 0
+        for kept, lang, rules, number in self._groups[base]:
+            status = "kept" if kept else "rejected"
+            fits = (
+                query.status in ("", status),
+                not query.rule or query.rule in rules,
+                query.lang in ("", lang),
+            )
+            total += number if all(fits) else 0
+            if fits[1] and fits[2]:
+                counts.status[status] += number
+            if fits[0] and fits[2]:
+                for rule in rules:
+                    counts.rules[rule] = counts.rules.get(rule, 0) + number
+            if fits[0] and fits[1] and lang:
+                counts.langs[lang] = counts.langs.get(lang, 0) + number
+        return replace(counts, total=total)
 
     def _where(self, query: Query) -> tuple[str, list[Any]]:
         conditions: list[str] = ["true"]
@@ -210,7 +261,8 @@ class Library:
 def library(out: Path) -> Iterator[Library]:
     """A finished run. UsageError where OUT is none."""
     try:
-        record = corpus_of(out).record()
+        corpus = corpus_of(out)
+        record = corpus.record()
     except (OSError, ValueError):
         raise UsageError(f"{out} holds no finished run: name the OUT of one") from None
     with opened(out, ".spill-browse") as store:
@@ -218,7 +270,7 @@ def library(out: Path) -> Iterator[Library]:
             raise UsageError(
                 f"{out} holds no corpus/ and rejected/: name the OUT of a run of filters"
             )
-        yield Library(out, store, record)
+        yield Library(out, store, record, corpus.run / "report.html")
 
 
 def _quoted(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The pages of a browsed run: the list with its search, one document, a message, a sample.
+"""The pages of a browsed run: the list with its search, one document, the report, a sample.
 
 No script runs on the pages that are served. The sample is one file for a reader without the run:
 its one script hides the documents that do not match, and the policy names that script's hash.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -16,9 +18,10 @@ from curate.documents.documents import CORE
 from curate.documents.edits import EDITS, Edit, edits_of
 from curate.documents.rejected import REASON_COLUMNS, Reason, reasons_of, rules_of
 from curate.inspect.browse.library import PAGE, Library, Query, Row
+from curate.inspect.browse.meanings import Meanings, spoken
 from curate.inspect.browse.originals import Originals, Run, replay
-from curate.inspect.report.store import Position, read_rows
-from curate.pages.html import plain
+from curate.inspect.report.store import Position, find_rows, read_rows
+from curate.pages.html import ids_of, linked, plain
 from curate.pages.templates import render, source
 
 CHARS = 20_000  # of a text on a page
@@ -36,6 +39,12 @@ class Document:
     runs: list[Run] | None
     decisions: list[dict[str, Any]]
     partners: dict[str, str] = field(default_factory=dict)
+    title: str | None = None
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return str(self.row.get("id") or "")
 
     def rules(self) -> tuple[str, ...]:
         """The rules that marked it, as `step.rule`."""
@@ -54,7 +63,7 @@ class Document:
         return [
             (key, value)
             for key, value in self.row.items()
-            if "." in key and key not in HIDDEN and value is not None
+            if "." in key and key not in HIDDEN and value not in (None, self.title)
         ]
 
     def parts(self) -> list[tuple[str, str | None, str | None]]:
@@ -83,6 +92,7 @@ def load(library: Library, positions: list[Position], originals: Originals) -> l
     for position in positions:
         row = rows[position]
         document = Document(row, position[0] in kept, None, library.partners(row.get("id") or ""))
+        document.title = row.get(library.title) if library.title else None
         _cuts(document, position, originals)
         _partners(document, library)
         documents.append(document)
@@ -142,10 +152,22 @@ def typed(value: float | None) -> str:
     return "" if value is None else f"{value:.15g}"
 
 
+def address(id: str) -> str:
+    """The page of a document, or of all of them for an empty id, as the server has it."""
+    return f"/document{link(id=id)}" if id else "/"
+
+
 def _render(template: str, **values: Any) -> str:
     return render(
         f"browse/{template}.html",
-        **{"policy": PAGE_POLICY, "link": link, "most_chars": CHARS, **values},
+        **{
+            "policy": PAGE_POLICY,
+            "link": link,
+            "address": address,
+            "spoken": spoken,
+            "most_chars": CHARS,
+            **values,
+        },
     )
 
 
@@ -162,18 +184,37 @@ def list_page(library: Library, query: Query, rows: list[Row], more: bool) -> st
         recipe=library.record.get("recipe") or "run",
         totals=library.record.get("totals") or {},
         query=query,
+        counts=library.counts(query),
+        has_report=library.report.is_file(),
         rows=rows,
         first=query.page * PAGE + 1,
         page_size=PAGE,
         previous=turn(query.page - 1) if query.page else "",
         next=turn(query.page + 1) if more else "",
         typed=typed,
+        listed=listed,
+        nones=[None] * len(library.columns),
     )
 
 
-def document_page(document: Document) -> str:
+def listed(numbers: dict[str, int], more: Iterable[str], chosen: str) -> list[tuple[str, int]]:
+    """(value, documents) of a choice, the most frequent first; more: values that may have none;
+    chosen: that is listed whatever it is."""
+    values = dict.fromkeys([*more, *([chosen] if chosen else [])], 0) | numbers
+    return sorted(values.items(), key=lambda item: (-item[1], item[0]))
+
+
+def document_page(library: Library, document: Document) -> str:
     """One document."""
-    return _render("document", document=document)
+    return _render("document", document=document, meanings=Meanings.of(library.record))
+
+
+def report_page(library: Library) -> str | None:
+    """The run's report, its ids led to the pages of the documents; None where there is none."""
+    try:
+        return linked(library.report.read_text(encoding="utf-8"), address)
+    except OSError:
+        return None
 
 
 def message_page(message: str) -> str:
@@ -181,13 +222,45 @@ def message_page(message: str) -> str:
     return _render("message", message=message)
 
 
-def sample_page(library: Library, each: int) -> str:
+DOCUMENTS, REPORT = "documents.html", "report.html"  # in a folder of static pages
+
+
+def _anchor(id: str) -> str:
+    """The place of a document in a page of many."""
+    return "d" + hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def static_pages(library: Library, each: int) -> dict[str, str]:
+    """Pages for a folder, by file name: a sample of documents, those of the report first, and the
+    report with its ids led to them."""
+    try:
+        report = library.report.read_text(encoding="utf-8")
+    except OSError:
+        report = ""
+    ids = ids_of(report)
+    pages = {DOCUMENTS: sample_page(library, each, ids, REPORT if report else "")}
+    there = set(re.findall(r'id="(d[0-9a-f]{16})"', pages[DOCUMENTS]))
+
+    def to(id: str) -> str:
+        anchor = _anchor(id)
+        return DOCUMENTS if not id else f"{DOCUMENTS}#{anchor}" if anchor in there else ""
+
+    return pages | ({REPORT: linked(report, to)} if report else {})
+
+
+def sample_page(library: Library, each: int, named: Sequence[str] = (), report: str = "") -> str:
     """A bounded sample of the run as one file: of every rule, and of the kept documents, the `each`
-    with the least hashes of their ids, so that the same run gives the same file."""
+    with the least hashes of their ids, so that the same run gives the same file.
+
+    named: ids of documents that are in it too, as far as there is room; report: where the report
+    stands, which then has a link.
+    """
     from markupsafe import Markup
 
     sample = library.sample(each)
-    positions = dict.fromkeys(row.position for rows in sample.values() for row in rows)
+    where = find_rows(library.store.paths, named)
+    positions = dict.fromkeys(where[id] for id in named if id in where)
+    positions |= dict.fromkeys(row.position for rows in sample.values() for row in rows)
     chosen = list(positions)[:MOST_DOCUMENTS]
     documents = load(library, chosen, Originals(library.out, library.record))
     waiting = dict(zip(chosen, documents, strict=True))
@@ -195,6 +268,8 @@ def sample_page(library: Library, each: int) -> str:
         (title, [waiting.pop(row.position) for row in rows if row.position in waiting])
         for title, rows in sample.items()
     ]
+    groups.append(("others that the report names", list(waiting.values())))
+    anchors = {document.id: f"#{_anchor(document.id)}" for document in documents}
     script = source("browse/search.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _render(
@@ -205,5 +280,9 @@ def sample_page(library: Library, each: int) -> str:
         each=each,
         number=len(documents),
         groups=[(title, documents) for title, documents in groups if documents],
+        report=report,
+        anchor=_anchor,
+        address=lambda id: anchors.get(id, ""),
+        meanings=Meanings.of(library.record),
         script=Markup(script),
     )

@@ -89,11 +89,13 @@ class _Handler(BaseHTTPRequestHandler):
         if parts.path == "/":
             query = asked(fields)
             return 200, pages.list_page(library, query, *library.find(query))
+        if parts.path == "/report" and (report := pages.report_page(library)) is not None:
+            return 200, report
         position = library.position(fields.get("id", "")) if parts.path == "/document" else None
         if position is None:
             return 404, pages.message_page("there is no such page or document")
         (document,) = load(library, [position], Originals(library.out, library.record))
-        return 200, pages.document_page(document)
+        return 200, pages.document_page(library, document)
 
     def _answer(self, status: int, page: str) -> None:
         data = page.encode()

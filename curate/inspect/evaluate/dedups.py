@@ -188,13 +188,16 @@ def render(evaluation: Evaluation) -> str:
         scored.method: quote(f"runs/{scored.method.replace(' ', '')}/after/report.html")
         for scored in evaluation.scores
     }
+    curves = _curves(evaluation)
+    xs = [x for _, lines, _ in curves for line in lines for x, _ in line]
     return templates.render(
         "evaluate/dedups.html",
         evaluation=evaluation,
         about=_about(evaluation),
         threshold=FOUND,
         report_links=links,
-        curves=_curves(evaluation),
+        curves=curves,
+        x_range=(min(xs), max(xs)) if xs else None,
     )
 
 

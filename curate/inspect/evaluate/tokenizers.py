@@ -15,6 +15,7 @@ from curate.formats.part import plan_reading
 from curate.formats.reading import ReadSettings
 from curate.pages import templates
 from curate.pages.html import plain
+from curate.run.records import read_record
 from curate.terminal.progress import say
 from curate.terminal.tables import table
 from curate.text.buffers import as_large_string, text_buffers
@@ -40,6 +41,7 @@ class Documents:
             )
         for notice in plan.notices:
             say(notice, quiet)
+        self.files = [Path(f.path).resolve() for f in plan.files if "://" not in f.path]
         self._direct = DirectInput(plan, read)
 
     def batches(self) -> Iterator[Buffers]:
@@ -94,11 +96,28 @@ def evaluate(
         refused = documents.tally["rejected"] + documents.tally["corrupt"]
         reason = f": {refused:,} records could not be taken" if refused else ""
         raise UsageError(f"no document with text in the input{reason}")
-    for row, name in zip(figures["tokenizers"], names(tokenizers), strict=True):
+    for row, name, path in zip(figures["tokenizers"], names(tokenizers), tokenizers, strict=True):
         row["name"] = name
+        row["trained_on"] = trained_on(path, documents.files)
     if against is not None:
         figures["baseline"] = figures["tokenizers"][against]["name"]
     return {"inputs": inputs, **documents.tally, **figures}
+
+
+def trained_on(tokenizer: Path, files: list[Path]) -> bool:
+    """Whether one of these files was read to train the tokenizer, as far as that is known: from the
+    run.json of the run that made it, which stands beside it or, of several sizes, above it."""
+    beside = tokenizer.resolve() if tokenizer.is_dir() else tokenizer.resolve().parent
+    for folder in (beside, beside.parent):
+        try:
+            record = read_record(folder)
+            made = any(product["makes"] == "tokenizer" for product in record["products"])
+            read = {Path(file["path"]).resolve() for file in record["inputs"]}
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if made and any(file in read or folder / "corpus" in file.parents for file in files):
+            return True
+    return False
 
 
 def _is_ranks(path: Path) -> bool:
@@ -131,10 +150,30 @@ def render(evaluation: dict[str, Any]) -> str:
         rows=rows(evaluation["tokenizers"]),
         premium=PREMIUM,
         ratio=ratio,
+        trained_on=TRAINED_ON,
+        bars=bars(evaluation["tokenizers"][:SERIES]),
+        series=SERIES,
     )
 
 
 NONE = "-"
+SERIES, LANGUAGES = 4, 8  # tokenizers, and languages, in the chart
+TRAINED_ON = (
+    "was trained on some of these texts: it is better on them than on others; judge it on texts"
+    " that it never saw"
+)
+
+
+def bars(tokenizers: list[dict[str, Any]]) -> list[tuple[str, list[float | None]]]:
+    """(label, bytes a token of each tokenizer): of all texts, and of the languages with most."""
+    rows = [("all texts", [t["bytes_a_token"] for t in tokenizers])]
+    languages = tokenizers[0]["lang"][:LANGUAGES]
+    if len(languages) > 1:
+        rows += [
+            (plain(row["label"], 12), [t["lang"][nth]["bytes_a_token"] for t in tokenizers])
+            for nth, row in enumerate(languages)
+        ]
+    return rows
 
 
 def whole(value: float | None) -> str:
@@ -267,6 +306,8 @@ def _remarks(tokenizer: dict[str, Any]) -> list[str]:
     name = _short(tokenizer["name"])
     longest = ", ".join(_quoted(token["text"]) for token in tokenizer["longest"][:5])
     lines = ["", f"{name}: {tokenizer['engine']} encodes; longest tokens {longest or NONE}"]
+    if tokenizer["trained_on"]:
+        lines.append(f"  {name} {TRAINED_ON}")
     if tokenizer["unreachable"]:
         examples = ", ".join(_quoted(t["text"]) for t in tokenizer["unreachable_examples"][:8])
         lines.append(f"  no text gives {whole(tokenizer['unreachable'])} of its tokens: {examples}")

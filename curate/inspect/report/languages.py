@@ -1,4 +1,4 @@
-"""Languages of a run, and documents that went because a language model was not sure enough.
+"""Documents that went because a language model was not sure enough of their language.
 
 Dialects, learners' English, social media and text that switches between languages get scores in
 the middle: what a threshold takes away there is worth a look (Blodgett et al. 2016, "Demographic
@@ -76,16 +76,3 @@ def _choose(store: Store, wanted: list[Unsure], rows: dict[str, Unsure]) -> None
     for lang, name, score in chosen:
         text: Any = texts[where[name]].get("text")
         rows[lang].examples.append((name, score, text or ""))
-
-
-def count_languages(store: Store) -> dict[str, tuple[int, int]]:
-    """The most frequent labels; nothing where no document has one."""
-    rows = store.rows(
-        f"""SELECT lang, sum(kept)::BIGINT, sum(gone)::BIGINT FROM (
-          SELECT lang, 1 AS kept, 0 AS gone FROM kept
-          UNION ALL SELECT lang, 0, 1 FROM gone)
-        GROUP BY lang ORDER BY count(*) DESC, lang LIMIT {MOST_LANGS}"""
-    )
-    if all(lang is None for lang, _, _ in rows):
-        return {}
-    return {"(none)" if lang is None else lang: (kept, gone) for lang, kept, gone in rows}

@@ -11,16 +11,24 @@ from typing import Any
 import yaml
 
 from curate.disk.files import write_text
-from curate.disk.units import format_bytes, format_duration, format_percent
+from curate.disk.units import (
+    counted,
+    format_bytes,
+    format_count,
+    format_duration,
+    format_estimate,
+    format_percent,
+)
 from curate.documents.limits import columns_of
 from curate.engines.cpu_time import cpu_seconds
-from curate.inspect.report import ages, duplicates, languages, rules
+from curate.inspect.report import ages, duplicates, kept, languages, rules
 from curate.inspect.report.ages import Ages
 from curate.inspect.report.duplicates import SIZES, Method
+from curate.inspect.report.kept import Kept
 from curate.inspect.report.languages import LEAST, Unsure
 from curate.inspect.report.rules import Example, RuleFigures
 from curate.inspect.report.store import opened
-from curate.pages.html import percent
+from curate.pages.html import percent, plain
 from curate.pages.templates import render as render_template
 from curate.run import funnel
 from curate.run.outcome import Outcome
@@ -29,12 +37,12 @@ from curate.run.records import driver_costs, record, write_corrupt, write_record
 
 @dataclass
 class Figures:
-    """Everything that is counted; languages: label -> (kept, rejected)."""
+    """Everything that is counted."""
 
     rules: RuleFigures = field(default_factory=RuleFigures)
     examples: dict[str, list[Example]] = field(default_factory=dict)
     duplicates: list[Method] = field(default_factory=list)
-    languages: dict[str, tuple[int, int]] = field(default_factory=dict)
+    kept: Kept = field(default_factory=Kept)
     unsure: list[Unsure] = field(default_factory=list)
     ages: Ages | None = None
 
@@ -44,7 +52,7 @@ class Figures:
             **self.rules.dump(),
             "duplicates": {m.name: m.dump() for m in self.duplicates},
             **({"ages": self.ages.dump()} if self.ages else {}),
-            "languages": {k: {"kept": a, "rejected": b} for k, (a, b) in self.languages.items()},
+            **self.kept.dump(),
             **({"unsure": {u.lang: u.dump() for u in self.unsure}} if self.unsure else {}),
         }
 
@@ -67,7 +75,7 @@ def gather(
         figures.rules = rules.gather(store, declared)
         figures.examples = rules.gather_examples(store, figures.rules.rules)
         figures.duplicates = duplicates.gather(store)
-        figures.languages = languages.count_languages(store)
+        figures.kept = kept.gather(store)
         figures.unsure = languages.gather(store)
         if by_date:
             figures.ages = ages.gather(store)
@@ -78,7 +86,7 @@ def gather(
 # thousand tokens.
 BYTES_A_TOKEN = 4.0
 CHAPTERS = (
-    "funnel", "notices", "rules", "cuts", "duplicates", "perplexity", "documents", "mix",
+    "funnel", "documents", "rules", "cuts", "duplicates", "perplexity", "measures", "mix",
     "products", "run",
 )  # fmt: skip
 # The meaning of a similarity, by a method's name or its beginning.
@@ -93,6 +101,7 @@ SIMILARITIES = {
 TRAINING = ("objective", "optimizer", "lr", "schedule", "rows", "context", "precision", "ema")
 CARD = ("algorithm", "vocab", "pattern", "digits", "documents", "bytes")
 SHARDS = ("documents", "tokens", "bytes", "vocab_size", "dtype")
+COMMAND = 600  # characters of the command on the page; run.json has more
 MOST_GROUPS = 24  # sources of the matrix of overlaps, the largest
 
 
@@ -129,7 +138,7 @@ def _values(record: dict[str, Any], figures: Figures) -> dict[str, Any]:
     functions: tuple[Callable[..., Any], ...] = (
         by_count, corrupt_examples, decision_notes, held_out_points,
         largest_groups, left_out, mix_rows, mix_unit, peak_bytes, points, product_values,
-        settings_text, similarity_meaning, size_range, step_times, training_values,
+        made, settings_text, similarity_meaning, size_range, step_times, training_values,
     )  # fmt: skip
     return {
         "record": record,
@@ -164,15 +173,32 @@ def _totals(record: dict[str, Any], ratio: float, measured: bool) -> list[tuple[
     if not totals["read"]:
         return [time]
     share = totals["kept"] / totals["read"]
-    tokens = f"{totals['bytes_out'] / ratio:,.0f}"
+    tokens = format_count(totals["bytes_out"] / ratio)
+    if not measured:
+        tokens = format_estimate(totals["bytes_out"] / ratio)
     return [
         (f"{totals['read']:,}", "documents read"),
         (f"{totals['kept']:,}", f"kept ({percent(share)})"),
         (f"{totals['rejected']:,}", "rejected, each with a reason"),
         (format_bytes(totals["bytes_out"]), "of text kept"),
-        (tokens, "tokens") if measured else (f"about {tokens}", "tokens (estimate)"),
+        (tokens, "tokens") if measured else (f"about {tokens}", "tokens"),
         time,
     ]
+
+
+def made(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """When, with what and where the run was made; empty for a record of an older version."""
+    if "started" not in record:
+        return []
+    host = record["host"]
+    machine = [f"{host['system']} {host['machine']}", host["processor"]]
+    machine += [counted(host["cores"], "core")]
+    machine += [f"{format_bytes(host['memory'])} of memory"] if host["memory"] else []
+    started = record["started"].replace("T", " ").replace("Z", " UTC")
+    pairs = [("started", started), ("command", plain(record["command"], COMMAND))]
+    pairs += [("version", f"llmcurate {record['versions']['llmcurate']}")]
+    pairs += [("machine", ", ".join(filter(None, machine)))]
+    return [(name, value) for name, value in pairs if value]
 
 
 def by_count(counts: dict[str, int]) -> list[tuple[str, int]]:

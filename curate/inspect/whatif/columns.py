@@ -14,12 +14,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.documents.rejected import REASONS, is_rejected_file, rejected_files
 
 THREADS = min(4, os.cpu_count() or 1)  # for decompression; memory is a file's columns a thread
 MOST_COLUMNS = 48
+# Python values to Arrow, and `to_numpy`, import pandas where it is installed; a thread that imports
+# may wait for ever for one that loads numba, and that one for it.
+NAN = pa.Array.from_buffers(pa.float64(), 1, [None, pa.py_buffer(np.full(1, np.nan))])[0]
 
 
 class Reading:
@@ -58,7 +62,8 @@ class Reading:
                 array[rows] = np.nan
                 continue
             for chunk in table[name].chunks:
-                array[at : at + len(chunk)] = chunk.to_numpy(zero_copy_only=False)
+                values = pc.fill_null(pc.cast(chunk, pa.float64()), NAN)
+                array[at : at + len(chunk)] = np.from_dlpack(values)
                 at += len(chunk)
         return table.select(others)
 

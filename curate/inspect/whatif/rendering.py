@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from curate.disk.units import format_bytes, format_measure, format_short
-from curate.inspect.whatif.figures import Answer, Point, RuleFigures
+from curate.disk.units import counted, format_bytes, format_measure, format_short
+from curate.inspect.whatif.figures import Answer, Language, Point, RuleFigures
 from curate.pages.html import plain
 from curate.pages.templates import render
 from curate.terminal.tables import table
@@ -23,7 +24,7 @@ def text(answer: Answer) -> str:
     lines = [_asked(answer), ""]
     lines += _kept(answer)
     for figures in answer.rules:
-        if figures.rule is not None and figures.rule.was != figures.rule.now:
+        if _is_changed(figures):
             lines += ["", *_changed(figures, answer)]
     lines += ["", *_rules(answer)]
     lines += _matrix(answer)
@@ -104,7 +105,7 @@ def _changed(figures: RuleFigures, answer: Answer) -> list[str]:
 
 def _rules(answer: Answer) -> list[str]:
     rows = []
-    shown = [r for r in answer.rules if r.marks or r.rule is not None]
+    shown = [r for r in by_effect(answer.rules) if r.marks or _is_changed(r)]
     for figures in shown[:MOST_RULES]:
         few = _few(figures.curve, POINTS, [])
         points = (f"{format_measure(p.threshold)}: {format_short(p.kept.documents)}" for p in few)
@@ -122,7 +123,29 @@ def _rules(answer: Answer) -> list[str]:
     lines = table(head, rows, left=(0, 5))
     if len(shown) > MOST_RULES:
         lines.append(f"and {len(shown) - MOST_RULES} more (--json has all)")
+    idle = sum(1 for r in answer.rules if r.rule is not None and r not in shown)
+    if idle:
+        lines.append(f"{counted(idle, 'rule')} that no document fails are left out")
     return lines
+
+
+def _is_changed(figures: RuleFigures) -> bool:
+    return figures.rule is not None and figures.rule.was != figures.rule.now
+
+
+def by_effect(rules: Iterable[RuleFigures]) -> list[RuleFigures]:
+    """Changed rules first, then those that hold back most documents alone, then by all that they
+    fail."""
+    return sorted(rules, key=lambda r: (not _is_changed(r), -r.alone.documents, -r.marks, r.name))
+
+
+def touched(answer: Answer) -> dict[str, Language]:
+    """The languages of which anything is kept, or may be, before or now."""
+    return {
+        label: of
+        for label, of in answer.languages.items()
+        if of.before.documents or of.after.documents or of.unmeasured.documents
+    }
 
 
 def _matrix(answer: Answer) -> list[str]:
@@ -145,7 +168,8 @@ def _matrix(answer: Answer) -> list[str]:
 
 
 def _languages(answer: Answer) -> list[str]:
-    if not answer.languages:
+    languages = touched(answer)
+    if not languages:
         return []
     rows = [
         (
@@ -153,15 +177,14 @@ def _languages(answer: Answer) -> list[str]:
             *(f"{n.documents:,}" for n in (of.before, of.after, of.unmeasured)),
             format_bytes(of.after.bytes),
         )
-        for name, of in answer.languages.items()
+        for name, of in languages.items()
     ]
     return ["", *table(("language", "before", "now", "unmeasured", "text now"), rows)]
 
 
 def page(answer: Answer) -> str:
     """whatif.html: one self-contained page, in the report's look."""
-    curves = [r for r in answer.rules if r.rule is not None and _bends(r)]
-    curves.sort(key=lambda r: r.rule is None or r.rule.was == r.rule.now)  # changed ones first
+    curves = [r for r in by_effect(answer.rules) if r.rule is not None and _bends(r)]
     rules = sorted((r for r in answer.rules if r.marks), key=lambda r: (-r.marks, r.name))
     return render(
         "whatif.html",
@@ -169,6 +192,8 @@ def page(answer: Answer) -> str:
         totals=_totals(answer),
         curves=[(r, *_curve(r)) for r in curves[:PAGE_RULES]],
         matrix_rules=[(r.name, r.marks) for r in rules],
+        rules=[r for r in by_effect(answer.rules) if r.marks],
+        languages=touched(answer),
     )
 
 

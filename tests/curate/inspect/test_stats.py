@@ -12,6 +12,7 @@ import pytest
 from curate.errors import UsageError
 from curate.formats.reading import ReadSettings
 from curate.inspect import stats
+from tests.curate.pages.structure import check_structure
 
 ROWS: list[dict[str, Any]] = [
     {
@@ -143,7 +144,9 @@ def test_the_command_prints_writes_and_speaks_json(bench: Any, source: Path) -> 
     done = bench.command("stats", source, "-o", "page")
     assert done.returncode == 0 and "5 documents" in done.stdout, done.stderr
     record = json.loads((bench.folder / "page" / "stats.json").read_text())
-    assert record["documents"] == 5 and "<svg" in (bench.folder / "page/stats.html").read_text()
+    page = (bench.folder / "page/stats.html").read_text()
+    check_structure(page)
+    assert record["documents"] == 5 and "<svg" in page
     done = bench.command("stats", source, "--json")
     assert json.loads(done.stdout.splitlines()[-1])["documents"] == 5
     done = bench.command("stats")

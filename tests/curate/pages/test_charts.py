@@ -59,9 +59,10 @@ def test_bars_are_as_high_as_the_roots_of_the_counts() -> None:
 def test_what_goes_stands_behind_what_stays() -> None:
     data = {"scale": "linear", "edges": [0.0, 1.0, 2.0], "counts": [4, 9]}
     svg = charts.histogram(data, "x", marked=[4, 0], threshold=1.0)
-    assert min(y for _, y in outline(svg, charts.GONE)) == pytest.approx(TOP + 2.08, abs=0.1)
+    full = (BASE - TOP) / 1.02
+    assert min(y for _, y in outline(svg, charts.GONE)) == pytest.approx(BASE - full, abs=0.1)
     kept = outline(svg, charts.ACCENT)
-    assert [round(BASE - y) for _, y in kept] == [0, 0, 0, 104, 104, 0]
+    assert [BASE - y for _, y in kept] == pytest.approx([0, 0, 0, full, full, 0], abs=0.01)
     assert f'd="M{LEFT + WIDE // 2} {BASE}V{TOP}"' in svg and "limit 1" in labels(svg)
 
 
@@ -91,7 +92,64 @@ def test_ticks_are_few_round_and_within(low, span, most, whole):
     assert not whole or all(v % 1 == 0 for v in values)
 
 
-def test_a_label_at_the_edge_is_not_cut_off() -> None:
-    data = {"scale": "linear", "edges": [0.0, 1e6], "counts": [1], "open": True}
-    svg = charts.histogram(data, "x")
-    assert re.search(r'text-anchor="end"[^>]*>1M and more<', svg)
+def written(svg: str) -> list[tuple[float, float, float, str]]:
+    """(left end, right end, line, text) of every text, by the width that letters have about."""
+    texts = []
+    for x, y, anchor, text in re.findall(
+        r'<text x="([^"]+)" y="([^"]+)" text-anchor="(\w+)"[^>]*>([^<]*)<', svg
+    ):
+        wide = len(text) * charts.LETTER
+        start = float(x) - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
+        texts.append((start, start + wide, float(y), text))
+    return texts
+
+
+def inside_and_apart(svg: str) -> None:
+    texts = written(svg)
+    assert all(a >= -0.01 and b <= charts.WIDTH + 0.01 for a, b, _, _ in texts)
+    for i, (a, b, line, _) in enumerate(texts):
+        for start, end, other, _ in texts[i + 1 :]:
+            assert line != other or b <= start + 0.01 or end <= a + 0.01
+
+
+NUMBER = st.floats(-1e12, 1e12).map(lambda v: float(f"{v:.6g}"))
+
+
+@given(NUMBER, st.floats(1e-9, 1e12), st.integers(0, 10**9), st.sampled_from(["linear", "log"]))
+def test_labels_of_histograms_and_yields_are_whole_and_apart(low, span, count, scale) -> None:
+    edges = [low, low + span / 2, low + span]
+    data = {"scale": scale, "edges": edges, "counts": [count, 1], "open": scale == "linear"}
+    inside_and_apart(charts.histogram(data, "x"))
+    points = [(v, count / 2, float(count)) for v in edges]
+    inside_and_apart(charts.yields(points, scale, "x", []))
+
+
+@given(st.lists(st.tuples(NUMBER, NUMBER), min_size=1, max_size=5))
+def test_labels_of_curves_are_whole_and_apart(points) -> None:
+    inside_and_apart(charts.curve([points], "loss", "steps of training"))
+
+
+def test_the_name_of_the_x_axis_stands_under_its_labels() -> None:
+    svg = charts.curve([[(0.0, 1.0), (5.0, 2.0)]], "loss", "steps")
+    lines = {text: y for _, _, y, text in written(svg)}
+    assert lines["steps"] > lines["0"] == lines["4"]
+    assert lines["steps"] < float(re.search(r'viewBox="0 0 \d+ (\d+)"', svg)[1])
+
+
+def test_charts_of_one_range_put_the_same_value_at_the_same_place() -> None:
+    lines = ([(0.5, 1.0), (0.6, 0.5)], [(0.5, 1.0), (1.0, 0.5)])
+    svgs = [charts.curve([points], "found", "x", x_range=(0.4, 1.0)) for points in lines]
+    (a, *_), (b, *_) = (outline(s, charts.ACCENT + '" stroke-width="1.9') for s in svgs)
+    assert a[0] == b[0] > charts.LEFT
+    assert [t for t in written(svgs[0]) if t[2] > 180] == [
+        t for t in written(svgs[1]) if t[2] > 180
+    ]
+
+
+def test_bars_are_as_long_as_their_values_and_say_them() -> None:
+    rows = [("all", [4.0, 2.0]), ("a longer name", [None, 1.0])]
+    svg = charts.bars(rows, "bytes a token", lambda v: "-" if v is None else f"{v:.1f}")
+    wide = [float(w) for w in re.findall(r'<rect [^>]*width="([^"]+)"', svg)]
+    assert wide == pytest.approx([wide[0], wide[0] / 2, 0, wide[0] / 4], abs=0.01)
+    assert labels(svg) == ["all", "4.0", "2.0", "a longer name", "-", "1.0"]
+    inside_and_apart(svg)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import http.client
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +21,9 @@ from curate.errors import UsageError
 from curate.inspect.browse.library import Library, Query, library
 from curate.inspect.browse.originals import replay
 from curate.inspect.browse.server import Server
+from curate.pages.html import ids_of
 from tests.curate.inspect.browse.chromium import Browser
+from tests.curate.pages.structure import check_structure
 
 HOSTILE = (
     "</style></pre></details><script>window.hacked=1;alert(1)</script>"
@@ -47,8 +51,13 @@ def rows() -> list[dict[str, Any]]:
         if i % 10 == 9:
             text = f"Short {i}."
         url = "http://a.test/same" if i in (20, 21) else f"http://a.test/{i}"
-        pages.append({"id": f"d{i}", "text": text, "url": url, "lang": "en" if i % 2 else "de"})
-    pages[7] |= {"id": f"d7{HOSTILE}", "url": f"javascript:alert(1)//{HOSTILE}"}
+        lang, title = "en" if i % 2 else "de", f"The page of {i}"
+        pages.append({"id": f"d{i}", "text": text, "url": url, "lang": lang, "title": title})
+    pages[7] |= {
+        "title": f"{'z' * 300}{HOSTILE}",
+        "id": f"d7{HOSTILE}",
+        "url": f"javascript:alert(1)//{HOSTILE}",
+    }
     return pages
 
 
@@ -119,6 +128,60 @@ def test_pages_of_fifty_hold_every_document_once_kept_ones_first(books: Library)
     assert kept == sorted(kept, reverse=True)
 
 
+def test_choices_say_how_many_documents_they_would_show(books: Library) -> None:
+    everything = books.counts(Query())
+    assert everything.total == 70 and sum(everything.status.values()) == 70
+    assert everything.langs == {"de": 35, "en": 35}
+    asked = Query(words="page", rule="document_length.too_short", lang="de", status="kept")
+    counts = books.counts(asked)
+    assert counts.total == len(books.find(asked)[0]) == 0
+    for field, values in (
+        ("rule", counts.rules), ("lang", counts.langs), ("status", counts.status)
+    ):  # fmt: skip
+        for value, number in values.items():
+            assert len(books.find(replace(asked, **{field: value}))[0]) == number
+    assert not books.counts(Query(words="nobody wrote this")).total
+
+
+def test_the_list_has_titles_totals_and_the_report(server: Server, books: Library) -> None:
+    _, page, _ = get(server, "/?lang=en&page=0")
+    check_structure(page)
+    assert "1 to 35 of 35" in page and "<bdi>The page of 33</bdi>" in page
+    assert '<option value="en" selected>en (35)' in page
+    assert "document_length: too short (7)" in page and 'href="/report"' in page
+    assert page.index("name=column") < page.index("name=least") < page.index("name=most")
+
+
+def test_a_document_says_its_rules_in_words_and_its_scores_as_bars(server: Server) -> None:
+    _, page, _ = get(server, "/document?id=d9")
+    check_structure(page)
+    page = page.replace("<wbr>", "")
+    assert "document_length: too short" in page and "drops where words is below 20" in page
+    assert 'aria-label="2, 0 to ' in page and "limit 20" in page
+    assert page.index("<h2>Text</h2>") < page.index("<h2>Why it went</h2>")
+
+
+def test_the_report_leads_to_the_documents(server: Server, out: Path) -> None:
+    status, page, headers = get(server, "/report")
+    assert status == 200 and "script" not in headers["Content-Security-Policy"]
+    check_structure(page)
+    led = [html.unescape(a) for a in re.findall(r'<a href="(/document[^"]*)"', page)]
+    assert led and all(get(server, address)[0] == 200 for address in led)
+    assert "<script" not in page and 'href="/document' not in (out / "report.html").read_text()
+
+
+def test_a_folder_of_pages_has_the_report_and_its_documents(out: Path, bench: Any) -> None:
+    folder = bench.folder / "pages"
+    assert bench.command("browse", out, "--static", folder, "--each", 1).returncode == 0
+    documents, report = ((folder / n).read_text() for n in ("documents.html", "report.html"))
+    check_structure(documents)
+    check_structure(report)
+    anchors = re.findall(r'<a href="documents\.html#(\w+)"', report)
+    assert anchors and all(f'id="{anchor}"' in documents for anchor in anchors)
+    assert len(set(anchors)) == len([name for name in ids_of(report) if name])
+    assert '<a href="report.html">' in documents and "<script" not in report
+
+
 def test_a_cluster_is_found_and_its_copies_stand_side_by_side(
     books: Library, server: Server
 ) -> None:
@@ -136,7 +199,7 @@ def test_what_was_cut_is_struck_through_and_what_was_put_underlined(server: Serv
     assert re.search(r'<del title="cut by c4\.\w+">menu 3\n?</del>', page)
     _, page, _ = get(server, "/document?id=d8")
     assert "someone@example.org</del><ins" in page
-    assert "<dt>" in page and "scores</summary>" in page
+    assert "<dt>" in page and "<h2>Scores</h2>" in page
 
 
 def test_an_input_that_has_changed_is_said_not_guessed(bench: Any) -> None:
@@ -248,7 +311,7 @@ def focus(browser: Browser) -> str:
     return str(browser.value("document.activeElement.name || document.activeElement.href || ''"))
 
 
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("width", [360, 1280])
 def test_chromium_searches_and_reads_by_keyboard(
     server: Server, browser: Browser, width: int
 ) -> None:
@@ -267,11 +330,12 @@ def test_chromium_searches_and_reads_by_keyboard(
     browser.wait("location.pathname === '/document'")
     assert "<script>" in browser.value("document.querySelector('pre').textContent")
     quiet(browser, width, server.address)
-    browser.open(f"{server.address}document?id=d21", width)
-    quiet(browser, width, server.address)
+    for path in ("document?id=d21", "report"):
+        browser.open(f"{server.address}{path}", width)
+        quiet(browser, width, server.address)
 
 
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("width", [360, 1280])
 def test_chromium_finds_in_the_static_page(
     out: Path, browser: Browser, bench: Any, width: int
 ) -> None:

@@ -16,6 +16,7 @@ from curate.inspect.compare.method_run import recipe_of, recipes_of
 from curate.inspect.report.page import write_records
 from curate.run.driver import make_plan, run_planned
 from curate.run.outcome import Options
+from tests.curate.pages.structure import check_structure
 
 SHARED = "This line stands on more than one of these pages, word for word."
 
@@ -88,6 +89,7 @@ def test_the_table_and_the_page_show_every_method(compared: Any) -> None:
     text = comparison_text(comparison)
     assert "16.7 %" in text and "50.0 %" in text and comparison.rows[0].kept_ids[:12] in text
     page = (out / "compare.html").read_text()
+    check_structure(page)
     assert 'href="exact/report.html"' in page and "exact+url" in page
     data = json.loads((out / "compare.json").read_text())
     assert data["overlap"]["share_changed_too"] == [[1.0, 1.0], [0.5, 1.0]]

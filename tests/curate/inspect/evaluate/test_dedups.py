@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from curate.errors import UsageError
 from curate.inspect.evaluate.dedups import Evaluation, evaluate, text
 from curate.inspect.evaluate.dedups_scoring import Gone, score
 from curate.inspect.evaluate.planting import KINDS, Plant, Region
+from tests.curate.pages.structure import check_structure
 
 PLANT = 8
 DRAW = random.Random(11)
@@ -126,6 +128,9 @@ def test_the_table_and_the_page_show_theory_beside_minhash(evaluated: Any) -> No
     assert f"130 documents with {9 * PLANT} plants, seed 5" in printed
     assert "theory" in printed and "near 0.95 (0.9" in printed
     page = (out / "evaluation.html").read_text()
+    check_structure(page)
+    labels = [re.findall(r'x="([^"]+)" y="191"[^>]*>', svg) for svg in page.split("<svg")[1:]]
+    assert labels[0] and labels == labels[:1] * 3  # the labels of the x axes
     assert "S-curve of 14 bands of 8 rows" in page and page.count("<svg") == 3
     data = json.loads((out / "evaluation.json").read_text())
     assert data["methods"][0]["kinds"][0]["recall"] == 1.0

@@ -19,6 +19,7 @@ from curate.inspect.evaluate.extractors import Evaluation
 from curate.inspect.evaluate.extractors_gold import read_gold, record_key
 from curate.inspect.evaluate.extractors_rendering import render, text_of
 from tests.curate.conftest import Bench
+from tests.curate.pages.structure import check_structure
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[5] / "shared"))
 WCXB = SHARED / "corpora" / "wcxb"
@@ -151,6 +152,7 @@ def test_the_command_writes_figures_and_a_page_that_runs_no_script(
     figures = json.loads((bench.folder / "out" / "extract-eval.json").read_text())
     assert figures["extractors"] == ["text"] and len(figures["pages"]) == 4
     html = (bench.folder / "out" / "extract-eval.html").read_text()
+    check_structure(html)
     assert SCRIPT not in html and "&lt;" in html and "<del>" in html and "<ins>" in html
 
 

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from curate.api import run_recipe
 from curate.cli.app import invoke
-from curate.inspect.evaluate.tokenizers import FIGURES, names, rows
+from curate.inspect.evaluate.tokenizers import FIGURES, TRAINED_ON, bars, names, rows
+from curate.run.outcome import Options
+from curate.steps.recipe import compose
+from tests.curate.pages.structure import check_structure
 from tokenize_kit.learn.training import train_tokenizer
 
 ROWS = [
@@ -68,11 +72,31 @@ def test_the_page_holds_what_the_json_says(judged: Path, capsys: Any) -> None:
     assert [figures["name"] for figures in evaluation["tokenizers"]] == ["one", "two"]
     assert [row["label"] for row in evaluation["tokenizers"][0]["source"]] == ["b", "a"]
     page = (out / "evaluation.html").read_text(encoding="utf-8")
+    check_structure(page)
     for figures in evaluation["tokenizers"]:
         assert f"{figures['bytes_a_token']:.3f}" in page
     assert "<b>sat" not in page and "sat" in page  # text from documents is text
     assert page.count("class=tokens") == 4
     assert "premium<br>a text" in page
+
+
+def test_a_tokenizer_judged_on_what_it_was_trained_on_is_warned_of(bench: Any, capsys: Any) -> None:
+    texts = bench.jsonl("texts.jsonl", [{"text": row["text"] * 9} for row in ROWS])
+    other = bench.jsonl("other.jsonl", [{"text": "the cat sat on the mat"}])
+    chosen = [("tokenizer", {"vocab": 280})]
+    run_recipe(compose("tokens", chosen, ()), [str(texts)], bench.folder / "out", Options(1, True))
+    for on, warned in ((texts, True), (other, False)):
+        arguments = ["tokenizer", "eval", bench.folder / "out", "--on", on, "-o", bench.folder]
+        assert invoke([*map(str, arguments)]) == 0
+        page = (bench.folder / "evaluation.html").read_text(encoding="utf-8")
+        assert (TRAINED_ON in capsys.readouterr().out, TRAINED_ON in page) == (warned, warned)
+
+
+def test_the_chart_shows_bytes_a_token_of_all_texts_and_of_languages() -> None:
+    one = {"bytes_a_token": 3.0, "lang": [{"label": "en", "bytes_a_token": 4.0}]}
+    two = {"bytes_a_token": 2.0, "lang": [*one["lang"], {"label": "th", "bytes_a_token": None}]}
+    assert bars([one]) == [("all texts", [3.0])]
+    assert bars([two, two])[1:] == [("en", [4.0, 4.0]), ("th", [None, None])]
 
 
 def test_lengths_are_set_against_a_baseline(judged: Path, capsys: Any) -> None:
@@ -107,6 +131,7 @@ def test_a_page_without_languages_has_no_chapter_on_them(tmp_path: Path, judged:
     ]
     assert invoke([str(g) for g in arguments]) == 0
     page = (tmp_path / "evaluation.html").read_text(encoding="utf-8")
+    check_structure(page)
     assert 'id="languages"' not in page and 'id="texts"' not in page and 'id="lost"' not in page
 
 
@@ -151,6 +176,7 @@ def test_a_study_recommends_a_size_and_draws_it(tmp_path: Path, capsys: Any) -> 
     assert study["recommended"] == 270
     assert study["read"] == 120
     page = (tmp_path / "out" / "study.html").read_text(encoding="utf-8")
+    check_structure(page)
     assert page.count("<svg") == 1 and "could not be drawn" not in page
     assert invoke([*arguments, "--worth", "1"]) == 0
     assert "recommended: 265, the last size" in capsys.readouterr().out

@@ -14,11 +14,13 @@ from curate.api import run_recipe
 from curate.inspect.report import page
 from curate.inspect.report.page import gather, render
 from curate.pages import charts
+from curate.pages.html import ids_of, linked
 from curate.run import records
 from curate.run.funnel import rows, text
 from curate.run.outcome import Options
 from curate.run.records import read_record
 from curate.steps.recipe import compose
+from tests.curate.pages.structure import check_structure
 
 SENTENCES = "The river runs past the old mill. Nobody works there any more. It is quiet now."
 HOSTILE = "</style></pre><script>alert('x')</script><img src=//evil.test/x> \0 \u202egnp.exe\u202c"
@@ -27,7 +29,7 @@ HOSTILE = "</style></pre><script>alert('x')</script><img src=//evil.test/x> \0 \
 class Checked(HTMLParser):
     """Collects tags and attributes; fails on a tag that is closed but not open."""
 
-    VOID = frozenset({"meta", "br", "path", "use", "img", "link"})
+    VOID = frozenset({"meta", "br", "wbr", "path", "use", "img", "link"})
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -92,6 +94,10 @@ def test_a_skipped_rule_is_said(out: Path) -> None:
     assert "no bad word list was given" in (out / "report.html").read_text()
 
 
+def test_the_page_is_well_formed(out: Path) -> None:
+    check_structure((out / "report.html").read_text())
+
+
 def test_the_page_asks_for_nothing_from_outside(out: Path) -> None:
     source = (out / "report.html").read_text()
     checked = Checked(source)
@@ -136,6 +142,52 @@ def test_the_same_run_gives_the_same_page_by_any_number_of_threads(out: Path) ->
     record = read_record(out)
     pages = {render(record, gather(out, threads=threads)) for threads in (1, 1, 3)}
     assert pages == {(out / "report.html").read_text()}
+
+
+def test_a_report_says_when_with_what_and_where_it_was_made(bench: Any) -> None:
+    source = bench.jsonl("in.jsonl", [{"text": SENTENCES}] * 3)
+    assert bench.process("filter", "c4", source, "-o", bench.folder / "out").returncode == 0
+    record, written = read_record(bench.folder / "out"), bench.folder / "out" / "report.html"
+    started, page_ = record["started"].replace("T", " ").replace("Z", " UTC"), written.read_text()
+    assert record["command"] == f"llmcurate filter c4 {source} -o {bench.folder / 'out'}"
+    assert f"<dd>{started}</dd>" in page_ and f"<dd>{record['command']}</dd>" in page_
+    assert f"llmcurate {record['versions']['llmcurate']}</dd>" in page_
+    assert f"{record['host']['system']} {record['host']['machine']}, " in page_
+    before = [written.read_bytes(), (bench.folder / "out" / "run.json").read_bytes()]
+    assert "all is done" in bench.command("filter", "c4", source, "-o", bench.folder / "out").stdout
+    assert before == [written.read_bytes(), (bench.folder / "out" / "run.json").read_bytes()]
+
+
+def test_a_command_is_recorded_without_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/bin/llmcurate", "run", "https://me:secret@a.test/b c"])
+    assert records.command_line() == "llmcurate run 'https://...@a.test/b c'"
+    monkeypatch.setattr("sys.argv", ["/bin/pytest", "run"])
+    assert records.command_line() == ""
+
+
+def test_rules_that_decided_nothing_are_folded(out: Path) -> None:
+    record = read_record(out)
+    idle = [n for n, r in record["figures"]["rules"].items() if not r["first"]]
+    assert idle and len(idle) < len(record["figures"]["rules"])
+    open_, _, folded = (out / "report.html").read_text().partition("Rules that decided nothing: ")
+    assert folded.startswith(f"{len(idle)},")
+    shown = re.sub("<wbr>", "", open_[open_.index('id="rules"') :])
+    assert not [name for name in idle if f">{name}<" in shown]
+
+
+def test_an_estimate_is_said_with_the_figures_that_are_known() -> None:
+    totals = {"seconds": 1.0, "read": 9, "kept": 9, "rejected": 0, "bytes_out": 398_556}
+    assert ("about 100,000", "tokens") in page._totals({"totals": totals}, 4.0, measured=False)
+    assert ("99,639", "tokens") in page._totals({"totals": totals}, 4.0, measured=True)
+
+
+def test_ids_lead_nowhere_until_somebody_says_where_to(out: Path) -> None:
+    source = (out / "report.html").read_text()
+    ids = ids_of(source)
+    assert len(ids) > 3 and "" in ids
+    led = linked(source, lambda name: f"/document?id={len(name)}" if name else "")
+    assert Checked(led).stack == [] and led.count('<a href="/document') >= len(ids) - 1
+    assert ids_of(led) == ids and linked(led, lambda name: "") == led
 
 
 def test_a_run_of_products_alone_has_a_page_that_makes_sense(tmp_path: Path) -> None:

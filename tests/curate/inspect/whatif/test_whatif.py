@@ -5,21 +5,28 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from curate.documents.documents import documents
 from curate.documents.limits import marks
+from curate.documents.rejected import REASONS
 from curate.errors import UsageError
 from curate.inspect.whatif import columns
-from curate.inspect.whatif.figures import Answer, answer
+from curate.inspect.whatif.figures import Amount, Answer, Language, answer
+from curate.inspect.whatif.rendering import by_effect, touched
 from curate.inspect.whatif.rendering import page as page_of
+from curate.inspect.whatif.rendering import text as text_of
 from curate.inspect.whatif.scores import SIZES
 from curate.steps.recipe import make_step
 from tests.curate.inspect.whatif.quick_runs import no_reports  # noqa: F401
+from tests.curate.pages.structure import check_structure
 
 WORDS = "the house stands on a hill and the river below it runs clear and cold to be that".split()
 MEASURED = [
@@ -46,6 +53,40 @@ def texts(count: int) -> list[dict[str, Any]]:
         text = "# " * 40 if i % 31 == 0 else "\n".join(lines)
         rows.append({"id": f"d{i}", "text": text, "lang": draw.choice(["en", "de", None])})
     return rows
+
+
+READ_AHEAD = """
+import sys
+from pathlib import Path
+from curate.inspect.whatif.columns import start
+reading = start(Path(sys.argv[1]))
+before = set(sys.modules)
+reading.tables()
+reading.close()
+print(sorted({name.partition(".")[0] for name in {*sys.modules} - before} & {"pandas", "numba"}))
+"""
+
+
+def test_reading_ahead_imports_nothing_beside_the_commands_own_imports(bench: Any) -> None:
+    # Two threads that import may wait for each other for ever.
+    done = subprocess.run(
+        [sys.executable, "-c", READ_AHEAD, bench.folder / "measured"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "[]\n"
+
+
+def test_numbers_with_gaps_are_read_ahead_as_they_are(tmp_path: Any) -> None:
+    for name, rows in (("corpus", [1, None, 2**20]), ("rejected", [])):
+        (tmp_path / name).mkdir()
+        table = pa.table({"s.n": pa.array(rows, pa.int64()), "s.f": pa.array(rows, pa.float32())})
+        table = table.append_column(REASONS, pa.array([[]] * len(rows), pa.list_(pa.string())))
+        pq.write_table(table, tmp_path / name / "part-00000.parquet")
+    reading = columns.start(tmp_path)
+    assert reading is not None and len(reading.tables()) == 2
+    for values in reading.numbers.values():
+        np.testing.assert_array_equal(values, [1.0, np.nan, 2.0**20])
+    reading.close()
 
 
 @pytest.fixture(scope="module")
@@ -233,6 +274,24 @@ def test_a_page_shows_names_as_text(bench: Any) -> None:
     answered.question.changes["<script>alert(1)</script>"] = ("<b>", "</style>")
     page = page_of(answered)
     assert "&lt;script&gt;" in page and "<script>" not in page and page.count("</style>") == 1
+    check_structure(page)
+
+
+def test_rules_stand_by_effect_and_what_is_nothing_is_left_out(bench: Any) -> None:
+    answered = whatif(bench, "measured", "gopher_quality.max_words=110")
+    names = [rule.name for rule in by_effect(answered.rules)]
+    assert names[0] == "gopher_quality.many_words"
+    alone = {rule.name: rule.alone.documents for rule in answered.rules}
+    effects = [alone[name] for name in names[1:]]
+    assert effects == sorted(effects, reverse=True) and effects[0] > 0
+    idle = [r.name for r in answered.rules if r.rule is not None and not r.marks]
+    printed = text_of(answered)
+    assert idle and f"{len(idle)} rules that no document fails" in printed
+    assert not [name for name in idle if name in printed]
+    nothing = Amount(0, 0)
+    answered.languages["tlh"] = Language(nothing, nothing, nothing)
+    assert "tlh" not in touched(answered) and "de" in touched(answered)
+    assert "tlh" not in text_of(answered) and ">tlh<" not in page_of(answered)
 
 
 def test_columns_that_were_read_ahead_give_the_same_answer(bench: Any) -> None:

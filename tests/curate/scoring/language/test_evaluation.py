@@ -15,6 +15,7 @@ from curate.errors import UsageError
 from curate.inspect.evaluate.classifiers import NO_LABEL, evaluate_language, render_language
 from curate.pages import charts
 from curate.scoring.language.scores import BINS, Scores, calibration, text_of
+from tests.curate.pages.structure import check_structure
 
 
 def filled() -> Scores:
@@ -136,7 +137,9 @@ def test_evaluation_is_written_beside_what_is_printed(
     printed = json.loads(done.stdout.splitlines()[-1])
     assert json.loads((out / "evaluation.json").read_text()) == printed
     assert sum(n for _, _, n in printed["matrix"]) == printed["texts"] == 200
-    assert "Language identification" in (out / "evaluation.html").read_text()
+    page = (out / "evaluation.html").read_text()
+    check_structure(page)
+    assert "Language identification" in page
     wrong = bench.command("language", "evaluate", model, source, "-o", source)
     assert wrong.returncode == 2
     assert "is a file; name a folder" in wrong.stderr

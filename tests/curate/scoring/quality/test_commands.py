@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from curate.cli.app import invoke
+from tests.curate.pages.structure import check_structure
 
 Sets = tuple[Path, Path]
 SMALL = ("--dim", 10, "--bucket", 2000, "--lr", 0.5)
@@ -56,6 +57,7 @@ def test_an_evaluation_has_figures_and_a_page(trained: Path, sets: Sets, shared_
     assert len(figures["deciles"]) == 10
     assert json.loads((shared_bench.folder / "page" / "evaluation.json").read_text()) == figures
     page = (shared_bench.folder / "page" / "evaluation.html").read_text()
+    check_structure(page)
     assert page.count("<svg") == 5
     assert "could not be drawn" not in page
     assert "<script" not in page

@@ -1,0 +1,1 @@
+"""The Hugging Face hub: what a folder of ours is there, its card, and its push."""

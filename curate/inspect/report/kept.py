@@ -1,0 +1,162 @@
+"""Documents kept against dropped: by length, by language, by domain.
+
+Lengths are of texts, which make up most of a corpus: of a large one a share of the row groups is
+read, always the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.disk.database import paths_literal
+from curate.disk.process import in_order
+from curate.inspect.report.bins import Histogram, Range, edges_of
+from curate.inspect.report.store import Store
+
+MOST_LABELS = 20
+MOST_BYTES = 256 << 20  # of texts that are read for their lengths
+ROW_BYTES = 64  # what a row costs beside its text
+# Second levels of countries' domains, as in bbc.co.uk; all of them would take a list of registries.
+SECOND = "ac|co|com|edu|go|gob|gouv|gov|gub|mil|ne|net|nom|or|org|sch"
+HOST = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>\[[^\]/]*\]|[^:/?#]+)"
+_DOMAIN = rf"([^.]+\.(?:(?:{SECOND})\.[a-z][a-z]|[^.]+))$"
+_NUMERIC_HOST = r"^[0-9.]+$|^\["
+Counts = dict[str, tuple[int, int]]  # label -> (kept, dropped)
+
+
+def sql_domain(host: str) -> str:
+    """The registered domain of a host in lower case, as SQL."""
+    return (
+        f"CASE WHEN regexp_matches({host}, '{_NUMERIC_HOST}') OR NOT contains({host}, '.')"
+        f" THEN {host} ELSE regexp_extract({host}, '{_DOMAIN}', 1) END"
+    )
+
+
+@dataclass
+class Lengths:
+    """Characters of the texts of kept and dropped documents. one_in: of so many row groups one was
+    read; all, gone: documents by length; medians: of kept and of dropped ones, None without any."""
+
+    one_in: int
+    all: Histogram
+    gone: Histogram
+    medians: tuple[float | None, float | None]
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON values."""
+        histogram = self.all.dump() | {"marked": self.gone.counts.tolist()}
+        kept, dropped = self.medians
+        return {
+            "one_in": self.one_in,
+            "median": {"kept": kept, "rejected": dropped},
+            "histogram": histogram,
+        }
+
+
+@dataclass
+class Kept:
+    """languages, domains: the most frequent labels; other_domains: how many more there are."""
+
+    lengths: Lengths | None = None
+    languages: Counts = field(default_factory=dict)
+    domains: Counts = field(default_factory=dict)
+    other_domains: int = 0
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON values."""
+        values: dict[str, Any] = {
+            "languages": _counts(self.languages),
+            "domains": _counts(self.domains),
+        }
+        return values | ({"lengths": self.lengths.dump()} if self.lengths else {})
+
+
+def _counts(labels: Counts) -> dict[str, dict[str, int]]:
+    return {label: {"kept": kept, "rejected": gone} for label, (kept, gone) in labels.items()}
+
+
+def gather(store: Store) -> Kept:
+    """The figures of a finished run."""
+    domains, others = count_domains(store)
+    return Kept(count_lengths(store), count_languages(store), domains, others)
+
+
+def count_languages(store: Store) -> Counts:
+    """The most frequent labels; nothing where no document has one."""
+    rows = store.rows(
+        f"""SELECT lang, sum(kept)::BIGINT, sum(gone)::BIGINT FROM (
+          SELECT lang, 1 AS kept, 0 AS gone FROM kept
+          UNION ALL SELECT lang, 0, 1 FROM gone)
+        GROUP BY lang ORDER BY count(*) DESC, lang LIMIT {MOST_LABELS}"""
+    )
+    if all(lang is None for lang, _, _ in rows):
+        return {}
+    return {"(none)" if lang is None else lang: (kept, gone) for lang, kept, gone in rows}
+
+
+def count_domains(store: Store) -> tuple[Counts, int]:
+    """(the registered domains of most documents, how many others there are)."""
+    if "url" not in store.names:
+        return {}, 0
+    parts = " UNION ALL ".join(
+        f"SELECT lower(regexp_extract(url, '{HOST}', 1)) AS host, {kept} AS stays"
+        f" FROM read_parquet({paths_literal(paths)}) WHERE url IS NOT NULL"
+        for paths, kept in ((store.kept, True), (store.gone, False))
+    )
+    rows = store.rows(
+        f"""SELECT {sql_domain("host")} AS domain, count(*) FILTER (stays),
+          count(*) FILTER (NOT stays), count(*) OVER ()
+        FROM ({parts}) WHERE host <> '' GROUP BY domain
+        ORDER BY count(*) DESC, domain LIMIT {MOST_LABELS}"""
+    )
+    labels = {domain: (kept, gone) for domain, kept, gone, _ in rows}
+    return labels, rows[0][3] - len(rows) if rows else 0
+
+
+def count_lengths(store: Store, most_bytes: int = MOST_BYTES) -> Lengths | None:
+    """The lengths of texts; None where no document has one. most_bytes: of text that is read."""
+    groups = [list(_row_groups(paths)) for paths in (store.kept, store.gone)]
+    total = sum(size for files in groups for _, _, size in files)
+    one_in = -(-total // most_bytes) or 1
+    chosen = [[(path, group) for path, group, _ in files[::one_in]] for files in groups]
+    values = [np.concatenate([*in_order(_lengths, c, store.threads), _NONE]) for c in chosen]
+    lengths = np.concatenate(values)
+    if not len(lengths):
+        return None
+    span = Range(True)
+    span.add(lengths)
+    counted = edges_of(span)
+    gone = Histogram(counted.edges, counted.scale)
+    counted.add(lengths)
+    gone.add(values[1])
+    kept_median, gone_median = (float(np.median(v)) if len(v) else None for v in values)
+    return Lengths(one_in, counted, gone, (kept_median, gone_median))
+
+
+_NONE = np.zeros(0, np.float64)
+
+
+def _row_groups(paths: Sequence[Path]) -> Iterator[tuple[Path, int, int]]:
+    """(file, row group, what reading its texts costs in bytes)."""
+    for path in paths:
+        metadata = pq.read_metadata(path)
+        column = metadata.schema.names.index("text")
+        for group in range(metadata.num_row_groups):
+            rows = metadata.row_group(group)
+            size = rows.column(column).total_uncompressed_size
+            yield path, group, size + ROW_BYTES * rows.num_rows
+
+
+def _lengths(place: tuple[Path, int]) -> np.ndarray:
+    """float64[texts of a row group]: characters."""
+    path, group = place
+    with pq.ParquetFile(path) as file:
+        texts = file.read_row_group(group, columns=["text"], use_threads=False)["text"]
+    return pc.utf8_length(texts.drop_null()).to_numpy().astype(np.float64)
