@@ -125,6 +125,15 @@ Sets = Annotated[
     typer.Option("--set", metavar="STEP.KEY=VALUE", help="Change one setting. [repeatable]"),
 ]
 
+AllowPython = Annotated[
+    bool,
+    typer.Option(
+        "--allow-python",
+        help="Run the functions in files that the recipe names. Whoever wrote them can do what you"
+        " can do on this machine.",
+    ),
+]
+
 
 def command_options(
     out: Out = None,
