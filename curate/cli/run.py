@@ -155,10 +155,7 @@ def extract_eval(
     )
 
 
-OWN = "python"  # the step of a function in a file
-FILTERS = [
-    name for name, place in REGISTRY.items() if place.startswith("curate.filters.") and name != OWN
-]
+FILTERS = [name for name, place in REGISTRY.items() if place.startswith("curate.filters.")]
 
 
 def _filters(arguments: list[str]) -> Steps:
@@ -173,7 +170,7 @@ def _filters(arguments: list[str]) -> Steps:
 
 def _filter(name: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The step of a filter's name, or of FILE.py:FUNCTION."""
-    return (OWN, {"function": name}) if ".py:" in name else (name, settings)
+    return ("python", {"function": name}) if ".py:" in name else (name, settings)
 
 
 def _filters_with(setting: str) -> str:
