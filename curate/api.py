@@ -44,12 +44,20 @@ class CommandOptions:
     exchange: str | None = None
     read: dict[str, Any] = field(default_factory=dict)  # settings of `read` that options gave
     export: str | None = None  # the ending of JSON lines that are written beside the corpus
+    allow_python: bool = False
     scale: Scale = Scale()
 
     def run_options(self, workers: int | None = None) -> Options:
         """The options of the run. workers: instead of the number asked for."""
         count = self.workers if workers is None else workers
-        return Options(count, self.quiet, self.engine, self.address, self.exchange)
+        return Options(
+            count,
+            self.quiet,
+            self.engine,
+            self.address,
+            self.exchange,
+            allow_python=self.allow_python,
+        )
 
 
 def run_recipe(recipe: Recipe, inputs: list[str], out: Path, options: Options) -> Outcome:

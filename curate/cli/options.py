@@ -153,6 +153,15 @@ Sets = Annotated[
     ),
 ]
 
+AllowPython = Annotated[
+    bool,
+    typer.Option(
+        "--allow-python",
+        help="Run the functions in files that the recipe names. Whoever wrote them can do what you"
+        " can do on this machine.",
+    ),
+]
+
 
 def command_options(
     out: Out = None,

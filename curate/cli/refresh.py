@@ -14,6 +14,7 @@ import typer
 
 from curate.cli.options import (
     Address,
+    AllowPython,
     DryRun,
     EngineName,
     Exchange,
@@ -66,6 +67,7 @@ def refresh(
     address: Address = None,
     exchange: Exchange = None,
     skip_unreadable: SkipUnreadable = False,
+    allow_python: AllowPython = False,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -100,6 +102,7 @@ def refresh(
         engine,
         address,
         exchange,
+        allow_python,
     )
     code = _run(request, how)
     if code:

@@ -10,6 +10,7 @@ import typer
 
 from curate.cli import completion
 from curate.cli.options import (
+    AllowPython,
     Inputs,
     Json,
     Page,
@@ -54,6 +55,7 @@ def run(
     ] = None,
     inputs: Inputs = None,
     sets: Sets = None,
+    allow_python: AllowPython = False,
     *,
     options: CommandOptions,
     **settings: Any,
@@ -67,10 +69,12 @@ def run(
     llmcurate run c4 archives/*.warc.gz -o out --set c4.min_sentences=5
     llmcurate run c4 crawl/ -o all --dry-run --sample out --workers 1000
     """
+    from dataclasses import replace
+
     from curate.api import execute
     from curate.steps.recipe import load
 
-    options = _with_forecast(options, settings)
+    options = replace(_with_forecast(options, settings), allow_python=allow_python)
     if recipe is None:
         from curate.run.workspace import RECIPE
 
@@ -160,9 +164,15 @@ def _filters(arguments: list[str]) -> Steps:
     """The filters among the arguments: of the first that is a list of their names."""
     for argument in arguments:
         names = [name.strip() for name in argument.split(",") if name.strip()]
-        if names and all(name.partition("@")[0] in FILTERS for name in names):
-            return [(name, {"variant": ...} if "@" in name else {}) for name in names]
+        if names and all(name.partition("@")[0] in FILTERS or ".py:" in name for name in names):
+            fixed = [{"variant": ...} if "@" in name else {} for name in names]
+            return [_filter(name, f) for name, f in zip(names, fixed, strict=True)]
     return []
+
+
+def _filter(name: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The step of a filter's name, or of FILE.py:FUNCTION."""
+    return ("python", {"function": name}) if ".py:" in name else (name, settings)
 
 
 def _filters_with(setting: str) -> str:
@@ -175,7 +185,8 @@ def filter_(
     rules: Annotated[
         str,
         typer.Argument(
-            help="Filters by name, as c4 or c4@tfds, with commas between them.",
+            help="Filters by name, as c4 or c4@tfds, or functions of yours, as my_rules.py:keep,"
+            " with commas between them.",
             autocompletion=completion.filters,
         ),
     ],
@@ -193,12 +204,14 @@ def filter_(
     Examples:
     llmcurate filter c4 corpus.jsonl -o out --min-sentences 5
     llmcurate filter gopher_quality,pii corpus/ -o out
+    llmcurate filter my_rules.py:keep corpus/ -o out --min 0.5
     """
+    from dataclasses import replace
 
     names = [name.strip() for name in rules.split(",") if name.strip()]
     if not names:
         raise UsageError(f"RULES {rules!r} names no filter; known: {', '.join(FILTERS)}")
-    steps: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in names]
+    steps = [_filter(name, {}) for name in names]
     for setting, value in settings.items():
         takers = [s for name, s in steps if setting in setting_options([(name, {})], {}, set())]
         if not takers:
@@ -206,7 +219,8 @@ def filter_(
             raise UsageError(f"{flag} needs {_filters_with(setting)}")
         for taker in takers:
             taker[setting] = value
-    run_steps("filter", steps, inputs, options, sets)
+    # Whoever types the name of a function means it to run.
+    run_steps("filter", steps, inputs, replace(options, allow_python=True), sets)
 
 
 @app.command()

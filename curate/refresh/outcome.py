@@ -26,6 +26,7 @@ class How:
     engine: str = "local"
     address: str | None = None  # of a Ray cluster
     exchange: str | None = None  # what its machines pass files through
+    allow_python: bool = False  # whether functions in files that the recipe names may run
     now: datetime | None = None  # for the name; the clock's by default
 
 

@@ -29,7 +29,7 @@ from curate.refresh.outcome import How, Refreshed
 from curate.refresh.removals import Removals
 from curate.refresh.retention import PRODUCTS as FOLDER
 from curate.refresh.state import Refresh, State
-from curate.run.driver import make_plan, run_planned
+from curate.run.driver import check_code, make_plan, run_planned
 from curate.run.homes import FILE
 from curate.run.ids import ISSUED
 from curate.run.outcome import Options
@@ -114,6 +114,7 @@ def _new_name(state: State, now: datetime | None) -> str:
 def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshed:
     """Takes in what is new among the inputs, or goes on with a refresh that was killed."""
     began = time.perf_counter()
+    check_code(recipe, how.allow_python)
     if line := incremental.check(recipe):
         say(line, how.quiet)
     if how.products:
@@ -340,7 +341,8 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         stage = plan.corpus_key
         if not snapshot.is_whole(snapshot.folder_of(home, refresh.name)):
             where = (how.engine, how.address, how.exchange)
-            run_planned(plan, out, Options(how.workers, how.quiet, *where), write_records)
+            options = Options(how.workers, how.quiet, *where, allow_python=how.allow_python)
+            run_planned(plan, out, options, write_records)
             _keep_ids(plan, out)
     entries = state.removals()
     base = snapshot.folder_of(home, refresh.base) if refresh.base else None

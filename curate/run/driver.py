@@ -39,6 +39,7 @@ from curate.terminal.progress import Progress, say
 # tokenizer or a long query, can keep it from doing so for minutes. A run may end anywhere, so after
 # a grace period the process simply ends.
 GRACE_SECONDS = 3.0
+ALLOW_PYTHON = "LLMCURATE_ALLOW_PYTHON"  # a variable of the environment
 EXIT_CODE = 130  # 128 + SIGINT, as shells give it
 
 
@@ -46,10 +47,12 @@ EXIT_CODE = 130  # 128 + SIGINT, as shells give it
 def prompt_interrupt() -> Iterator[None]:
     """Within, an interrupt that raised nothing for GRACE_SECONDS ends the process.
 
-    Does nothing outside the main thread, or where the caller handles SIGINT in its own way.
+    Does nothing outside the main thread, in interactive Python, or where the caller handles SIGINT
+    in its own way.
     """
     main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    typed = hasattr(sys, "ps1")  # a notebook or a prompt, which has more to lose than the run
+    if not main or typed or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
     read_end, write_end = os.pipe()
@@ -82,6 +85,7 @@ def run_planned(plan: RunPlan, out: Path, options: Options, report: Report) -> O
     """Runs a plan into `out`; resumes, reuses. report: writes run.json and the pages of the
     finished run, before the ledger has it as done."""
     check_engine(options.engine, options.address, options.exchange)
+    check_code(plan.recipe, options.allow_python)
     for notice in plan.inputs.notices:
         say(notice, options.quiet)
     _check_out(plan, out)
@@ -98,6 +102,17 @@ def run_planned(plan: RunPlan, out: Path, options: Options, report: Report) -> O
     except OSError as error:
         name_file(error, out)
         raise disk_error(error) or error from None
+
+
+def check_code(recipe: Recipe, allowed: bool) -> None:
+    """UsageError where the recipe names Python to run and nobody has allowed it: whoever wrote the
+    recipe could do with this machine what its user can."""
+    names = [code for step in recipe.steps if (code := step.named_code())]
+    if names and not allowed and os.environ.get(ALLOW_PYTHON) != "1":
+        raise UsageError(
+            f"recipe {recipe.name} runs Python of its own, {', '.join(names)}: read it, then allow"
+            f" it by --allow-python, allow_python=True in Python, or {ALLOW_PYTHON}=1"
+        )
 
 
 def make_plan(recipe: Recipe, inputs: list[str], on_paper: bool = False) -> RunPlan:

@@ -25,6 +25,7 @@ class Options:
     address: str | None = None  # of a Ray cluster
     exchange: str | None = None  # URL through which its machines pass files, where they share none
     sizes: Sizes = field(default_factory=Sizes)  # of the tasks of dedups, and of what they hold
+    allow_python: bool = False  # whether functions in files that the recipe names may run
 
     def count(self) -> int:
         """Worker processes on this machine."""

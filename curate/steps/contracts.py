@@ -36,6 +36,8 @@ class Settings(BaseModel):
     version: ClassVar[int] = 1  # raised where the same settings give another output than before
     # Whether the step leaves texts as they are, and marks a document whatever else marked it.
     only_measures: ClassVar[bool] = False
+    # The setting that a recipe may give alone, as `- python: my_rules.py:keep` does.
+    plain_setting: ClassVar[str | None] = None
     _label: str | None = PrivateAttr(default=None)
 
     @property
@@ -62,7 +64,7 @@ class Settings(BaseModel):
             "version": self.version,
             "settings": self.model_dump(mode="json"),
         }
-        if source := source_digest(type(self).__module__):
+        if source := self.own_source():
             identity["source"] = source
         resources = self.resources()
         if resources:
@@ -72,6 +74,14 @@ class Settings(BaseModel):
     def resolved(self) -> dict[str, Any]:
         """The settings with their defaults, as OUT/recipe.yaml has them. Paths hold anywhere."""
         return self.model_dump(mode="json")
+
+    def own_source(self) -> str | None:
+        """A digest of the step's source; None where that is curate's, which has a version."""
+        return source_digest(type(self).__module__)
+
+    def named_code(self) -> str | None:
+        """The Python that the recipe names and workers run, for messages; None where none is."""
+        return None
 
     def resources(self) -> list[str]:
         """Files whose content decides the step's output, such as word lists and models."""

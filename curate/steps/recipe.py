@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -98,6 +99,30 @@ class Recipe:
         return replace(self, read=read)
 
 
+@dataclass(frozen=True)
+class Change:
+    """Another value for one setting. section: a step's label, or `read`; given: how the user wrote
+    it, for messages."""
+
+    section: str
+    key: str
+    value: Any
+    given: str
+
+    @classmethod
+    def of(cls, text: str) -> Change:
+        """From the `section.key=value` of a `--set`; UsageError where it is none."""
+        path, equals, raw = text.partition("=")
+        section, dot, key = path.strip().partition(".")
+        given = f"--set {text}"
+        if not equals or not dot:
+            raise UsageError(f"{given}: write section.key=value, as in c4.min_sentences=5")
+        try:
+            return cls(section, key, yaml.safe_load(raw), given)
+        except yaml.YAMLError:
+            raise UsageError(f"{given}: the value is not YAML") from None
+
+
 class _Source:
     """A recipe's file, which finds the line of a key for messages."""
 
@@ -130,14 +155,19 @@ def _nearest(key: str, keys: list[str]) -> str:
 
 
 def _check(
-    model: type[BaseModel], values: dict[str, Any], section: str, line_of: LineOf | None
+    model: type[BaseModel],
+    values: dict[str, Any],
+    section: str,
+    line_of: LineOf | None,
+    folder: Path | None = None,
 ) -> Any:
     """The model from the values of a section; UsageError says the first mistake in one line.
 
     line_of: the `file:line` of a key, or the `--set` that it is from; None where it is of neither.
+    folder: of the recipe's file.
     """
     try:
-        return model(**values)
+        return model.model_validate(values, context={"folder": folder})
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0]) if first["loc"] else ""
@@ -151,8 +181,14 @@ def _check(
         raise UsageError(": ".join(filter(None, [where, named, message]))) from None
 
 
-def make_step(name: str, settings: dict[str, Any], line_of: LineOf | None = None) -> Settings:
-    """A step by name (`name` or `name@variant`) and settings; UsageError names the mistake."""
+def make_step(
+    name: str,
+    settings: dict[str, Any],
+    line_of: LineOf | None = None,
+    folder: Path | None = None,
+) -> Settings:
+    """A step by name (`name` or `name@variant`) and settings; UsageError names the mistake. folder:
+    of the recipe's file."""
     base, _, variant = name.partition("@")
     cls = step_class(base)
     values = dict(settings)
@@ -161,7 +197,7 @@ def make_step(name: str, settings: dict[str, Any], line_of: LineOf | None = None
             raise UsageError(f"step {base!r} has no variants")
         values["variant"] = variant
     cls = cls.fitting(values)
-    step: Settings = _check(cls, values, base, line_of)
+    step: Settings = _check(cls, values, base, line_of, folder)
     return step
 
 
@@ -195,23 +231,33 @@ def build(
     return Recipe(name, tuple(steps), description, inputs, read or ReadSettings(), cuts)
 
 
-def compose(name: str, chosen: list[tuple[str, dict[str, Any]]], sets: tuple[str, ...]) -> Recipe:
-    """A recipe of the chosen steps, as commands of one or a few steps are."""
+def compose(
+    name: str,
+    chosen: Iterable[tuple[str, dict[str, Any]]],
+    sets: tuple[str | Change, ...] = (),
+    reading: Mapping[str, Any] = MappingProxyType({}),
+) -> Recipe:
+    """A recipe of the chosen steps, as commands of one or a few steps are. reading: settings of
+    `read`."""
     values = [(i, step, dict(settings)) for i, (step, settings) in enumerate(chosen)]
-    read: dict[str, Any] = {}
-    for step, _ in chosen:
-        step_class(step.partition("@")[0])
+    read = dict(reading)
+    for _, step, _ in values:
+        if step != CUT:
+            step_class(step.partition("@")[0])
     overridden = _override(values, read, sets)
-    steps = [
-        make_step(step, settings, partial(_place, overridden[i], None))
-        for i, step, settings in values
-    ]
+    steps, cuts = _steps(values, overridden)
     place = partial(_place, overridden[READ], None)
-    return build(name, steps, read=_check(ReadSettings, read, "read", place))
+    return build(name, steps, read=_check(ReadSettings, read, "read", place), cuts=cuts)
 
 
-def parse(text: str, source: str, overrides: tuple[str, ...] = ()) -> Recipe:
-    """A recipe from YAML text. overrides: `step.key=value` or `read.key=value`."""
+def parse(
+    text: str,
+    source: str,
+    overrides: tuple[str | Change, ...] = (),
+    folder: Path | None = None,
+) -> Recipe:
+    """A recipe from YAML text. overrides: `step.key=value` or `read.key=value`. folder: where files
+    beside the recipe are."""
     try:
         data = yaml.safe_load(text)
         file = _Source(source, yaml.compose(text, Loader=yaml.SafeLoader))
@@ -238,24 +284,14 @@ def parse(text: str, source: str, overrides: tuple[str, ...] = ()) -> Recipe:
         raise UsageError(f"{file.at('input')}: `input` is a path or a list of paths")
     read_values = dict(read_values)
     overridden = _override(values, read_values, overrides)
-    steps: list[Settings] = []
-    cuts: set[int] = set()
-    for index, name, settings in values:
-        if name == CUT:
-            cuts.add(len(steps))
-            continue
-        where = name.partition("@")[0]
-        in_file = partial(file.at, "steps", index, name)
-        step = make_step(name, settings, partial(_place, overridden[index], in_file))
-        assert step.name == where
-        steps.append(step)
+    steps, cuts = _steps(values, overridden, file, folder)
     place = partial(_place, overridden[READ], partial(file.at, "read"))
     read = _check(ReadSettings, read_values, "read", place)
     recipe = build(
         str(data.get("name") or Path(source).stem),
         steps,
         read=read,
-        cuts=frozenset(cuts),
+        cuts=cuts,
         description=str(data.get("description") or ""),
         inputs=tuple(inputs),
     )
@@ -263,33 +299,56 @@ def parse(text: str, source: str, overrides: tuple[str, ...] = ()) -> Recipe:
 
 
 def _entries(entries: list[Any], file: _Source) -> list[tuple[int, str, dict[str, Any]]]:
-    values: list[tuple[int, str, dict[str, Any]]] = []
+    values: list[tuple[int, str, Any]] = []
     for i, entry in enumerate(entries):
         if isinstance(entry, str):
             values.append((i, entry, {}))
         elif isinstance(entry, dict) and len(entry) == 1:
             ((name, settings),) = entry.items()
-            if settings is not None and not isinstance(settings, dict):
-                raise UsageError(f"{file.at('steps', i)}: the settings of {name} are no mapping")
-            values.append((i, str(name), dict(settings or {})))
+            values.append((i, str(name), {} if settings is None else settings))
         else:
             raise UsageError(f"{file.at('steps', i)}: a step is `name` or `name: {{key: value}}`")
-        name = values[-1][1]
+        name, settings = values[-1][1:]
+        alone = None
         if name != CUT:
             try:
-                step_class(name.partition("@")[0])
+                alone = step_class(name.partition("@")[0]).plain_setting
             except UsageError as error:
                 raise UsageError(f"{file.at('steps', i)}: {error}") from None
+        if alone and not isinstance(settings, dict):
+            settings = {alone: settings}
+        if not isinstance(settings, dict):
+            raise UsageError(f"{file.at('steps', i)}: the settings of {name} are no mapping")
+        values[-1] = (i, name, dict(settings))
     return values
+
+
+def _steps(
+    values: list[tuple[int, str, dict[str, Any]]],
+    overridden: dict[int, dict[str, str]],
+    file: _Source | None = None,
+    folder: Path | None = None,
+) -> tuple[list[Settings], frozenset[int]]:
+    """(the steps of the entries, the positions before which a stage ends)."""
+    steps: list[Settings] = []
+    cuts: set[int] = set()
+    for index, name, settings in values:
+        if name == CUT:
+            cuts.add(len(steps))
+            continue
+        in_file = partial(file.at, "steps", index, name) if file else None
+        line_of = partial(_place, overridden[index], in_file)
+        steps.append(make_step(name, settings, line_of, folder))
+    return steps, frozenset(cuts)
 
 
 def _override(
     values: list[tuple[int, str, dict[str, Any]]],
     read: dict[str, Any],
-    overrides: tuple[str, ...],
+    overrides: tuple[str | Change, ...],
 ) -> dict[int, dict[str, str]]:
-    """Puts `section.key=value` into the settings; sections are step labels and `read`. Returns by
-    the entry's number, or READ, which keys of it are from which `--set`."""
+    """Puts the changes into the settings; sections are step labels and `read`. Returns by the
+    entry's number, or READ, which keys of it are from which change."""
     labels: dict[str, tuple[int, dict[str, Any]]] = {"read": (READ, read)}
     overridden: dict[int, dict[str, str]] = {READ: {}, **{i: {} for i, _, _ in values}}
     count: dict[str, int] = {}
@@ -300,30 +359,24 @@ def _override(
         count[base] = count.get(base, 0) + 1
         labels[base if count[base] == 1 else f"{base}#{count[base]}"] = i, settings
     for item in overrides:
-        path, equals, raw = item.partition("=")
-        section, dot, key = path.strip().partition(".")
-        if not equals or not dot:
-            raise UsageError(f"--set {item}: write section.key=value, as in c4.min_sentences=5")
-        if section not in labels:
-            hint = _nearest(section, sorted(labels))
-            raise UsageError(f"--set {item}: no section {section!r}; {hint}")
-        entry, settings = labels[section]
-        try:
-            settings[key] = yaml.safe_load(raw)
-        except yaml.YAMLError:
-            raise UsageError(f"--set {item}: the value is not YAML") from None
-        overridden[entry][key] = f"--set {item}"
+        change = Change.of(item) if isinstance(item, str) else item
+        if change.section not in labels:
+            hint = _nearest(change.section, sorted(labels))
+            raise UsageError(f"{change.given}: no section {change.section!r}; {hint}")
+        entry, settings = labels[change.section]
+        settings[change.key] = change.value
+        overridden[entry][change.key] = change.given
     return overridden
 
 
 def _place(overridden: dict[str, str], in_file: LineOf | None, key: str) -> str | None:
     """Where a key is from, for messages: its `--set`, or its line. What is wrong with several keys
-    together is of those `--set` where there are any."""
+    together is of those changes where there are any."""
     sets = overridden.get(key) or (not key and " ".join(overridden.values()))
     return sets or (in_file(key) if in_file else None)
 
 
-def load(name: str, overrides: tuple[str, ...] = ()) -> Recipe:
+def load(name: str | Path, overrides: tuple[str | Change, ...] = ()) -> Recipe:
     """A recipe by path, or a shipped one by name."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.is_file():
@@ -332,5 +385,6 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Recipe:
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"
             raise UsageError(f"recipe {name}: {reason}") from None
-        return parse(text, name, overrides)
+        return parse(text, str(name), overrides, path.parent)
+    name = str(name)
     return replace(parse(text_of(name), f"{name}.yaml", overrides), name=name)

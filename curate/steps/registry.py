@@ -27,6 +27,7 @@ REGISTRY: dict[str, str] = {
     "url_filter": "curate.filters.url:UrlFilter",
     "pii": "curate.filters.pii:Pii",
     "opt_out": "curate.filters.opt_out:OptOut",
+    "python": "curate.filters.python:PythonFilter",
     "newline_runs": "curate.filters.refinedweb:NewlineRuns",
     "wangchanberta": "curate.filters.wangchanberta:WangchanBERTa",
     "language": "curate.scoring.language.step:Language",

@@ -27,7 +27,8 @@ def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
         definitions[name] = class_schema(step_class(name))
         definitions |= definitions[name].pop("$defs", {})
     variants = [n for n in names if "variant" in definitions[n]["properties"]]
-    settings = {n: {"anyOf": [{"$ref": STEPS + n}, {"type": "null"}]} for n in names}
+    alone = {n: [{"type": "string"}] if step_class(n).plain_setting else [] for n in names}
+    settings = {n: {"anyOf": [{"$ref": STEPS + n}, *alone[n], {"type": "null"}]} for n in names}
     step = {
         "anyOf": [
             {"enum": ["cut", *names]},
@@ -122,7 +123,8 @@ NO_LIMIT = 1 << 31  # what lies beyond concerns the machine, not the user
 
 def limits(field: dict[str, Any]) -> list[str]:
     """The limits of a number in words."""
-    texts = [f"{w} {field[k]:,}" for k, w in LIMITS.items() if field.get(k, NO_LIMIT) < NO_LIMIT]
+    stated = {k: word for k, word in LIMITS.items() if abs(field.get(k, NO_LIMIT)) < NO_LIMIT}
+    texts = [f"{word} {field[k]:,}" for k, word in stated.items()]
     if {"minimum", "maximum"} <= field.keys() and len(texts) == 2:
         return [f"{field['minimum']:,} to {field['maximum']:,}"]
     return texts

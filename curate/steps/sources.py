@@ -1,4 +1,8 @@
-"""The source of a plug-in's step: which files it is written in, and a digest of what is in them."""
+"""Source that a run executes beside curate's: its files, and a digest of what is in them.
+
+A plug-in's step is a module of a package, a function of the user's a file by its path. Either is
+followed into what it imports from its own package, or, where it is in none, from files beside it.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +23,36 @@ def source_digest(module: str) -> str | None:
         return None
     path = Path(origin)
     up = module.count(".") + (path.name == "__init__.py")
-    root = path.absolute().parents[up]
-    package = module.split(".")[0] if up else None
     name = module if module != "__main__" else path.stem
-    texts: dict[str, str] = {}
-    waiting = [name]
+    package = module.split(".")[0] if up else None
+    return digest_of(_sources(path.absolute().parents[up], {name: path}, package))
+
+
+def file_sources(path: Path) -> dict[str, Path]:
+    """A file by itself and what it imports from files beside it, by the names of modules. OSError,
+    UnicodeDecodeError or SyntaxError where one of them cannot be read."""
+    return _sources(path.parent, {path.stem: path}, None)
+
+
+def digest_of(sources: dict[str, Path]) -> str:
+    """A digest of modules' names and texts."""
+    texts = (f"{name}\0{sources[name].read_text(encoding='utf-8')}" for name in sorted(sources))
+    return text_digest("\0".join(texts), "xxh3-128")
+
+
+def _sources(root: Path, first: dict[str, Path], package: str | None) -> dict[str, Path]:
+    """Modules by name: the first one, and what they import below root."""
+    sources: dict[str, Path] = {}
+    waiting = list(first)
     while waiting:
         name = waiting.pop()
-        file = _file(root, name)
-        if file is None or name in texts or package not in (None, name.split(".")[0]):
+        file = first.get(name) or _file(root, name)
+        if file is None or name in sources or package not in (None, name.split(".")[0]):
             continue
-        texts[name] = file.read_text(encoding="utf-8")
+        sources[name] = file
         home = name if file.name == "__init__.py" else name.rpartition(".")[0]
-        waiting += _imports(texts[name], home)
-    return text_digest("\0".join(f"{n}\0{texts[n]}" for n in sorted(texts)), "xxh3-128")
+        waiting += _imports(file, home)
+    return sources
 
 
 def _file(root: Path, module: str) -> Path | None:
@@ -41,12 +61,30 @@ def _file(root: Path, module: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def _imports(source: str, package: str) -> Iterator[str]:
+def _imports(file: Path, package: str) -> Iterator[str]:
     """The modules that a source may import: `from a import b` names a and a.b."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), str(file))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: package.count(".") + 2 - node.level] if node.level else []
             base = ".".join(filter(None, [*above, node.module]))
             yield from (base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names))
+
+
+def names_in(file: Path) -> list[str] | None:
+    """The names that a file gives at its top: functions, classes, values, imports. None where it
+    imports all that another module has. Nothing of it is run."""
+    names: list[str] = []
+    waiting: list[ast.AST] = list(ast.parse(file.read_text(encoding="utf-8"), str(file)).body)
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.append(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names += [(alias.asname or alias.name).split(".")[0] for alias in node.names]
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.append(node.id)
+        else:
+            waiting += ast.iter_child_nodes(node)
+    return None if "*" in names else names

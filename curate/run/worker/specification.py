@@ -70,6 +70,9 @@ def relocate(value: Any, files: Sequence[str], root: str) -> Any:
     mark, path = "", value
     if value not in files and (prefix := re.match(r"@|[^/=]+=", value)):  # @PATH, NAME=PATH
         mark, path = prefix[0], value[prefix.end() :]
+    file, colon, name = value.rpartition(":")
+    if colon and file in files:  # FILE.py:FUNCTION
+        return root + os.path.normpath(Path.cwd() / file) + colon + name
     head, pattern, _ = path.partition("{")
     above = head if pattern or head.endswith("/") else f"{head}/"
     if path in files or (path and any(name.startswith(above) for name in files)):
@@ -99,7 +102,13 @@ def _load(path: str, stamp: int) -> dict[str, Any]:
 def _build_step(identity: dict[str, Any]) -> Any:
     settings = identity["settings"]
     cls = step_class(identity["step"]).fitting(settings)
-    return cast(Any, cls(**settings)).named(identity["label"])
+    step = cast(Any, cls(**settings)).named(identity["label"])
+    if identity.get("source") != step.own_source():
+        raise RunFailed(
+            f"{step.label}: its source is not what it was when the run began: run the same command"
+            " again, which computes the stage anew"
+        )
+    return step
 
 
 def open_steps(spec: dict[str, Any], *kinds: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from curate.cli.app import invoke
 from curate.documents.documents import documents
+from curate.steps.recipe import parse
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"
@@ -62,8 +63,32 @@ def test_the_curve_of_a_semantic_dedup_is_a_table(corpus: Path) -> None:
     assert table.column_names == ["epsilon", "removed", "share"] and table.num_rows
 
 
+def test_functions_of_the_user_drop_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = code_of(DOCS / "recipes.md")[0]
+    Path("my_rules.py").write_text(code, encoding="utf-8")
+    page = (DOCS / "recipes.md").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"```yaml\n(steps:\n  - extract\n  - python:.*?)```", page, re.S)
+    _, keep, digits, long_enough = parse(recipe, "r.yaml").steps
+    texts = ["word " * 50, "short", "1234 " * 50, "Wörter " * 40]
+    langs = ["en", "en", "en", "de"]
+    docs = documents({"id": list("abcd"), "text": texts, "lang": langs})
+    dropped = []
+    for step in (keep, digits, long_enough):
+        _, rejected = step.apply(docs.within("python")).split()
+        ids, rules = rejected["id"].to_pylist(), rejected["rule"].to_pylist()
+        dropped.append(dict(zip(ids, rules, strict=True)))
+    assert dropped == [
+        {"b": "too_short", "d": "keep"},
+        {"c": "too_high"},
+        {"b": "long_enough"},
+    ]
+
+
 def test_a_step_of_the_user_drops_long_documents() -> None:
-    (code,) = code_of(DOCS / "recipes.md")
+    code = code_of(DOCS / "recipes.md")[1]
     step = run(code)["MaxChars"](limit=5)
     docs = documents({"id": ["a", "b"], "text": ["short", "longer"]})
     kept, rejected = step.apply(docs.within("max_chars")).split()
