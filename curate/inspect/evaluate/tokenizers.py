@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -106,16 +107,17 @@ def evaluate(
 
 def trained_on(tokenizer: Path, files: list[Path]) -> bool:
     """Whether one of these files was read to train the tokenizer, as far as that is known: from the
-    run.json of the run that made it, which stands beside it or, of several sizes, above it."""
+    run.json of the run that made it, which stands beside it, there in .run/ or, of several sizes,
+    above it."""
     beside = tokenizer.resolve() if tokenizer.is_dir() else tokenizer.resolve().parent
-    for folder in (beside, beside.parent):
+    for folder, home in product((beside, beside.parent), (".run", "")):
         try:
-            record = read_record(folder)
-            made = any(product["makes"] == "tokenizer" for product in record["products"])
+            record = read_record(folder / home)
+            is_maker = any(made["makes"] == "tokenizer" for made in record["products"])
             read = {Path(file["path"]).resolve() for file in record["inputs"]}
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        if made and any(file in read or folder / "corpus" in file.parents for file in files):
+        if is_maker and any(file in read or folder / "corpus" in file.parents for file in files):
             return True
     return False
 

@@ -152,7 +152,7 @@ def test_an_input_that_changed_is_named_and_taken_or_left_by_option(bench):
 @pytest.mark.parametrize(
     ("step", "reason"),
     [
-        ({"dedup_bloom": {}}, "set `expected`"),
+        ({"dedup_bloom": {}}, "give --set dedup_bloom.expected=N"),
         ({"dedup_semantic": {}}, "decides by the whole corpus"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

@@ -34,7 +34,7 @@ def test_training_leaves_a_model_and_its_card(trained: Path, shared_bench: Any) 
     assert len(card["labels"]) == 10
     assert (trained / card["file"]).stat().st_size == card["bytes"]
     assert card["held_out"]["accuracy"] > 0.5
-    assert "10 labels" in (trained / "report.html").read_text()
+    assert "10 labels" in (trained / ".run" / "report.html").read_text()
 
 
 def test_training_again_does_nothing(trained: Path, shared_bench: Any, pieces_file: Path) -> None:
