@@ -60,12 +60,14 @@ class CommandOptions:
         )
 
 
-def run_recipe(recipe: Recipe, inputs: list[str], out: Path, options: Options) -> Outcome:
+def run_recipe(
+    recipe: Recipe, inputs: list[str], out: Path, options: Options | None = None
+) -> Outcome:
     """Runs the recipe over the inputs, or those that it names, into `out`.
 
     A run that stopped goes on; stages that the folder holds already are reused.
     """
-    return run_planned(make_plan(recipe, inputs), out, options, write_records)
+    return run_planned(make_plan(recipe, inputs), out, options or Options(), write_records)
 
 
 def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: str) -> Outcome:
