@@ -11,6 +11,9 @@ sources share their machine code, and what another branch has compiled stays bes
 KERNELS is NUMBA_CACHE_DIR where it is set, else `kernels` in LLMCURATE_CACHE, else
 `llmcurate/kernels` in XDG_CACHE_HOME or ~/.cache. Like __pycache__, the folder is trusted and may
 be deleted. Where it cannot be written, kernels are compiled and not kept.
+
+Processes share the work: a kernel that one compiles is locked, and others take it from the cache
+when it is there (locks.py).
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -40,7 +43,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 
-from kernel_cache import compilation, libraries  # noqa: F401 (the first changes numba alone)
+from kernel_cache import compilation, libraries, locks  # noqa: F401 (the first changes numba)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PACKAGES = ("curate", "kernel_cache", "tokenize_kit", "train")
@@ -114,17 +117,25 @@ def _compile(kernel: Dispatcher, borrows: bool, part: bool, signature: Any) -> A
     """Dispatcher.compile. What counts no references may have no arrays from others: one that it
     returns would be freed early, one that something returns to it never."""
     function = kernel.py_func
-    with libraries.part(function.__qualname__) if part else nullcontext():
+    kinds = tuple(normalize_signature(signature)[0])
+    if kinds in kernel.overloads:
+        return kernel.overloads[kinds].entry_point
+    with libraries.part(function.__qualname__) if part else _alone(kernel, kinds):
         entry = type(kernel).compile(kernel, signature)
     if not part:
-        known = kernel.overloads[tuple(normalize_signature(signature)[0])]
-        libraries.know_environments(known)
+        libraries.know_environments(kernel.overloads[kinds])
     called = map(function.__globals__.get, function.__code__.co_names)
     for other in (kernel, *(other for other in called if isinstance(other, Dispatcher))):
         if borrows and any(_has_array(known.return_type) for known in other.nopython_signatures):
             name = f"{function.__module__}.{function.__qualname__}"
             raise TypeError(f"{name} has arrays from {other.__name__}: decorate it with allocates")
     return entry
+
+
+def _alone(kernel: Dispatcher, kinds: tuple[types.Type, ...]) -> AbstractContextManager[None]:
+    """Within, no other process compiles the kernel for these types."""
+    path = kernel._cache.path(kinds, kernel.targetctx.codegen())
+    return nullcontext() if path is None or path.exists() else locks.alone(path)
 
 
 def _has_array(kind: types.Type) -> bool:
@@ -185,7 +196,7 @@ class KernelCache(_Cache):
             path.unlink(missing_ok=True)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        path = self._path(sig, target_context.codegen())
+        path = self.path(sig, target_context.codegen())
         if path is None:
             return None
         target_context.refresh()
@@ -196,7 +207,7 @@ class KernelCache(_Cache):
         return CompileResult._rebuild(target_context, *parts)
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        path = self._path(sig, data.codegen)
+        path = self.path(sig, data.codegen)
         if path is None or data.lifted or data.library.has_dynamic_globals:
             return
         code = dumps(data._reduce())
@@ -215,7 +226,8 @@ class KernelCache(_Cache):
         stamp = source_stamp(module, self._function.__code__.co_filename)
         return self._root / module / stamp if self._enabled and self._root and stamp else None
 
-    def _path(self, sig: Any, codegen: Any) -> Path | None:
+    def path(self, sig: Any, codegen: Any) -> Path | None:
+        """Where the machine code for these types is or goes; None where it is not kept."""
         folder = self._folder()
         if folder is None:
             return None

@@ -57,4 +57,4 @@ def open_engine(
         return ExchangeEngine(engine, exchange)
     from curate.engines.local import LocalEngine
 
-    return LocalEngine(min(workers[1], max(1, tasks)), tick)
+    return LocalEngine(min(workers[1], max(1, tasks)), tick, helper=workers[1] > tasks)

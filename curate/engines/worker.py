@@ -18,9 +18,11 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
-from curate.engines.cpu_time import cpu_seconds
+from curate.engines import cpu_time
 
 _reply_file = -1
+_kernels = 0  # that this process has compiled
+_help: dict[str, Any] | None = None
 
 
 def send(message: dict[str, Any]) -> None:
@@ -34,6 +36,29 @@ def beat(first: int, last: int) -> None:
     """Tells the engine which documents are being worked on; what a death is blamed on."""
     if _reply_file >= 0:
         send({"beat": [first, last]})
+
+
+def offer_help(function: str, payload: dict[str, Any]) -> None:
+    """Says what another process can do where this one has kernels to compile: a task, whose result
+    nobody waits for."""
+    global _help
+    _help = {"function": function, "payload": payload}
+
+
+def _compiling() -> None:
+    """Tells the engine of one kernel more."""
+    global _kernels, _help
+    _kernels += 1
+    if _reply_file >= 0:
+        send({"compiling": _kernels, "help": _help})
+        _help = None
+
+
+def ready(step: str, steps: int) -> None:
+    """Tells the engine that the kernels of a step are there, of so many steps; nothing where this
+    process has compiled none."""
+    if _reply_file >= 0 and _kernels:
+        send({"ready": step, "of": steps})
 
 
 def keep_memory() -> None:
@@ -71,9 +96,9 @@ def _run(task: dict[str, Any]) -> dict[str, Any]:
 
     try:
         function = _named(task["function"])
-        began = cpu_seconds()
+        began = cpu_time.cpu_seconds()
         result = function(task["payload"])
-        return {"result": result, "cpu": cpu_seconds() - began}
+        return {"result": result, "cpu": cpu_time.cpu_seconds() - began}
     except MemoryError:
         return {"error": {"kind": "memory", "message": "out of memory"}}
     except Exception as error:
@@ -93,6 +118,7 @@ def main() -> None:
     """Serves tasks until stdin ends."""
     global _reply_file
     _reply_file = os.dup(1)
+    cpu_time.on_kernel = _compiling
     os.dup2(2, 1)  # whatever a library prints must not mix with the answers
     sys.stdout = sys.stderr
     _end_with(int(sys.argv[1]))

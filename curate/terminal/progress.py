@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 LOG_SECONDS = 10.0
+_shown: list[Progress] = []  # innermost last
 
 
 class Progress:
@@ -18,8 +19,10 @@ class Progress:
         self._bar: Any = None
         self._task: Any = None
         self._said = time.monotonic()
+        self._mentioned = False
 
     def __enter__(self) -> Progress:
+        _shown.append(self)
         if not self._quiet and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import (
@@ -46,6 +49,7 @@ class Progress:
         return self
 
     def __exit__(self, *error: object) -> None:
+        _shown.remove(self)
         if self._bar is not None:
             self._bar.stop()
 
@@ -58,6 +62,18 @@ class Progress:
             self._said = time.monotonic()
             tail = f", {note}" if note else ""
             print(f"{self.title}: {self.done} of {self.total}{tail}", file=sys.stderr, flush=True)
+
+
+def mention(note: str) -> None:
+    """Says what the work that is shown waits for: beside its bar, or as a line of the log, the
+    first one at once. Nothing where no progress is shown."""
+    if not _shown:
+        return
+    progress = _shown[-1]
+    if not progress._mentioned:
+        progress._mentioned = True
+        progress._said -= LOG_SECONDS
+    progress.update(progress.done, note)
 
 
 def say(message: str, quiet: bool = False) -> None:

@@ -1,0 +1,99 @@
+"""Rehearsal of a run's steps on three documents, so that their kernels are compiled ahead.
+
+A kernel is compiled when it is first called, once on a machine. The first worker of a run meets the
+kernels of its steps in their order; whoever would wait for one of them, and one process more where
+there are fewer workers than asked for, rehearses the steps from the last one to the first.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.corpus.sketches import SketchedCorpus
+from curate.corpus.stage_files import part_path
+from curate.disk.parquet_writer import writing
+from curate.documents.documents import CORE, NUMBER, PAYLOAD, Documents
+from curate.documents.edits import EDIT, EDITS
+from curate.engines import cpu_time, worker
+from curate.run.worker.specification import build_step, load_spec, sketch_rows
+from curate.steps.contracts import CorpusStep, Step
+
+TEXT = """The river rose in the night, and by the morning the whole valley was under water. \
+People who had lived there for years said that they had never seen anything like it before.
+
+They wrote to the council at https://example.org/help or to help@example.org, and called 10.0.0.1.
+Nobody answered for three days, which the mayor said was due to the holiday."""
+PAGE = f"""<html><head><title>River</title></head><body><p class=author>By A. Reader<p>{TEXT}<p>
+{TEXT}</body></html>"""
+ROWS = 3
+
+
+def with_help(spec: str) -> None:
+    """Has another process rehearse the stage of that specification where this one begins to compile
+    kernels, and this one where it would wait for a kernel."""
+    payload = {"spec": spec}
+    worker.offer_help("curate.run.worker.rehearsal:rehearse_all", payload)
+    cpu_time.on_busy = lambda: rehearse_all(payload)
+
+
+def rehearse_all(payload: dict[str, Any]) -> None:
+    """Rehearses a stage's steps, and those of the stages behind it, from the last to the first; not
+    those whose kernels another process compiles. What fails here fails again in its place."""
+    from kernel_cache import locks
+
+    spec = load_spec(payload["spec"])
+    steps = [*spec["steps"], *filter(None, [spec["sketch"]]), *spec["later"]["steps"]]
+    before, locks.when_busy = locks.when_busy, locks.refuse
+    try:
+        for step in reversed(steps):
+            with suppress(Exception):
+                step = build_step(step) if isinstance(step, dict) else step
+                rehearse(step, Path(spec["folder"]))
+                worker.ready(step.label, spec["later"]["of"])
+    finally:
+        locks.when_busy = before
+
+
+def rehearse(step: Step | CorpusStep, folder: Path) -> None:
+    """Does all that a run does with a step. folder: the stage's, with what the step prepared."""
+    docs = _sample()
+    if isinstance(step, Step):
+        step.open_in(folder)
+        step.apply(docs.within(step.label)).split()
+        return
+    from curate.run.resolve import resolve
+
+    step.open()
+    with tempfile.TemporaryDirectory(prefix="llmcurate-") as name:
+        corpus = SketchedCorpus(Path(name), 1, "sketch", False)
+        with writing(part_path(corpus.folder, 0, corpus.kind)) as writer:
+            writer.write(sketch_rows(step, docs.table, 0))
+        decisions = corpus.folder / "decisions.parquet"
+        size = ROWS, ROWS * 2 * len(TEXT)
+        resolve(step, corpus, corpus.folder / "own", decisions, size, 1)
+        step.apply(docs.within(step.label), pq.read_table(decisions)).split()
+
+
+def _sample() -> Documents:
+    """Copies of one document, as a page and as its text."""
+    values = {
+        "text": f"{TEXT}\n\n{TEXT}",
+        "url": "https://www.example.org/river.html",
+        "source": "sample",
+        "lang": "en",
+        "payload": PAGE.encode(),
+        "mime": "text/html",
+    }
+    fields = (*CORE, *PAYLOAD, (EDITS, pa.list_(EDIT)))
+    columns = {name: pa.array([values.get(name)] * ROWS, kind) for name, kind in fields}
+    columns["id"] = pa.array([f"sample-{row}" for row in range(ROWS)])
+    columns[NUMBER] = pa.array(range(ROWS), pa.int64())
+    return Documents(pa.table(columns))
