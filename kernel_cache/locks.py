@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from numba.core.compiler_lock import global_compiler_lock
+
+from kernel_cache import compile_time
 
 try:
     import fcntl
@@ -20,12 +22,10 @@ class Busy(Exception):
 
 
 def refuse() -> None:
-    """For `when_busy`: Busy, so that the caller goes on with what needs other kernels."""
+    """For compile_time.on_busy: Busy, so that the caller goes on with what needs other kernels."""
     raise Busy
 
 
-# Called before this process waits for a kernel that another one compiles.
-when_busy: Callable[[], None] = lambda: None  # noqa: E731
 _held = 0  # kernels that this process compiles now, each within another
 
 
@@ -44,7 +44,7 @@ def alone(path: Path) -> Iterator[None]:
                 _take(file, wait=False)
             except BlockingIOError:
                 if not _held:
-                    when_busy()
+                    compile_time.on_busy()
                 _take(file, wait=True)
             stack.callback(lock.unlink, missing_ok=True)
         _held += 1

@@ -18,7 +18,8 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
-from curate.engines import cpu_time
+from curate.engines.cpu_time import cpu_seconds
+from kernel_cache import compile_time
 
 _reply_file = -1
 _kernels = 0  # that this process has compiled
@@ -96,9 +97,9 @@ def _run(task: dict[str, Any]) -> dict[str, Any]:
 
     try:
         function = _named(task["function"])
-        began = cpu_time.cpu_seconds()
+        began = cpu_seconds()
         result = function(task["payload"])
-        return {"result": result, "cpu": cpu_time.cpu_seconds() - began}
+        return {"result": result, "cpu": cpu_seconds() - began}
     except MemoryError:
         return {"error": {"kind": "memory", "message": "out of memory"}}
     except Exception as error:
@@ -118,7 +119,7 @@ def main() -> None:
     """Serves tasks until stdin ends."""
     global _reply_file
     _reply_file = os.dup(1)
-    cpu_time.on_kernel = _compiling
+    compile_time.on_start = _compiling
     os.dup2(2, 1)  # whatever a library prints must not mix with the answers
     sys.stdout = sys.stderr
     _end_with(int(sys.argv[1]))

@@ -22,9 +22,10 @@ from curate.corpus.stage_files import part_path
 from curate.disk.parquet_writer import writing
 from curate.documents.documents import CORE, NUMBER, PAYLOAD, Documents
 from curate.documents.edits import EDIT, EDITS
-from curate.engines import cpu_time, worker
+from curate.engines import worker
 from curate.run.worker.specification import build_step, load_spec, sketch_rows
 from curate.steps.contracts import CorpusStep, Step
+from kernel_cache import compile_time
 
 TEXT = """The river rose in the night, and by the morning the whole valley was under water. \
 People who had lived there for years said that they had never seen anything like it before.
@@ -41,7 +42,7 @@ def with_help(spec: str) -> None:
     kernels, and this one where it would wait for a kernel."""
     payload = {"spec": spec}
     worker.offer_help("curate.run.worker.rehearsal:rehearse_all", payload)
-    cpu_time.on_busy = lambda: rehearse_all(payload)
+    compile_time.on_busy = lambda: rehearse_all(payload)
 
 
 def rehearse_all(payload: dict[str, Any]) -> None:
@@ -51,7 +52,7 @@ def rehearse_all(payload: dict[str, Any]) -> None:
 
     spec = load_spec(payload["spec"])
     steps = [*spec["steps"], *filter(None, [spec["sketch"]]), *spec["later"]["steps"]]
-    before, locks.when_busy = locks.when_busy, locks.refuse
+    before, compile_time.on_busy = compile_time.on_busy, locks.refuse
     try:
         for step in reversed(steps):
             with suppress(Exception):
@@ -59,12 +60,12 @@ def rehearse_all(payload: dict[str, Any]) -> None:
                 rehearse(step, Path(spec["folder"]))
                 worker.ready(step.label, spec["later"]["of"])
     finally:
-        locks.when_busy = before
+        compile_time.on_busy = before
 
 
 def rehearse(step: Step | CorpusStep, folder: Path) -> None:
     """Does all that a run does with a step. folder: the stage's, with what the step prepared."""
-    docs = _sample()
+    docs = _sample(step.name == "extract")
     if isinstance(step, Step):
         step.open_in(folder)
         step.apply(docs.within(step.label)).split()
@@ -82,10 +83,10 @@ def rehearse(step: Step | CorpusStep, folder: Path) -> None:
         step.apply(docs.within(step.label), pq.read_table(decisions)).split()
 
 
-def _sample() -> Documents:
-    """Copies of one document, as a page and as its text."""
+def _sample(as_pages: bool) -> Documents:
+    """Copies of one document: a page, and its text unless they are to be pages still."""
     values = {
-        "text": f"{TEXT}\n\n{TEXT}",
+        "text": None if as_pages else f"{TEXT}\n\n{TEXT}",
         "url": "https://www.example.org/river.html",
         "source": "sample",
         "lang": "en",
