@@ -43,7 +43,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 
-from kernel_cache import compilation, compile_time, libraries, locks  # noqa: F401 (one changes numba)
+from kernel_cache import compilation, compile_time, kernels_folder, libraries, locks  # noqa: F401 (one changes numba)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PACKAGES = ("curate", "kernel_cache", "tokenize_kit", "train")
@@ -155,18 +155,6 @@ def _has_array(kind: types.Type) -> bool:
 
 def _no_entry(*entry: Any) -> None:
     """A part of kernels has no wrapper that numba could call."""
-
-
-def kernels_folder() -> Path | None:
-    """KERNELS; None where the user has no home."""
-    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
-        return Path(chosen)
-    if chosen := os.environ.get("LLMCURATE_CACHE"):
-        return Path(chosen).expanduser() / "kernels"
-    with suppress(RuntimeError):
-        user = os.environ.get("XDG_CACHE_HOME")
-        return (Path(user) if user else Path.home() / ".cache") / "llmcurate" / "kernels"
-    return None
 
 
 class KernelCache(_Cache):

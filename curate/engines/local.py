@@ -33,7 +33,6 @@ class _Worker:
     # Where it was started, of one that the next engine may take.
     began: object = None
     helps: bool = False  # with kernels; nobody waits for it
-    kernels: int = 0  # that it has compiled
 
 
 class LocalEngine:
@@ -55,6 +54,7 @@ class LocalEngine:
         self._tick = tick
         self._environment = environment
         self._helper = helper
+        self.kernels = 0  # that workers have compiled
         self._ready: set[str] = set()  # steps whose kernels are there, of
         self._steps = 0
         self._pool: list[_Worker] = []
@@ -142,7 +142,7 @@ class LocalEngine:
     def _about_kernels(self, worker: _Worker, message: dict[str, Any]) -> bool:
         """Whether a message was of kernels that are compiled; says so, and starts the helper."""
         if "compiling" in message:
-            worker.kernels = message["compiling"]
+            self.kernels += 1
             if message["help"] and self._helper:
                 self._helper = False
                 helper = self._start()
@@ -154,8 +154,7 @@ class LocalEngine:
         else:
             return False
         steps = f", {len(self._ready)} of {self._steps} steps ready" if self._ready else ""
-        kernels = sum(w.kernels for w in self._pool)
-        mention(f"compiling kernels for this machine, once: {kernels} so far{steps}")
+        mention(f"compiling kernels for this machine, once: {self.kernels} so far{steps}")
         return True
 
     def _messages(self) -> Iterator[tuple[_Worker, dict[str, Any] | None]]:
@@ -182,7 +181,11 @@ class LocalEngine:
         """Ends all workers, or leaves idle ones to the next engine (idle_workers.keep). Between
         tasks they hold nothing that an orderly end would save."""
         for worker in [w for w in self._pool if w.task is None and w.began is not None]:
-            if not worker.buffer and not worker.helps and idle_workers.give(worker.process, worker.began):
+            if (
+                not worker.buffer
+                and not worker.helps
+                and idle_workers.give(worker.process, worker.began)
+            ):
                 self._pool.remove(worker)
         for worker in self._pool:
             worker.process.kill()

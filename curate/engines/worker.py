@@ -22,7 +22,7 @@ from curate.engines.cpu_time import cpu_seconds
 from kernel_cache import compile_time
 
 _reply_file = -1
-_kernels = 0  # that this process has compiled
+_compiles = False  # whether this process has compiled a kernel
 _help: dict[str, Any] | None = None
 
 
@@ -48,17 +48,17 @@ def offer_help(function: str, payload: dict[str, Any]) -> None:
 
 def _compiling() -> None:
     """Tells the engine of one kernel more."""
-    global _kernels, _help
-    _kernels += 1
+    global _compiles, _help
+    _compiles = True
     if _reply_file >= 0:
-        send({"compiling": _kernels, "help": _help})
+        send({"compiling": True, "help": _help})
         _help = None
 
 
 def ready(step: str, steps: int) -> None:
     """Tells the engine that the kernels of a step are there, of so many steps; nothing where this
     process has compiled none."""
-    if _reply_file >= 0 and _kernels:
+    if _reply_file >= 0 and _compiles:
         send({"ready": step, "of": steps})
 
 

@@ -23,7 +23,7 @@ from curate.run import deaths
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome, sum_up
 from curate.run.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_folder
-from curate.run.worker.specification import named_files, relative_paths
+from curate.run.worker.specification import for_rehearsal, named_files, relative_paths
 from curate.steps.contracts import CorpusStep, Step
 from curate.terminal.progress import Progress, say
 
@@ -146,7 +146,7 @@ class Stages:
             "steps": [s.identity() for s in stage.steps],
             "sketch": stage.sketch.identity() if stage.sketch else None,
             "sketch_kind": sketch_kind(stage),
-            "later": {"steps": list(map(_for_rehearsal, self._behind(stage))), "of": self._steps()},
+            "later": {"steps": list(map(for_rehearsal, self._behind(stage))), "of": self._steps()},
         }
         path = folder / f"stage{stage.decisions_key and '-' + stage.decisions_key}.json"
         write_text(path, json.dumps(relative_paths(spec, folder, os.path.relpath), indent=1))
@@ -212,7 +212,3 @@ class Stages:
             for stage in self.plan.stages
             if stage.sketch is not None
         ]
-
-
-def _for_rehearsal(step: Step | CorpusStep) -> dict[str, Any]:
-    return {"step": step.name, "label": step.label, "settings": step.model_dump(mode="json")}

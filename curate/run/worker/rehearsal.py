@@ -7,10 +7,9 @@ there are fewer workers than asked for, rehearses the steps from the last one to
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,10 @@ from curate.disk.parquet_writer import writing
 from curate.documents.documents import CORE, NUMBER, PAYLOAD, Documents
 from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
+from curate.engines.local import call_apart
+from curate.errors import CurateError
 from curate.run.worker.specification import build_step, load_spec, sketch_rows
-from curate.steps.contracts import CorpusStep, Step
+from curate.steps.contracts import CorpusStep, ProductContext, Step
 from kernel_cache import compile_time
 
 TEXT = """The river rose in the night, and by the morning the whole valley was under water. \
@@ -48,17 +49,42 @@ def with_help(spec: str) -> None:
 def rehearse_all(payload: dict[str, Any]) -> None:
     """Rehearses a stage's steps, and those of the stages behind it, from the last to the first; not
     those whose kernels another process compiles. What fails here fails again in its place."""
-    from kernel_cache import locks
-
     spec = load_spec(payload["spec"])
     steps = [*spec["steps"], *filter(None, [spec["sketch"]]), *spec["later"]["steps"]]
+    for step in reversed(steps):
+        with suppress(Exception), _refusing():
+            step = build_step(step) if isinstance(step, dict) else step
+            rehearse(step, Path(spec["folder"]))
+            worker.ready(step.label, spec["later"]["of"])
+
+
+def rehearse_one(payload: dict[str, Any]) -> dict[str, Any]:
+    """Rehearses a step, or products, by itself. payload: `identity` of a step, or None for the
+    products; wait: whether to wait for kernels that another process compiles. Returns `busy`,
+    whether it would have to wait, and `missing`, why a step could not be rehearsed."""
+    from kernel_cache.locks import Busy
+
+    try:
+        with nullcontext() if payload["wait"] else _refusing():
+            if payload["identity"] is None:
+                rehearse_products()
+            else:
+                rehearse(build_step(payload["identity"]), Path())
+    except Busy:
+        return {"busy": True, "missing": None}
+    except CurateError as error:  # a model or a library is not there
+        return {"busy": False, "missing": str(error)}
+    return {"busy": False, "missing": None}
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Within, a kernel that another process compiles raises Busy."""
+    from kernel_cache import locks
+
     before, compile_time.on_busy = compile_time.on_busy, locks.refuse
     try:
-        for step in reversed(steps):
-            with suppress(Exception):
-                step = build_step(step) if isinstance(step, dict) else step
-                rehearse(step, Path(spec["folder"]))
-                worker.ready(step.label, spec["later"]["of"])
+        yield
     finally:
         compile_time.on_busy = before
 
@@ -98,3 +124,22 @@ def _sample(as_pages: bool) -> Documents:
     columns["id"] = pa.array([f"sample-{row}" for row in range(ROWS)])
     columns[NUMBER] = pa.array(range(ROWS), pa.int64())
     return Documents(pa.table(columns))
+
+
+def rehearse_products() -> None:
+    """Trains a tokenizer and makes token shards."""
+    from curate.products.tokenizers import ShardsProduct, TokenizerProduct
+
+    table = _sample(False).table.select(["id", "source", "lang", "text"])
+    with tempfile.TemporaryDirectory(prefix="llmcurate-") as name:
+        folders = {kind: Path(name, f"00-{kind}-sample") for kind in ("tokenizer", "shards")}
+        for product in (TokenizerProduct(vocab=300), ShardsProduct()):
+            folders[product.name].mkdir()
+            product.build(
+                ProductContext(
+                    folders[product.name],
+                    lambda columns=None: iter(table.to_batches()),
+                    call_apart,
+                    {"tokenizer": folders["tokenizer"]},
+                )
+            )

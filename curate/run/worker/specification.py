@@ -101,6 +101,11 @@ def _load(path: str, stamp: int) -> dict[str, Any]:
     return spec
 
 
+def for_rehearsal(step: Step | CorpusStep) -> dict[str, Any]:
+    """What `build_step` needs of a step of ours."""
+    return {"step": step.name, "label": step.label, "settings": step.model_dump(mode="json")}
+
+
 def build_step(identity: dict[str, Any]) -> Any:
     """The step of some settings; RunFailed where its source is not the recorded one."""
     settings = identity["settings"]
