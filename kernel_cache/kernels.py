@@ -89,7 +89,9 @@ def njit(
             kernel._compile_for_args = functools.partial(_without_collector, kernel)
         else:
             kernel._compile_for_args = functools.partial(_refuse, function)
-            kernel.get_call_template = functools.partial(_call_template, kernel)
+            kernel.get_call_template = functools.partial(  # type: ignore[method-assign]
+                _call_template, kernel
+            )
             kernel._insert = _no_entry
         return cast(Function, kernel)
 

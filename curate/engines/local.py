@@ -180,12 +180,9 @@ class LocalEngine:
     def close(self) -> None:
         """Ends all workers, or leaves idle ones to the next engine (idle_workers.keep). Between
         tasks they hold nothing that an orderly end would save."""
-        for worker in [w for w in self._pool if w.task is None and w.began is not None]:
-            if (
-                not worker.buffer
-                and not worker.helps
-                and idle_workers.give(worker.process, worker.began)
-            ):
+        idle = [w for w in self._pool if w.task is None and not w.helps and w.began is not None]
+        for worker in idle:
+            if not worker.buffer and idle_workers.give(worker.process, worker.began):
                 self._pool.remove(worker)
         for worker in self._pool:
             worker.process.kill()
