@@ -1,4 +1,4 @@
-"""What one job of the Slurm engine does: it calls the driver back and works until the driver hangs up.
+"""One job of the Slurm engine: it calls the driver back and works until the driver hangs up.
 
 Driver and jobs talk over TCP. Both prove first that they know the run's key; then each message is
 one JSON text. That the connection is closed is how either learns that the other is gone.
@@ -23,7 +23,12 @@ REACH_SECONDS = 10
 # second when a job is preempted or cancelled.
 LEAVE = (signal.SIGUSR2, signal.SIGTERM)
 # A machine that is gone without a word is noticed after a minute and a half.
-KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
+KEEP_ALIVE = {
+    "TCP_KEEPIDLE": 30,
+    "TCP_KEEPINTVL": 10,
+    "TCP_KEEPCNT": 6,
+    "TCP_USER_TIMEOUT": 90_000,  # milliseconds, where something was sent
+}
 
 
 class DriverGone(Exception):
