@@ -26,6 +26,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from curate.disk.inside import remove
+from curate.disk.units import counted
 from curate.engines.base import Task
 from curate.engines.choose import Jobs
 from curate.engines.hosts import LOST, HostsEngine, handed_on
@@ -120,6 +121,8 @@ class SlurmEngine(HostsEngine):
             self._workers if self._most is None else min(self._workers, max(1, self._most))
         )
         home = self._folder / FOLDER
+        if not self._local:
+            self._cancel_earlier(home)
         remove(home, inside=self._folder)
         home.mkdir(mode=0o700)  # what lies there has the key
         if self._local:
@@ -132,9 +135,17 @@ class SlurmEngine(HostsEngine):
                 array_parallelism=self._count,
                 additional_parameters=self._options | FIXED,
             )
-        self._listen(home)
+        self._listen()
 
-    def _listen(self, home: Path) -> None:
+    def _cancel_earlier(self, home: Path) -> None:
+        """Takes what a killed driver left in the queue out of it."""
+        earlier = [path.name.partition("_")[0] for path in home.glob("*_submission.sh")]
+        arrays = [number for number in earlier if number.isdigit()]
+        if arrays:
+            name = f"--name={self._options['job_name']}"
+            subprocess.run(["scancel", name, *arrays], capture_output=True)
+
+    def _listen(self) -> None:
         """Opens the port that jobs call, and describes these."""
         host, _, port = (self._address or "").partition(":")
         if port and not port.isdigit():
@@ -191,7 +202,8 @@ class SlurmEngine(HostsEngine):
         from submitit.core.utils import FailedJobError, FailedSubmissionError
         from submitit.helpers import clean_env
 
-        if time.monotonic() - self._asked_at < ASK_SECONDS and self._asked_at:
+        soon = bool(self._asked_at) and time.monotonic() - self._asked_at < ASK_SECONDS
+        if soon and not self._local:
             return
         # Within a job, its variables would be taken for options of the new ones.
         within = clean_env() if "SLURM_JOB_ID" in os.environ else nullcontext()
@@ -204,7 +216,7 @@ class SlurmEngine(HostsEngine):
         self._asked_at = self._looked_at = time.monotonic()
         self._awaited |= {job.job_id: job for job in jobs}
         name = jobs[0].job_id.partition("_")[0]
-        self._tell(f"asked for {len(jobs)} jobs (Slurm's {name}); work begins with the first")
+        self._tell(f"asked for {counted(len(jobs), 'job')} ({name}); work begins with the first")
 
     def _hand_out(self, worker: Connection, function: str, task: Task) -> None:
         self._busy[worker] = (worker, task)
@@ -289,7 +301,7 @@ class SlurmEngine(HostsEngine):
             lines = [line for line in text.splitlines() if line.strip()]
             ends = [line for line in lines if not line.startswith("srun: error")] or lines
             words = "".join(c for c in ends[-1] if c.isprintable())[:300] if ends else words
-        return f"{words}; see {self.logs}"
+        return f"{words.removeprefix('curate.errors.RunFailed: ')}; see {self.logs}"
 
     def close(self) -> None:
         """Hangs up, which ends the jobs that work, and takes the others out of the queue."""

@@ -91,7 +91,8 @@ class Job:
             except (OSError, EOFError, AuthenticationError, AssertionError) as error:
                 problems.append(f"{host}: {str(error) or type(error).__name__}")
         raise RunFailed(
-            f"{socket.gethostname()} reaches no driver at port {self.port} ({'; '.join(problems)})"
+            f"{socket.gethostname()} reaches no driver at port {self.port} ({'; '.join(problems)});"
+            " give --address HOST, as nodes know the machine of this command"
         )
 
 
