@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from curate.engines.base import Engine
+from curate.engines.base import Engine, Jobs
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.engines.exchange import Exchange
-
-
-@dataclass(frozen=True)
-class Jobs:
-    """How Slurm is asked for jobs. options: of sbatch, as KEY=VALUE; folder: OUT, which all nodes
-    see; quiet: whether nobody is told how many have started."""
-
-    options: Sequence[str]
-    folder: Path
-    quiet: bool = False
 
 
 def check_engine(

@@ -27,8 +27,7 @@ from typing import Any
 
 from curate.disk.inside import remove
 from curate.disk.units import counted
-from curate.engines.base import Task
-from curate.engines.choose import Jobs
+from curate.engines.base import Jobs, Task
 from curate.engines.hosts import LOST, HostsEngine, handed_on
 from curate.engines.slurm_job import Job, connection_over, receive, send
 from curate.errors import RunFailed, UsageError
@@ -216,7 +215,8 @@ class SlurmEngine(HostsEngine):
         self._asked_at = self._looked_at = time.monotonic()
         self._awaited |= {job.job_id: job for job in jobs}
         name = jobs[0].job_id.partition("_")[0]
-        self._tell(f"asked for {counted(len(jobs), 'job')} ({name}); work begins with the first")
+        first = "" if self._idle or self._busy else "; work begins with the first that starts"
+        self._tell(f"asked for {counted(len(jobs), 'job')} ({name}){first}")
 
     def _hand_out(self, worker: Connection, function: str, task: Task) -> None:
         self._busy[worker] = (worker, task)

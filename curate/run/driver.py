@@ -20,8 +20,8 @@ from typing import Any
 from curate.corpus import indexes, manifests
 from curate.disk.files import clear_temporary
 from curate.disk.inside import all_inside, remove
-from curate.engines.base import Engine, Task
-from curate.engines.choose import Jobs, check_engine, open_engine
+from curate.engines.base import Engine, Jobs, Task
+from curate.engines.choose import check_engine, open_engine
 from curate.engines.cpu_time import cpu_seconds
 from curate.engines.exchange import check_exchange, open_exchange
 from curate.errors import RunFailed, UsageError, disk_error, name_file
@@ -228,7 +228,7 @@ class _Run:
             self.ledger.beat,
             [*ours, *inputs[:1]],
             exchange,
-            Jobs(options.slurm, self.home, options.quiet),
+            jobs=Jobs(options.slurm, self.home, options.quiet),
         )
 
     def _restore(self) -> bool:
