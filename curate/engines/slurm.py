@@ -58,7 +58,11 @@ def sbatch_options(texts: Sequence[str]) -> tuple[bool, dict[str, Any]]:
     for text in texts:
         key, equals, value = text.partition("=")
         name = key.removeprefix("--").replace("-", "_")
-        if not re.fullmatch(r"[a-z][a-z_]+", name) or not value.isprintable() or text.endswith("="):
+        if (
+            not re.fullmatch(r"[a-z][a-z0-9_]+", name)
+            or not value.isprintable()
+            or text.endswith("=")
+        ):
             raise UsageError(f"--slurm {text!r}: give KEY=VALUE, as partition=cpu or time=120")
         if name == "cluster":
             if value != "local":
@@ -103,7 +107,8 @@ class SlurmEngine(HostsEngine):
         self._asked_at = self._looked_at = self._said_at = 0.0
         self._said = 0  # how many jobs have started, as was said last
         self._silent = 0  # jobs that ended before they called
-        self.logs = f"the logs in {self._folder / FOLDER}"
+        place = self._folder / FOLDER
+        self.logs = f"the logs in {place}, and whether it needs more --slurm time= or mem="
 
     def _connect(self) -> None:
         try:
@@ -301,7 +306,8 @@ class SlurmEngine(HostsEngine):
             lines = [line for line in text.splitlines() if line.strip()]
             ends = [line for line in lines if not line.startswith("srun: error")] or lines
             words = "".join(c for c in ends[-1] if c.isprintable())[:300] if ends else words
-        return f"{words.removeprefix('curate.errors.RunFailed: ')}; see {self.logs}"
+        words = words.removeprefix("curate.errors.RunFailed: ")
+        return f"{words}; see the logs in {self._folder / FOLDER}"
 
     def close(self) -> None:
         """Hangs up, which ends the jobs that work, and takes the others out of the queue."""
