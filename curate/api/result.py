@@ -85,7 +85,7 @@ class Result:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """Documents read, kept and rejected, by rule too, bytes and seconds: as `--json` has them."""
+        """Documents read, kept and rejected, by rule too, bytes and seconds, as `--json` has."""
         counts: dict[str, Any] = self.record["totals"]
         return counts
 

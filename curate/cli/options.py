@@ -22,7 +22,7 @@ DEFAULT = "default"
 ORDER = (
     "init run fetch extract extract-eval filter dedup decontaminate language quality perplexity mix"
     " refresh forget tokenizer pretrain generate model which import export push stats explain"
-    " whatif browse search recipes steps schema demo"
+    " whatif browse search recipes steps schema new demo"
 ).split()
 
 
