@@ -36,14 +36,15 @@ def test_other_libraries_take_them(
     import duckdb
     import pyarrow as pa
 
+    pytest.importorskip("datasets")
     ids = shared_bench.ids()
     assert result.corpus.to_pandas(["id"])["id"].tolist() == ids
     assert pa.table(result.corpus)["id"].to_pylist() == ids
     frame = pytest.importorskip("polars").DataFrame(result.corpus)
     assert frame["id"].to_list() == result.corpus.to_polars()["id"].to_list() == ids
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
-    streamed = result.corpus.to_datasets(streaming=True)
-    assert [row["id"] for row in streamed] == ids
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path))
+    assert list(result.corpus.to_datasets()["id"]) == ids
+    assert [row["id"] for row in result.corpus.to_datasets(streaming=True)] == ids
     dataset = result.rejected.dataset()
     query = "SELECT rule, count(*) FROM dataset GROUP BY 1"
     assert sum(n for _, n in duckdb.sql(query).fetchall()) == dataset.count_rows()

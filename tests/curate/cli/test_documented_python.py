@@ -110,7 +110,6 @@ def test_the_page_on_python_runs_from_top_to_bottom(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LLMCURATE_LID_MODEL", str(language_model))
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
     names: dict[str, Any] = {}
     for code in code_of(DOCS / "python.md"):
         if file := re.match(r"# (\w+\.py)\n", code):
