@@ -42,9 +42,13 @@ class Report:
         runs."""
         from html import escape
 
-        page = escape(self.path.read_text(encoding="utf-8"), quote=True)
+        page = self.path.read_text(encoding="utf-8")
+        # Else links within the page would lead to the notebook's own address.
+        page = page.replace("<head>", '<head><base href="about:srcdoc">', 1)
         style = "width: 100%; height: 40em; border: 1px solid #8888"
-        return f'<iframe srcdoc="{page}" style="{style}" sandbox="" title="Report"></iframe>'
+        return (
+            f'<iframe srcdoc="{escape(page)}" style="{style}" sandbox="" title="Report"></iframe>'
+        )
 
     def __repr__(self) -> str:
         return f"report: {self.path}"
