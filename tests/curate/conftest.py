@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from curate.api import run_recipe
+from curate.api.outcome import carry_out
 from curate.corpus.sizes import Sizes
 from curate.engines import idle_workers
 from curate.engines.local import LocalEngine
@@ -63,7 +63,7 @@ class Bench:
         parsed = parse(recipe, "recipe.yaml", sets)
         where = {"engine": engine, "exchange": exchange, "slurm": slurm}
         options = Options(workers, quiet=True, sizes=sizes, **where)
-        return run_recipe(parsed, [str(i) for i in inputs], self.folder / out, options)
+        return carry_out(parsed, [str(i) for i in inputs], self.folder / out, options)
 
     def rows(self, out: str = "out", kind: str = "corpus") -> list[dict[str, Any]]:
         """All rows of OUT/corpus or OUT/rejected, in order."""
