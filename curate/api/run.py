@@ -40,8 +40,9 @@ def run_recipe(
     inputs: files, folders, patterns or URLs; without any, [], the recipe names its own. out: a
     folder or a URL. limit, share: documents to read, the first ones, or a share drawn by id.
     workers: number of processes; 0: one a core. engine, address, exchange, scratch: as the options
-    of `llmcurate run`; slurm: options of sbatch, as {"partition": "cpu"}. allow_python: the recipe may run the Python files that it names. settings:
-    of steps by name, or of the section `read`, each a mapping.
+    of `llmcurate run`; slurm: options of sbatch, as {"partition": "cpu"}. allow_python: the recipe
+    may run the Python files that it names. settings: of steps by name, or of the section `read`,
+    each a mapping.
 
     Raises UsageError where the call is wrong, RunFailed where the run cannot go on, LockHeld where
     another process works in `out`; each is one line that says what to do.
