@@ -40,7 +40,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 
-from kernel_cache import compilation, libraries  # noqa: F401 (the first changes numba alone)
+from kernel_cache import compilation, compile_time, libraries  # noqa: F401 (they change numba)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PACKAGES = ("curate", "kernel_cache", "tokenize_kit", "train")
