@@ -70,8 +70,8 @@ class Stages:
         def tasks(committed: dict[int, dict[str, Any]]) -> list[Task]:
             return [{"spec": str(spec), "part": p} for p in range(self.parts) if p not in committed]
 
-        with Progress(stage.folder_name[:24], self.parts, self.options.quiet) as progress:
-            progress.update(len(done))
+        title, quiet = stage.folder_name[:24], self.options.quiet
+        with Progress(title, self.parts, quiet, len(done)) as progress:
             for task, result in engine.map(
                 "curate.run.worker.partition:run_partition",
                 tasks(done),
