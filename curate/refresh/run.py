@@ -425,6 +425,9 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
     """What a refresh would take in, for `--dry-run`."""
     if line := incremental.check(recipe):
         say(line, how.quiet)
+    missing = [file for step in recipe.document_steps for file in step.to_fetch()]
+    for file in missing:
+        say(f"a refresh fetches {file} first", how.quiet)
     if not (home / FILE).exists():
         names = inputs or list(recipe.input)
         new_inputs = find_new(
@@ -440,7 +443,7 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
         if pending:
             return [f"{home}: would go on with the unfinished refresh {pending.name}"]
         earlier = [r for r in state.lineage(state.current) if r.kind != "forget"]
-        if earlier and not how.rebuild:
+        if earlier and not how.rebuild and not missing:  # else nobody can say yet
             incremental.same_recipe(earlier[-1].plan["recipe"], incremental.described(recipe))
         files, _, inputs_now = _new_files(state, earlier, recipe, inputs, how, dry=True)
         return _preview_lines(files, inputs_now.unchanged, home)
