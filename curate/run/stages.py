@@ -5,11 +5,14 @@ What is done is in the ledger and in the stage's folder; where both have it, it 
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from curate.corpus import indexes
@@ -25,6 +28,17 @@ from curate.run.outcome import Options, Outcome, sum_up
 from curate.run.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_folder
 from curate.run.worker.specification import named_files, relative_paths
 from curate.terminal.progress import Progress, say
+
+
+def _load_ahead(*modules: str) -> None:
+    """Imports, in a thread, what this process needs once its workers have done a stage."""
+
+    def load() -> None:
+        for name in modules:
+            with suppress(ImportError):  # whoever needs it says so
+                importlib.import_module(name)
+
+    Thread(target=load).start()
 
 
 class Stages:
@@ -44,6 +58,8 @@ class Stages:
         clear_temporary(folder)
         spec = self._write_spec(stage, folder)
         unreadable = self._prepare(stage, folder)
+        decided_by = stage.sketch.decided_by if stage.sketch else None
+        _load_ahead("duckdb", "jinja2", *([decided_by] if decided_by else []))
         record = sum_up(stage, self._map(stage, folder, spec, engine))
         for file in unreadable:  # of files beside the input
             record["corrupt"] += file["corrupt"]
