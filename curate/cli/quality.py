@@ -11,6 +11,7 @@ import typer
 
 from curate.cli.options import DEFAULT, Inputs, Json, Page, Sets, group, run_steps
 from curate.cli.settings import command
+from curate.disk.units import counted
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -160,7 +161,8 @@ def quality_threshold(
     for row in rows:
         share = row["kept"] / len(scores)
         print(
-            f"--threshold {row['threshold']!r} keeps {row['kept']} of {len(scores)} documents"
+            f"--threshold {row['threshold']!r} keeps {row['kept']} of"
+            f" {counted(len(scores), 'document')}"
             f" ({share:.2%})"
         )
 

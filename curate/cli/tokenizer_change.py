@@ -14,6 +14,7 @@ import typer
 from curate.cli.options import Json
 from curate.cli.settings import command
 from curate.cli.tokenizer import tokenizer_app
+from curate.disk.units import counted
 from curate.errors import UsageError
 
 Source = Annotated[
@@ -85,7 +86,7 @@ def convert(
     say(f"wrote {out}", False)
     count = card["verified_texts"]
     print(
-        f"the same ids in {count - card['ties']:,} of {count:,} texts"
+        f"the same ids in {count - card['ties']:,} of {counted(count, 'text')}"
         f" ({card['verified_bytes']:,} bytes) as {card['source']}"
     )
     names = ["pattern", "pat_str", "special_tokens"] if to == "tiktoken" else []
@@ -190,9 +191,10 @@ def prune(
         return
     say(f"wrote {out}", False)
     print(
-        f"{card['new_tokens']:,} of {card['old_tokens']:,} tokens stay ({card['map']} has their"
+        f"{card['new_tokens']:,} of {counted(card['old_tokens'], 'token')} stay ({card['map']}"
+        " has their"
         f" ids); the same tokens in {card['texts_without_dropped_tokens']:,} of"
-        f" {card['measured_texts']:,} texts"
+        f" {counted(card['measured_texts'], 'text')}"
     )
     _figures(card)
 
@@ -213,7 +215,7 @@ def _figures(card: dict[str, Any]) -> None:
     before, after = card["bytes_a_token_before"], card["bytes_a_token_after"]
     print(
         f"bytes a token: {before:.3f} before, {after:.3f} after"
-        f" ({card['measured_texts']:,} texts, {card['measured_bytes']:,} bytes)"
+        f" ({counted(card['measured_texts'], 'text')}, {card['measured_bytes']:,} bytes)"
     )
     unknown = card.get("unknown_before_and_after")
     if unknown and any(unknown):

@@ -368,7 +368,7 @@ def import_(
         summary = import_model(folder, out, context=context)
     text = (
         f"{out}: {summary['parameters']:,} parameters of a {summary['family']} model, "
-        f"{summary['vocab']:,} tokens, context {summary['context']:,}"
+        f"{counted(summary['vocab'], 'token')}, context {summary['context']:,}"
     )
     _print(summary | {"out": str(out)}, text, as_json, quiet)
 

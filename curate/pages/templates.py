@@ -71,6 +71,7 @@ def _environment() -> Any:
         "quote": html.quote,
         "detail": html.detail,
         "count": units.format_count,
+        "counted": units.counted,
         "number": units.format_measure,
         "bytes": units.format_bytes,
         "scaled": lambda number: units.format_scaled(number).strip(),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from curate.disk.units import counted
 from curate.errors import UsageError
 from curate.inspect import results
 from curate.inspect.evaluate.tokenizers import Documents, ratio, share, translated, whole
@@ -67,7 +68,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 def text(figures: dict[str, Any]) -> str:
     """A study for a terminal."""
     about = (
-        f"learned from {figures['learned_from']:,} texts, measured on"
+        f"learned from {counted(figures['learned_from'], 'text')}, measured on"
         f" {figures['measured_on']:,} others ({figures['measured_bytes']:,} bytes); embeddings"
         f" {figures['width']:,} wide"
     )
@@ -85,7 +86,7 @@ def _advice(figures: dict[str, Any]) -> list[str]:
         advice[0] += "; a larger one may be worth it too"
     last = rows[-1]
     if last["vocab"] < last["asked"]:
-        advice.append(f"the corpus gives no more than {last['vocab']:,} tokens")
+        advice.append(f"the corpus gives no more than {counted(last['vocab'], 'token')}")
     return advice
 
 
