@@ -7,15 +7,18 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Json
+from curate.cli.options import Json, Limit, Share, reading
 from curate.cli.settings import command
 from curate.cli.tokenizer import tokenizer_app
 from curate.disk.units import counted
 from curate.errors import UsageError
+
+if TYPE_CHECKING:
+    from curate.formats.reading import ReadSettings
 
 Source = Annotated[
     Path,
@@ -64,6 +67,8 @@ def convert(
             help="Texts whose ids must not change. The default is a set of hard ones. [repeatable]",
         ),
     ] = None,
+    limit: Limit = None,
+    share: Share = None,
     as_json: Json = False,
 ) -> None:
     """Write a tokenizer in another format, with the same ids.
@@ -78,7 +83,7 @@ def convert(
     from tokenize_kit.change.convert import convert as run
 
     with _translated():
-        texts = _buffers(verify, as_json) if verify else None
+        texts = _buffers(verify, as_json, reading(limit, share)) if verify else None
         card = run(tokenizer, out, to, pattern=pattern, batches=texts)
     if as_json:
         print(json.dumps({"out": str(out), **card}, ensure_ascii=False))
@@ -108,6 +113,8 @@ def extend(
     out: Out,
     embeddings: Embeddings = None,
     tensor: Tensors = None,
+    limit: Limit = None,
+    share: Share = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -126,7 +133,7 @@ def extend(
 
     chosen = TokenizerExtend.of(settings)
     with _translated():
-        texts = _buffers(corpus, as_json)
+        texts = _buffers(corpus, as_json, reading(limit, share))
         card = run(
             tokenizer,
             texts,
@@ -156,6 +163,8 @@ def prune(
     out: Out,
     embeddings: Embeddings = None,
     tensor: Tensors = None,
+    limit: Limit = None,
+    share: Share = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -175,7 +184,7 @@ def prune(
     chosen = TokenizerPrune.of(settings)
     if (chosen.keep_used is None) == (chosen.min_count is None):
         raise UsageError("prune: give --keep-used N or --min-count K, one of them")
-    documents = Documents(on, as_json)
+    documents = Documents(on, as_json, reading(limit, share))
     with _translated():
         card = run(
             tokenizer,
@@ -228,9 +237,9 @@ def _figures(card: dict[str, Any]) -> None:
         print(f"note: {note}")
 
 
-def _buffers(inputs: list[str], quiet: bool) -> Iterator[tuple[Any, Any]]:
+def _buffers(inputs: list[str], quiet: bool, read: ReadSettings) -> Iterator[tuple[Any, Any]]:
     """(data, offsets) of the documents of some inputs; what cannot be read is refused first."""
     from curate.inspect.evaluate.tokenizers import Documents
 
-    documents = Documents(inputs, quiet)
+    documents = Documents(inputs, quiet, read)
     return ((data, offsets) for data, offsets, _ in documents.batches())

@@ -8,6 +8,7 @@ from typing import Any, cast, get_args
 
 from curate.disk.units import counted
 from curate.errors import UsageError
+from curate.formats.reading import ReadSettings
 from curate.inspect import results
 from curate.inspect.evaluate.tokenizers import Documents, ratio, share, translated, whole
 from curate.pages import templates
@@ -22,6 +23,7 @@ def study(
     width: int,
     worth: float,
     as_json: bool,
+    read: ReadSettings | None = None,
 ) -> None:
     """Prints the figures; with OUT also study.json and study.html. sizes: with commas between."""
     from tokenize_kit.errors import TokenizerError
@@ -36,7 +38,7 @@ def study(
         wanted = [int(size) for size in sizes.split(",")]
     except ValueError:
         raise UsageError(f"--vocab {sizes}: give numbers with commas between") from None
-    documents = Documents(inputs, as_json)
+    documents = Documents(inputs, as_json, read)
 
     def texts() -> Iterator[str]:
         for data, offsets, _ in documents.batches():
