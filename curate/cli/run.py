@@ -78,7 +78,7 @@ def run(
     from dataclasses import replace
 
     from curate.api import execute
-    from curate.formats.listing import format_by_name
+    from curate.formats.kinds import format_by_name
     from curate.run.workspace import RECIPE
     from curate.steps.recipe import load
     from curate.steps.shipped import names
