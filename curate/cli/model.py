@@ -37,7 +37,7 @@ def model_show(
     Example:
     llmcurate model show llama3-8b --gpu H200 --context 8192
     """
-    from curate.cli.command_settings import ModelShow
+    from curate.cli.model_settings import ModelShow
     from curate.cli.training import needs_training
 
     chosen = ModelShow.of(settings)

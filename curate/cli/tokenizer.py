@@ -149,7 +149,7 @@ def tokenizer_eval(
     import shutil
     import sys
 
-    from curate.cli.command_settings import TokenizerEval
+    from curate.cli.model_settings import TokenizerEval
     from curate.inspect import results
     from curate.inspect.evaluate import tokenizers as evaluation
     from curate.terminal.tables import coloured
@@ -193,7 +193,7 @@ def tokenizer_study(
     Example:
     llmcurate tokenizer study corpus/ --vocab 5000,25000,50000 -o study
     """
-    from curate.cli.command_settings import TokenizerStudy
+    from curate.cli.model_settings import TokenizerStudy
     from curate.inspect.evaluate.tokenizers_study import study
 
     chosen = TokenizerStudy.of(settings)

@@ -127,7 +127,7 @@ def extend(
     llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th
     llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th --embeddings model.safetensors
     """
-    from curate.cli.command_settings import TokenizerExtend
+    from curate.cli.model_settings import TokenizerExtend
     from curate.terminal.progress import say
     from tokenize_kit.change.extend import extend as run
 
@@ -176,7 +176,7 @@ def prune(
     Example:
     llmcurate tokenizer prune tok --on thai/ --min-count 1 -o tok-small
     """
-    from curate.cli.command_settings import TokenizerPrune
+    from curate.cli.model_settings import TokenizerPrune
     from curate.inspect.evaluate.tokenizers import Documents
     from curate.terminal.progress import say
     from tokenize_kit.change.prune import prune as run

@@ -140,7 +140,7 @@ def generate(
     Example:
     llmcurate generate "The river" "In spring" --model model --top-p 0.9 --top-k 0
     """
-    from curate.cli.command_settings import Generate
+    from curate.cli.model_settings import Generate
 
     chosen = Generate.of(settings)
     texts = [*(beginnings or ()), *(_prompts(chosen.prompts) if chosen.prompts is not None else ())]
