@@ -309,7 +309,7 @@ def _summary(db: Any, windows: Windows, hit: np.ndarray, max_hits: int | None) -
         ).fetchone()
         if often:
             notes.append(
-                f"in more than 10 documents: {counted(often, 'window')}, as GPT-3 ignored"
+                f"in more than 10 documents: {counted(often, 'window')}; GPT-3 ignored such"
                 " (max_hits: 10), which lets items pass that were copied often"
             )
     return {"sets": sets, "notes": notes}
