@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from curate.disk.units import counted
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class StoredDocuments:
     def __repr__(self) -> str:
         if not self.files:
             return f"{self._of}: no documents"
-        return f"{self._of}: {len(self):,} documents with {', '.join(self.columns)}"
+        return f"{self._of}: {counted(len(self), 'document')} with {', '.join(self.columns)}"
 
 
 def _need(library: str) -> Any:

@@ -47,6 +47,7 @@ def warmup(
         print(json.dumps({**done, "folder": str(kernels_folder())}))
         return
     kernels = counted(done["compiled"], "kernel")
-    print(f"{done['steps']} steps are ready: {kernels} compiled, kept in {kernels_folder()}")
+    steps = counted(done["steps"], "step")
+    print(f"{steps} rehearsed, {kernels} compiled, kept in {kernels_folder()}")
     for step, why in done["missing"].items():
         print(f"not compiled: {step}: {why}")

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from curate.disk.units import counted
 from curate.engines import idle_workers
 from curate.engines.base import Death, OnDeath, Task, failure, refill
 from curate.errors import RunFailed
@@ -153,7 +154,8 @@ class LocalEngine:
             self._steps = message["of"]
         else:
             return False
-        steps = f", {len(self._ready)} of {self._steps} steps ready" if self._ready else ""
+        of = counted(self._steps, "step")
+        steps = f", {len(self._ready)} of {of} ready" if self._ready else ""
         mention(f"compiling kernels for this machine, once: {self.kernels} so far{steps}")
         return True
 

@@ -24,7 +24,7 @@ from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
 from curate.engines.local import call_apart
 from curate.errors import CurateError
-from curate.run.worker.specification import build_step, load_spec, sketch_rows
+from curate.run.worker.specification import build_step, load_spec, open_steps, sketch_rows
 from curate.steps.contracts import CorpusStep, ProductContext, Step
 from kernel_cache import compile_time
 
@@ -38,20 +38,31 @@ PAGE = f"""<html><head><title>River</title></head><body><p class=author>By A. Re
 ROWS = 3
 
 
-def with_help(spec: str) -> None:
-    """Has another process rehearse the stage of that specification where this one begins to compile
-    kernels, and this one where it would wait for a kernel."""
-    payload = {"spec": spec}
+_begun: set[str] = set()  # specifications of stages that this process works on
+
+
+def begin_stage(spec: str) -> None:
+    """Where this process compiles kernels, has another one rehearse the stage of that specification
+    from its end, and this one where it would wait for a kernel. A process that has compiled some
+    already rehearses the stage from its beginning first: a batch without documents, the first one
+    of a partition, does not call the kernels of `extract`, which take longest."""
+    payload = {"spec": spec, "backwards": True}
     worker.offer_help("curate.run.worker.rehearsal:rehearse_all", payload)
     compile_time.on_busy = lambda: rehearse_all(payload)
+    if spec not in _begun:
+        _begun.add(spec)
+        open_steps(load_spec(spec), "apply", "steps")
+        if compile_time.seconds:
+            rehearse_all({**payload, "backwards": False})
 
 
 def rehearse_all(payload: dict[str, Any]) -> None:
-    """Rehearses a stage's steps, and those of the stages behind it, from the last to the first; not
-    those whose kernels another process compiles. What fails here fails again in its place."""
+    """Rehearses a stage's steps and those of the stages behind it, of ours, but not those whose
+    kernels another process compiles. What fails here fails again in its place."""
     spec = load_spec(payload["spec"])
-    steps = [*spec["steps"], *filter(None, [spec["sketch"]]), *spec["later"]["steps"]]
-    for step in reversed(steps):
+    own = [step for step in spec["steps"] if not step.own_source() and not step.named_code()]
+    steps = [*own, *filter(None, [spec["sketch"]]), *spec["later"]["steps"]]
+    for step in reversed(steps) if payload["backwards"] else steps:
         with suppress(Exception), _refusing():
             step = build_step(step) if isinstance(step, dict) else step
             rehearse(step, Path(spec["folder"]))

@@ -50,7 +50,7 @@ def test_after_a_warmup_a_run_compiles_nothing(web):
     web.command("run", "web.yaml", "pages", "-o", "out")
     assert compiled(web) == [0.0, 0.0]
     done = web.command("warmup", "web.yaml")
-    assert done.stdout.startswith("8 steps are ready: 0 kernels compiled, kept in ")
+    assert done.stdout.startswith("8 steps rehearsed, 0 kernels compiled, kept in ")
 
 
 def test_a_stage_rehearses_the_stages_behind_it_too(web, monkeypatch):
@@ -58,15 +58,15 @@ def test_a_stage_rehearses_the_stages_behind_it_too(web, monkeypatch):
     first, second = sorted((web.folder / "out/stages").glob("*/stage*.json"))
     labels = []
     monkeypatch.setattr(rehearsal, "rehearse", lambda step, folder: labels.append(step.label))
-    rehearsal.rehearse_all({"spec": str(first)})
+    rehearsal.rehearse_all({"spec": str(first), "backwards": True})
     assert labels == [
         "pii", "dedup_minhash", "fineweb_quality", "c4", "gopher_quality", "gopher_repetition",
         "extract", "url_filter",
     ]  # fmt: skip
     labels.clear()
-    rehearsal.rehearse_all({"spec": str(second)})
+    rehearsal.rehearse_all({"spec": str(second), "backwards": True})
     assert labels == ["pii"]
-    assert load_spec(str(second))["later"]["of"] == 9  # the dedup stands in both stages
+    assert load_spec(str(second))["later"]["of"] == 8
 
 
 def test_a_step_whose_kernels_another_process_compiles_is_passed_over(web, monkeypatch):
@@ -80,7 +80,7 @@ def test_a_step_whose_kernels_another_process_compiles_is_passed_over(web, monke
 
     monkeypatch.setattr(rehearsal, "rehearse", rehearse)
     first, _ = sorted((web.folder / "out/stages").glob("*/stage*.json"))
-    rehearsal.rehearse_all({"spec": str(first)})
+    rehearsal.rehearse_all({"spec": str(first), "backwards": True})
     assert "c4" not in labels and len(labels) == 7
     assert compile_time.on_busy is not locks.refuse
 
@@ -93,7 +93,7 @@ def test_a_step_that_fails_in_rehearsal_fails_nothing(web, monkeypatch):
 
     monkeypatch.setattr(rehearsal, "rehearse", rehearse)
     first, _ = sorted((web.folder / "out/stages").glob("*/stage*.json"))
-    rehearsal.rehearse_all({"spec": str(first)})
+    rehearsal.rehearse_all({"spec": str(first), "backwards": True})
 
 
 def test_a_warmup_says_which_steps_it_could_not_rehearse(bench):
@@ -102,7 +102,7 @@ def test_a_warmup_says_which_steps_it_could_not_rehearse(bench):
     )
     done = bench.command("warmup", "web.yaml")
     ready, missing = done.stdout.splitlines()
-    assert ready.startswith("2 steps are ready: ")
+    assert ready.startswith("2 steps rehearsed, ")
     assert missing.startswith("not compiled: quality: ") and "nowhere.bin" in missing
 
 
