@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where it is set, every process would compile every module it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow lint reference docs tutorial bench resolve clean
+.PHONY: install demo test test-slow lint reference docs run-docs bench resolve clean
 
 # Not compiled ahead: 14,000 files take a minute, and Python compiles the few that are imported.
 install: $(VENV)/.installed
@@ -47,9 +47,9 @@ reference: install
 docs: install
 	$(BIN)/python -m sphinx -q -W --keep-going docs build/docs
 
-# What the tutorial's commands print, and the notebooks' outputs, written anew.
-tutorial: install
-	$(BIN)/python scripts/tutorial.py
+# The outputs in the tutorial and the notebooks, written anew from what they print.
+run-docs: install
+	$(BIN)/python scripts/run_docs.py
 
 bench: install
 	@missed=; for script in benchmarks/bench_*.py; do echo "== $$script"; \

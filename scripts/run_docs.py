@@ -1,15 +1,16 @@
-"""Run the commands of docs/tutorial.md and write what they print into it.
+"""Run the commands of docs/tutorial.md and the notebooks, and write what they print into them.
 
-python scripts/tutorial.py            # writes it
-python scripts/tutorial.py --check    # exit status 1 where the page differs
+python scripts/run_docs.py [PAGE...]            # writes it; without a page all of them
+python scripts/run_docs.py --check [PAGE...]    # exit status 1 where a page differs
 
-A block `console` has commands behind `$ `, further lines of one behind `> `. A line `...` stands for
-lines that the page leaves out. Behind `<!-- varies -->` a block is run and its output not compared.
-A block `python` whose first line is `# NAME.py` becomes that file.
+In the tutorial a block `console` has commands behind `$ `, further lines of one behind `> `. A line
+`...` stands for lines that the page leaves out. Behind `<!-- varies -->` a block is run and its
+output not compared. A block `python` whose first line is `# NAME.py` becomes that file.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -17,9 +18,10 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "tutorial.md"
+PAGES = (ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")))
 LEFT_OUT = "..."
 BLOCK = re.compile(r"(<!-- varies -->\n)?^```(console|python)\n(.*?)^```$", re.M | re.S)
 VARYING = re.compile(r"\b\d[\d,.]* (?=s\b|MiB\b)")  # seconds and memory
@@ -45,15 +47,19 @@ def printed(command: str, folder: Path, env: dict[str, str]) -> list[str]:
     return [line.rstrip() for line in done.stdout.rstrip().splitlines()]
 
 
+def same(old: str, new: str) -> bool:
+    """Whether two outputs differ in seconds and memory alone."""
+    return VARYING.sub("# ", old) == VARYING.sub("# ", new)
+
+
 def fitted(old: list[str], new: list[str]) -> list[str]:
-    """The part of an output that the page shows: as many lines as before around `...`, or all. Where
-    it differs from the old one in seconds and memory alone, the old one stays."""
+    """The part of an output that the page shows: as many lines as before around `...`, or all.
+    Where it differs from the old one in seconds and memory alone, the old one stays."""
     if LEFT_OUT in old:
         head = old.index(LEFT_OUT)
         tail = len(old) - head - 1
         new = [*new[:head], LEFT_OUT, *new[len(new) - tail :]]
-    same = [VARYING.sub("# ", line) for line in old] == [VARYING.sub("# ", line) for line in new]
-    return old if same else new
+    return old if same("\n".join(old), "\n".join(new)) else new
 
 
 def commands(block: str) -> list[tuple[list[str], list[str]]]:
@@ -82,26 +88,49 @@ def written(page: str, folder: Path, wanted: Callable[[str], bool] = lambda comm
         lines = []
         for command, old in commands(block):
             text = "\n".join(line[2:] for line in command)
-            if not wanted(text):
-                lines += [*command, *old]
-                continue
-            new = printed(text, folder, env)
+            new = printed(text, folder, env) if wanted(text) else old
             lines += [*command, *(old if varies and old else fitted(old, new))]
         return f"{varies or ''}```{kind}\n" + "\n".join(lines) + "\n```"
 
     return BLOCK.sub(replaced, page)
 
 
+def text_of(outputs: list[Any]) -> str:
+    """The texts of a cell's outputs."""
+    return "".join(o.get("text") or str(o.get("data", {}).get("text/plain")) for o in outputs)
+
+
+def executed(notebook: str, folder: Path) -> str:
+    """The notebook with the outputs of its cells, none of which may fail. Outputs that differ from
+    those before in seconds and memory alone stay as they are."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    os.environ.update(environment(folder / ".bin"))
+    old, new = (nbformat.reads(notebook, as_version=4) for _ in range(2))
+    resources = {"metadata": {"path": str(folder)}}
+    NotebookClient(new, timeout=600, record_timing=False, resources=resources).execute()
+    for before, after in zip(old.cells, new.cells, strict=True):
+        if after.cell_type == "code" and same(text_of(before.outputs), text_of(after.outputs)):
+            after.outputs = before.outputs
+    new.metadata = old.metadata
+    return json.dumps(new, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+
+
 def main() -> int:
-    before = PAGE.read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory() as folder:
-        after = written(before, Path(folder))
-    if "--check" in sys.argv:
-        if after != before:
-            print("docs/tutorial.md differs: run python scripts/tutorial.py")
-        return int(after != before)
-    PAGE.write_text(after, encoding="utf-8")
-    return 0
+    names = [Path(name).resolve() for name in sys.argv[1:] if name != "--check"]
+    differ = 0
+    for path in names or PAGES:
+        before = path.read_text(encoding="utf-8")
+        with tempfile.TemporaryDirectory() as folder:
+            run = executed if path.suffix == ".ipynb" else written
+            after = run(before, Path(folder))
+        if "--check" not in sys.argv:
+            path.write_text(after, encoding="utf-8")
+        elif after != before:
+            print(f"{path.name} differs: run python scripts/run_docs.py")
+            differ = 1
+    return differ
 
 
 if __name__ == "__main__":
