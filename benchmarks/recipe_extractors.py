@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.extract_pages import WholePage, load_whole_pages, texts_by, write_pages
 from benchmarks.shared_texts import ROOT, last_json, need, peer_python
-from curate.api import run_recipe
+from curate.api.outcome import carry_out
 from curate.extract.evaluate import f1_of_words, words
 from curate.extract.step import Extract
 from curate.run.outcome import Options
@@ -89,7 +89,7 @@ def kept_by(name: str, texts: list[str], pages: list[WholePage]) -> Kept:
             for k, (page, text) in enumerate(zip(pages, texts, strict=True)):
                 if text:
                     file.write(json.dumps({"id": str(k), "url": page.url, "text": text}) + "\n")
-        run_recipe(alone, [str(source)], out, Options(1, True))
+        carry_out(alone, [str(source)], out, Options(1, True))
         parts = sorted(out.glob("corpus/part-*.parquet"))
         rows = [row for part in parts for row in pq.read_table(part).to_pylist()]
     return {int(row["id"]): Counter(words(row["text"])) for row in rows}

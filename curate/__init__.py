@@ -1,35 +1,42 @@
 """Corpus curation: web archives in, clean and distinct documents out.
 
-    from pathlib import Path
-    from curate import load, run_recipe
+    from curate import Corpus, run_recipe
 
-    outcome = run_recipe(load("c4"), ["crawl/"], Path("out"))
-    outcome.totals()
+    corpus = Corpus.read("crawl/*.warc.gz").extract().language(keep=["en"]).filter("gopher_quality")
+    result = corpus.dedup("minhash").run("out")
+    same = run_recipe("fineweb", "crawl/*.warc.gz", "out2", language={"keep": ["en"]})
 
-`run_recipe` and `load` are imported when they are first used, so that `import curate` is cheap.
+Names are imported when they are first used, so that `import curate` is cheap (docs/python.md).
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from curate.version import __version__
 
 if TYPE_CHECKING:
-    from curate.api import run_recipe
+    from curate.api.corpus import Corpus
+    from curate.api.result import Result
+    from curate.api.run import run_recipe
     from curate.steps.recipe import load
 
-__all__ = ["__version__", "load", "run_recipe"]
+__all__ = ["Corpus", "Result", "__version__", "load", "run_recipe"]
+_PLACES = {
+    "Corpus": "curate.api.corpus",
+    "Result": "curate.api.result",
+    "load": "curate.steps.recipe",
+    "run_recipe": "curate.api.run",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """The functions that are imported when they are first used."""
-    if name == "run_recipe":
-        from curate.api import run_recipe
-
-        return run_recipe
-    if name == "load":
-        from curate.steps.recipe import load
-
-        return load
+    """The names that are imported when they are first used."""
+    if name in _PLACES:
+        return getattr(import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'curate' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -10,6 +10,10 @@ class CurateError(Exception):
 
     exit_code = 1
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook (IPython) shows of it, in place of a traceback: the line alone."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class UsageError(CurateError):
     """The command, recipe or input was used wrongly."""

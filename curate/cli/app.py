@@ -20,6 +20,7 @@ from curate.cli import (  # noqa: F401 (their commands join the app)
     language,
     mix,
     model,
+    new,
     perplexity,
     quality,
     refresh,

@@ -30,7 +30,7 @@ from curate.cli.settings import Steps, command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.api import CommandOptions
+    from curate.cli.execution import CommandOptions
 
 dedup_app = group("dedup", "Keep one of each set of copies (dedup IN...).", default=True)
 
@@ -101,7 +101,7 @@ def dedup(
     llmcurate dedup corpus/ -o out --method paragraphs --keep none --hash sha1-64
     llmcurate dedup new/ -o out2 --method minhash --against out
     """
-    from curate.api import execute
+    from curate.cli.execution import execute
     from curate.dedup import methods
     from curate.steps.recipe import compose
     from curate.terminal.progress import say
@@ -284,7 +284,7 @@ def decontaminate(
     llmcurate decontaminate corpus/ --evals gsm8k.jsonl --evals mmlu.parquet -o out
     llmcurate decontaminate corpus/ --evals gsm8k.jsonl -o out --action cut
     """
-    from curate.api import execute
+    from curate.cli.execution import execute
     from curate.steps.recipe import compose
     from curate.terminal.progress import say
 

@@ -27,7 +27,7 @@ from curate.cli.settings import command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.api import CommandOptions
+    from curate.cli.execution import CommandOptions
 
 Run = Annotated[
     Path,
@@ -174,7 +174,7 @@ def _answer(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) 
 
 def _apply(run: Path, sets: tuple[str, ...], options: CommandOptions) -> None:
     """Makes the run with other settings and prints its outcome."""
-    from curate.api import print_outcome
+    from curate.cli.execution import print_outcome
     from curate.inspect.whatif.apply import apply
     from curate.run.driver import Options
 

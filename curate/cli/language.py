@@ -21,7 +21,7 @@ from curate.cli.options import (
 from curate.cli.settings import command
 
 if TYPE_CHECKING:
-    from curate.api import CommandOptions
+    from curate.cli.execution import CommandOptions
 
 language_app = group("language", "Label documents by language (language IN...).", default=True)
 

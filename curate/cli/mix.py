@@ -11,7 +11,7 @@ from curate.cli.options import Sets, app, command_options, corpus_of
 from curate.cli.settings import command
 
 if TYPE_CHECKING:
-    from curate.api import CommandOptions
+    from curate.cli.execution import CommandOptions
 
 Pairs = Optional[list[str]]
 
@@ -85,7 +85,7 @@ def mix(
     llmcurate mix web/ wiki=wikipedia.jsonl.zst --weights web=80,wiki=20 -o mixed
     llmcurate mix corpus/ --by lang --weights temperature --floor en=0.3 -o mixed
     """
-    from curate.api import execute
+    from curate.cli.execution import execute
     from curate.mix.step import command_settings as parsed
     from curate.steps.recipe import compose
 

@@ -14,7 +14,7 @@ from curate.cli.help import Command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.api import CommandOptions
+    from curate.cli.execution import CommandOptions
     from curate.run.workspace import Workspace
 
 DEFAULT = "default"
@@ -22,7 +22,7 @@ DEFAULT = "default"
 ORDER = (
     "init run fetch extract extract-eval filter dedup decontaminate language quality perplexity mix"
     " refresh forget tokenizer pretrain generate model which import export push stats explain"
-    " whatif browse search recipes steps schema demo"
+    " whatif browse search recipes steps schema new demo"
 ).split()
 
 
@@ -171,7 +171,7 @@ def command_options(
     quiet: Quiet = False,
 ) -> CommandOptions:
     """The options of a command that runs a recipe."""
-    from curate.api import CommandOptions
+    from curate.cli.execution import CommandOptions
 
     return CommandOptions(out, workers, as_json, dry_run, quiet)
 
@@ -188,7 +188,7 @@ def document_options(
     quiet: Quiet = False,
 ) -> CommandOptions:
     """The options of a command on documents."""
-    from curate.api import CommandOptions
+    from curate.cli.execution import CommandOptions
 
     read = read_options(limit, share, skip_unreadable)
     return CommandOptions(out, workers, as_json, dry_run, quiet, read=read, export=export)
@@ -210,7 +210,7 @@ def engine_options(
     quiet: Quiet = False,
 ) -> CommandOptions:
     """The options of a command on documents that engines may run elsewhere."""
-    from curate.api import CommandOptions
+    from curate.cli.execution import CommandOptions
 
     where = (engine, address, scratch, exchange)
     read = read_options(limit, share, skip_unreadable)
@@ -250,7 +250,7 @@ def run_steps(
     sets: list[str] | None = None,
 ) -> None:
     """Runs a recipe of the steps."""
-    from curate.api import execute
+    from curate.cli.execution import execute
     from curate.steps.recipe import compose
 
     execute(compose(title, steps, tuple(sets or ())), inputs or [], options, title)

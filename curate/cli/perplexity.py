@@ -13,7 +13,7 @@ from curate.cli.settings import command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.api import CommandOptions
+    from curate.cli.execution import CommandOptions
 
 SHOWN_CHARS = 100  # of a text in the table
 BATCH = 1000  # texts

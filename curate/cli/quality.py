@@ -14,7 +14,7 @@ from curate.cli.settings import command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.api import CommandOptions
+    from curate.cli.execution import CommandOptions
 
 NARROW = 0.2  # of the middle 80 % of the scores: a model that has seen too little
 

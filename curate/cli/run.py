@@ -27,7 +27,7 @@ from curate.errors import UsageError
 from curate.steps.registry import REGISTRY
 
 if TYPE_CHECKING:
-    from curate.api import CommandOptions
+    from curate.cli.execution import CommandOptions
 
 
 @app.command()
@@ -71,7 +71,7 @@ def run(
     """
     from dataclasses import replace
 
-    from curate.api import execute
+    from curate.cli.execution import execute
     from curate.steps.recipe import load
 
     options = replace(_with_forecast(options, settings), allow_python=allow_python)
@@ -88,8 +88,8 @@ def _with_forecast(options: CommandOptions, settings: dict[str, Any]) -> Command
         return options
     from dataclasses import replace
 
-    from curate.api import Scale
     from curate.cli.command_settings import Forecast
+    from curate.cli.execution import Scale
     from curate.disk.units import parse_size
 
     if not options.dry_run:

@@ -14,7 +14,7 @@ from curate.cli.settings import command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.api import CommandOptions
+    from curate.cli.execution import CommandOptions
     from curate.dedup.suffix_array.search import Hit, Longest, Matches
 
 search_app = group("search", "Find phrases in a corpus (search OUT PHRASE).", default=True)

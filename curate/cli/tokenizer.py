@@ -13,7 +13,7 @@ from curate.cli.settings import command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.api import CommandOptions
+    from curate.cli.execution import CommandOptions
     from curate.run.driver import Outcome
 
 tokenizer_app = group("tokenizer", "Train, judge and change tokenizers; encode token shards.")
@@ -104,7 +104,7 @@ def encode(
     tokenizer: Path | None, settings: dict[str, Any], inputs: list[str], options: CommandOptions
 ) -> Outcome:
     """Encodes the inputs; by default with the newest tokenizer of the workspace."""
-    from curate.api import execute
+    from curate.cli.execution import execute
     from curate.steps.recipe import compose
 
     path = tokenizer or workspace("--tokenizer").need("tokenizer", "llmcurate tokenizer train")

@@ -28,7 +28,7 @@ from curate.errors import RunFailed, UsageError, as_failure
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from curate.api import CommandOptions
+    from curate.cli.execution import CommandOptions
     from curate.run.workspace import Workspace
 
 Trained = Annotated[
@@ -79,7 +79,7 @@ def pretrain(
     """
     import os
 
-    from curate.api import execute
+    from curate.cli.execution import execute
     from curate.steps.recipe import compose
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:

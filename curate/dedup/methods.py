@@ -6,6 +6,7 @@ a new step brings its options with it.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Any
 
 from curate.errors import UsageError
@@ -34,7 +35,9 @@ METHODS: dict[str, MethodSteps] = {
 def _method(name: str) -> MethodSteps:
     steps = METHODS.get(name)
     if steps is None:
-        raise UsageError(f"--method {name}: known: {', '.join(METHODS)}, or several joined by +")
+        near = get_close_matches(name, METHODS, 1, 0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(METHODS)}"
+        raise UsageError(f"no dedup method {name!r}; {hint}")
     return steps
 
 

@@ -125,9 +125,9 @@ def make_plan(recipe: Recipe, inputs: list[str], on_paper: bool = False) -> RunP
 
 def _plan_inputs(recipe: Recipe, inputs: list[str], on_paper: bool) -> RunPlan:
     names = inputs or list(recipe.input)
-    if recipe.brings_corpus:
-        if names:
-            raise UsageError(f"recipe {recipe.name} names its own sources: leave {names[0]} out")
+    if names and recipe.brings_corpus:
+        raise UsageError(f"recipe {recipe.name} names its own sources: leave {names[0]} out")
+    if not names and not recipe.reads_input:
         return plan_run(recipe, InputPlan((), ()))
     if not names:
         raise UsageError(f"recipe {recipe.name} has no input: name files or folders to read")

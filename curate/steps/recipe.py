@@ -27,9 +27,10 @@ LineOf = Callable[[str], str | None]
 TOP_KEYS = ("name", "description", "paper", "input", "read", "steps")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recipe:
-    """Named steps in order; `cuts` holds the positions before which a stage ends."""
+    """Named steps in order; `cuts` holds the positions before which a stage ends. As a text it is
+    the YAML of what was given; `resolved` has the defaults too."""
 
     name: str
     steps: tuple[Settings, ...]
@@ -68,20 +69,32 @@ class Recipe:
 
     def resolved(self) -> dict[str, Any]:
         """All settings, defaults included, in the form that `parse` reads."""
+        return self._dump(lambda step: {step.name: step.resolved()}, given_alone=False)
+
+    def _dump(self, entry: Callable[[Settings], Any], given_alone: bool) -> dict[str, Any]:
         steps: list[Any] = []
         for i, step in enumerate(self.steps):
             if i in self.cuts:
                 steps.append(CUT)
-            steps.append({step.name: step.resolved()})
+            steps.append(entry(step))
         out: dict[str, Any] = {"name": self.name, "description": self.description}
         if self.paper:
             out["paper"] = self.paper
         if self.input:
             out["input"] = list(self.input)
-        read = self.read.model_dump(mode="json")
+        read = self.read.model_dump(mode="json", exclude_unset=given_alone)
         if self.read.fetch is not None:
             read["fetch"] = self.read.fetch
         return out | {"read": read, "steps": steps}
+
+    def __str__(self) -> str:
+        data = self._dump(_entry_given, given_alone=True)
+        kept = {key: value for key, value in data.items() if value or key == "steps"}
+        return yaml.safe_dump(
+            kept, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100
+        )
+
+    __repr__ = __str__
 
     def digest(self) -> str:
         """A hash of everything that decides the output."""
@@ -97,6 +110,12 @@ class Recipe:
         place = {name: f"--{name.replace('_', '-')} {value}" for name, value in given.items()}
         read = _check(ReadSettings, {**before, **given}, "read", place.get)
         return replace(self, read=read)
+
+
+def _entry_given(step: Settings) -> str | dict[str, Any]:
+    """A step of a recipe as it is written by hand: without defaults."""
+    settings = step.model_dump(mode="json", exclude_unset=True)
+    return {step.name: settings} if settings else step.name
 
 
 @dataclass(frozen=True)

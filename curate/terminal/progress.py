@@ -1,4 +1,5 @@
-"""Progress of long work: a bar on a terminal, plain lines in a log. Always on stderr."""
+"""Progress of long work: a bar on a terminal, one line in a notebook, lines in a log. Always on
+stderr."""
 
 from __future__ import annotations
 
@@ -7,6 +8,12 @@ import time
 from typing import Any
 
 LOG_SECONDS = 10.0
+NOTEBOOK_SECONDS = 0.5
+
+
+def _in_notebook() -> bool:
+    """Whether a cell's output is where lines go, which draws a line again after a return."""
+    return "ipykernel" in sys.modules
 
 
 class Progress:
@@ -18,6 +25,7 @@ class Progress:
         self._bar: Any = None
         self._task: Any = None
         self._said = time.monotonic()
+        self._drawn = 0  # characters of the line in a notebook
 
     def __enter__(self) -> Progress:
         if not self._quiet and sys.stderr.isatty():
@@ -48,16 +56,28 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+        if self._drawn:
+            print(file=sys.stderr, flush=True)
 
     def update(self, done: int | None = None, note: str = "") -> None:
         """One more done, or `done` in all; note: what to say beside it."""
         self.done = self.done + 1 if done is None else done
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, note=note)
-        elif not self._quiet and time.monotonic() - self._said >= LOG_SECONDS:
-            self._said = time.monotonic()
-            tail = f", {note}" if note else ""
-            print(f"{self.title}: {self.done} of {self.total}{tail}", file=sys.stderr, flush=True)
+        elif not self._quiet:
+            self._say(f", {note}" if note else "")
+
+    def _say(self, tail: str) -> None:
+        notebook = _in_notebook()
+        if time.monotonic() - self._said < (NOTEBOOK_SECONDS if notebook else LOG_SECONDS):
+            return
+        self._said = time.monotonic()
+        line = f"{self.title}: {self.done} of {self.total}{tail}"
+        if notebook:
+            print(f"\r{line.ljust(self._drawn)}", end="", file=sys.stderr, flush=True)
+            self._drawn = len(line)
+        else:
+            print(line, file=sys.stderr, flush=True)
 
 
 def say(message: str, quiet: bool = False) -> None:

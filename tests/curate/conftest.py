@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from curate.api import run_recipe
+from curate.api.outcome import carry_out
 from curate.corpus.sizes import Sizes
 from curate.engines import idle_workers
 from curate.engines.local import LocalEngine
@@ -61,7 +61,7 @@ class Bench:
             recipe = json.dumps({"steps": recipe, "read": read or {}})
         parsed = parse(recipe, "recipe.yaml", sets)
         options = Options(workers, quiet=True, engine=engine, exchange=exchange, sizes=sizes)
-        return run_recipe(parsed, [str(i) for i in inputs], self.folder / out, options)
+        return carry_out(parsed, [str(i) for i in inputs], self.folder / out, options)
 
     def rows(self, out: str = "out", kind: str = "corpus") -> list[dict[str, Any]]:
         """All rows of OUT/corpus or OUT/rejected, in order."""

@@ -75,8 +75,8 @@ def dying(*args, **kwargs):
 setattr(owner, last, dying)
 from curate.run.outcome import Options
 from curate.steps.recipe import parse
-from curate.api import run_recipe
-run_recipe(parse(Path("recipe.json").read_text(), "r", ()), sys.argv[4:5], Path(sys.argv[5]),
+from curate.api.outcome import carry_out
+carry_out(parse(Path("recipe.json").read_text(), "r", ()), sys.argv[4:5], Path(sys.argv[5]),
            Options(workers=1, quiet=True))
 """
 # In each phase: before the first chunk of the index, behind it; while regions are found, behind

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from curate.api import run_recipe
+from curate.api.outcome import carry_out
 from curate.run.outcome import Options
 from curate.steps.recipe import compose
 
@@ -30,11 +30,11 @@ def test_what_is_exported_reads_back_as_the_same_documents(
     source.write_text("\n".join(json.dumps(r) for r in rows))
     settings = {"compression": compression, "part_bytes": 500}
     recipe = compose("export", [("export", settings)], ())
-    outcome = run_recipe(recipe, [str(source)], tmp_path / "out", Options(1, True))
+    outcome = carry_out(recipe, [str(source)], tmp_path / "out", Options(1, True))
     record = outcome.products[0]
     assert record["documents"] == 30 and len(record["files"]) > 1
     again = compose("dedup", [("dedup_exact", {})], ())
-    run_recipe(again, [str(tmp_path / "out" / "jsonl")], tmp_path / "again", Options(1, True))
+    carry_out(again, [str(tmp_path / "out" / "jsonl")], tmp_path / "again", Options(1, True))
     parts = sorted((tmp_path / "again" / "corpus").glob("*.parquet"))
     table = pq.ParquetDataset(parts).read()
     assert table["id"].to_pylist() == [r["id"] for r in rows]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from curate.api import run_recipe
+from curate.api.outcome import carry_out
 from curate.demo.texts import load_articles
 from curate.errors import UsageError
 from curate.run.outcome import Options
@@ -69,7 +69,7 @@ def test_a_published_recipe_keeps_prose_and_drops_the_rest(
     if name == "dclm-baseline":
         sets += (f"quality.model={quality_model}",)
     out = shared_bench.folder / name
-    totals = run_recipe(load(name, sets), [str(articles)], out, Options(1, True)).totals()
+    totals = carry_out(load(name, sets), [str(articles)], out, Options(1, True)).totals()
     assert totals["read"] == totals["kept"] + totals["rejected"]
     kept = shared_bench.ids(name)
     english = {a.id for a in load_articles() if a.lang == "en"}
@@ -87,7 +87,7 @@ def test_wangchanberta_keeps_thai_text_and_cleans_it(shared_bench: Any) -> None:
     rows += [{"id": a.id, "text": a.text} for a in load_articles() if a.lang == "en"][:3]
     source = shared_bench.jsonl("thai.jsonl", rows)
     out = shared_bench.folder / "thai"
-    totals = run_recipe(load("wangchanberta-th"), [str(source)], out, Options(1, True)).totals()
+    totals = carry_out(load("wangchanberta-th"), [str(source)], out, Options(1, True)).totals()
     kept = {r["id"]: r["text"] for r in shared_bench.rows("thai")}
     assert {a.id for a in thai} - set(kept) <= {thai[0].id}  # its copy may stay instead
     assert len(kept) == len(thai) + 1
@@ -105,7 +105,7 @@ def test_dclm_without_a_model_says_where_one_comes_from(
         UsageError, match=r"train one with `llmcurate quality train`, or fetch DCLM"
     ):
         recipe = load("dclm-baseline", (f"language.model={model}",))
-        run_recipe(recipe, [str(articles)], tmp_path / "out", Options(1, True))
+        carry_out(recipe, [str(articles)], tmp_path / "out", Options(1, True))
 
 
 @pytest.mark.parametrize("name", (*PUBLISHED, "wangchanberta-th", "ccnet-llama1"))
@@ -129,7 +129,7 @@ def test_ccnet_cuts_paragraphs_that_come_twice_and_the_unexpected_tail(
     models = shared_bench.folder / "models/{lang}/perplexity.bin"
     sets = (f"language.model={model}", f"perplexity.model={models}")
     recipe = load("ccnet-llama1", sets)
-    totals = run_recipe(
+    totals = carry_out(
         recipe, [str(path)], shared_bench.folder / "ccnet", Options(1, True)
     ).totals()
     assert totals["read"] == totals["kept"] + totals["rejected"] == len(rows)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from curate.api import run_recipe
+from curate.api.outcome import carry_out
 from curate.cli.app import invoke
 from curate.inspect.evaluate.tokenizers import FIGURES, TRAINED_ON, bars, names, rows
 from curate.run.outcome import Options
@@ -84,7 +84,7 @@ def test_a_tokenizer_judged_on_what_it_was_trained_on_is_warned_of(bench: Any, c
     texts = bench.jsonl("texts.jsonl", [{"text": row["text"] * 9} for row in ROWS])
     other = bench.jsonl("other.jsonl", [{"text": "the cat sat on the mat"}])
     chosen = [("tokenizer", {"vocab": 280})]
-    run_recipe(compose("tokens", chosen, ()), [str(texts)], bench.folder / "out", Options(1, True))
+    carry_out(compose("tokens", chosen, ()), [str(texts)], bench.folder / "out", Options(1, True))
     for on, warned in ((texts, True), (other, False)):
         arguments = ["tokenizer", "eval", bench.folder / "out", "--on", on, "-o", bench.folder]
         assert invoke([*map(str, arguments)]) == 0

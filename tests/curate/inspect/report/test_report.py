@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from curate.api import run_recipe
+from curate.api.outcome import carry_out
 from curate.inspect.report import page
 from curate.inspect.report.page import gather, render
 from curate.pages import charts
@@ -68,7 +68,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("gopher_quality", {"min_words": 3, "min_stop_words": 1}),
         ("dedup_exact", {"survivor": "first"}),
     ]
-    run_recipe(compose("test", chosen, ()), [str(source)], folder / "out", Options(1, True))
+    carry_out(compose("test", chosen, ()), [str(source)], folder / "out", Options(1, True))
     return folder / "out"
 
 
@@ -194,7 +194,7 @@ def test_a_run_of_products_alone_has_a_page_that_makes_sense(tmp_path: Path) -> 
     source = tmp_path / "in.jsonl"
     source.write_text("\n".join(json.dumps({"text": SENTENCES * 9}) for _ in range(50)))
     chosen = [("tokenizer", {"vocab": 300})]
-    run_recipe(compose("tokens", chosen, ()), [str(source)], tmp_path / "out", Options(1, True))
+    carry_out(compose("tokens", chosen, ()), [str(source)], tmp_path / "out", Options(1, True))
     page_ = (tmp_path / "out" / ".run" / "report.html").read_text()
     assert "300 tokens" in page_ and 'id="products"' in page_ and 'id="rules"' not in page_
 
@@ -209,7 +209,7 @@ def test_a_report_that_fails_does_not_lose_the_run(
     source = tmp_path / "in.jsonl"
     source.write_text(json.dumps({"text": SENTENCES}) + "\n")
     chosen: list[tuple[str, dict[str, Any]]] = [("c4", {})]
-    run_recipe(compose("test", chosen, ()), [str(source)], tmp_path / "out", Options(1, True))
+    carry_out(compose("test", chosen, ()), [str(source)], tmp_path / "out", Options(1, True))
     record = records.read_record(tmp_path / "out")
     assert record["totals"]["kept"] == 1 and record["figures"]["rules"] == {}
     assert any("no <b> today" in n for n in record["notices"])

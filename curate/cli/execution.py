@@ -1,4 +1,4 @@
-"""Running a recipe: it is planned, run into a folder or a store, and its outcome is printed."""
+"""Recipes of commands: planned by what the command line says, run, and their outcome printed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from curate.disk.publish import Store, publish, scratch_of, url_of
+from curate.api.outcome import run_plan, working_folder
 from curate.disk.units import format_bytes
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
-from curate.inspect.report.page import write_records
 from curate.run import funnel, standard_output, workspace
-from curate.run.driver import Options, Outcome, make_plan, run_planned
+from curate.run.driver import Options, Outcome, make_plan
 from curate.run.plan import RunPlan, plan_run
 from curate.run.records import record
 from curate.steps.recipe import Recipe, build, make_step
@@ -60,16 +59,6 @@ class CommandOptions:
         )
 
 
-def run_recipe(
-    recipe: Recipe, inputs: list[str], out: Path, options: Options | None = None
-) -> Outcome:
-    """Runs the recipe over the inputs, or those that it names, into `out`.
-
-    A run that stopped goes on; stages that the folder holds already are reused.
-    """
-    return run_planned(make_plan(recipe, inputs), out, options or Options(), write_records)
-
-
 def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: str) -> Outcome:
     """Plans the recipe, then prints the plan, or runs it and prints the outcome.
 
@@ -96,23 +85,14 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
         out = Path("OUT")
     else:
         raise UsageError("give -o OUT, or work in a workspace (`llmcurate init`)")
-    url = url_of(out)
-    out = scratch_of(url, options.scratch) if url else out
-    if options.scratch is not None and not url:
-        raise UsageError(f"--scratch is for an OUT that is a URL; {out} is a folder")
+    out, url = working_folder(out, options.scratch)
     if options.dry_run:
         _show_plan(plan, out, options, space)
         return Outcome(out, plan)
     if options.out == standard_output.NAME:
         return standard_output.run_to_standard_output(plan, options.run_options(), options.as_json)
-    store = Store(url) if url else None
-    if store is not None:
-        store.check()
     workers = options.workers or (space.workers if space else 0)
-    outcome = run_planned(plan, out, options.run_options(workers), write_records)
-    if store is not None:
-        say(f"uploading new files to {store.url}", options.quiet)
-        outcome.published = {"url": store.url, **publish(out, store)}
+    outcome = run_plan(plan, out, options.run_options(workers), url)
     print_outcome(outcome, options)
     return outcome
 

@@ -1,0 +1,1 @@
+"""Runs from Python: corpora, recipes and their results; the command line stands on it."""

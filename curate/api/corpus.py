@@ -1,0 +1,161 @@
+"""`Corpus`: files to read and the steps that their documents go through, put together in Python."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from curate.api.result import Location, Result, result_of
+from curate.errors import UsageError
+
+if TYPE_CHECKING:
+    from curate.steps.recipe import Recipe
+
+Steps = list[tuple[str, dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents of files, and steps in order. Each method returns a new corpus; nothing is read
+    before `run`.
+
+        clean = Corpus.read("crawl/*.warc.gz").extract().filter("gopher_quality").dedup("minhash")
+        result = clean.run("out")
+
+    A step or a setting that there is not raises UsageError at once, with the nearest one.
+    """
+
+    inputs: tuple[str, ...]
+    steps: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    reading: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, *inputs: Location, **settings: Any) -> Corpus:
+        """The documents of files, folders, patterns or URLs, of WARC, JSON lines, parquet, CSV and
+        more; a folder that a run wrote, or its `Result`, stands for the documents that it kept.
+
+        settings: of the section `read` of recipes, as limit=1000 (the first documents), share=0.01
+        (drawn by id) or columns={"text": "content"}.
+        """
+        if not inputs:
+            raise UsageError("Corpus.read needs the files to read, or a folder of them")
+        return cls(tuple(os.fspath(name) for name in inputs))._with((), settings)
+
+    def step(self, name: str, /, **settings: Any) -> Corpus:
+        """With any step of `llmcurate steps` behind the others, as step("url_filter",
+        domains="blocked.txt"); "cut" ends a stage."""
+        return self._with([(name, settings)])
+
+    def extract(self, **settings: Any) -> Corpus:
+        """With the main text of web pages: extract(format="markdown")."""
+        return self.step("extract", **settings)
+
+    def language(self, **settings: Any) -> Corpus:
+        """With the language of each document: language(keep=["en"], threshold=0.65)."""
+        return self.step("language", **settings)
+
+    def quality(self, **settings: Any) -> Corpus:
+        """With a classifier's score: quality(model="quality.bin", keep_fraction=0.1)."""
+        return self.step("quality", **settings)
+
+    def perplexity(self, **settings: Any) -> Corpus:
+        """With CCNet's head, middle and tail: perplexity(model="models/{lang}.bin",
+        keep=["head"])."""
+        return self.step("perplexity", **settings)
+
+    def decontaminate(self, **settings: Any) -> Corpus:
+        """Without what stands in evaluation sets: decontaminate(evals="benchmark.jsonl")."""
+        return self.step("decontaminate", **settings)
+
+    def filter(self, *rules: str | Callable[..., Any], **settings: Any) -> Corpus:
+        """Without the documents that published rules drop: filter("c4@tfds", "gopher_quality").
+
+        rules: filters by name, or functions of yours, as "my_rules.py:keep" or the object itself
+        where a file holds it. settings: of each of these filters that has them.
+        """
+        if not rules:
+            raise UsageError('filter needs the name of a filter, as filter("gopher_quality")')
+        return self._with(_shared([_filter(rule) for rule in rules], settings))
+
+    def dedup(self, method: str = "exact", **settings: Any) -> Corpus:
+        """With one of each set of copies: dedup("minhash", survivor="longest").
+
+        method: as of `llmcurate dedup --method`, several joined by +. settings: of each of its
+        steps that has them.
+        """
+        from curate.dedup.methods import steps_of
+
+        return self._with(_shared(steps_of(method), settings))
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of this corpus, which prints as the YAML that `llmcurate run` takes."""
+        from curate.steps.recipe import compose
+
+        steps = [(name, dict(settings)) for name, settings in self.steps]
+        return replace(compose("corpus", steps, reading=self.reading), input=self.inputs)
+
+    def run(
+        self,
+        out: Location,
+        *,
+        workers: int = 0,
+        engine: str = "local",
+        address: str | None = None,
+        exchange: str | None = None,
+        scratch: Location | None = None,
+        quiet: bool = False,
+    ) -> Result:
+        """Reads the files, takes the steps, and leaves corpus/, rejected/ and a report in the
+        folder `out`, or at its URL. The same call again resumes.
+
+        workers: number of processes; 0: one a core. engine, address, exchange, scratch: as the
+        options of `llmcurate run`. Raises RunFailed where the run cannot go on, LockHeld where
+        another process works in `out`.
+        """
+        from curate.run.outcome import Options
+
+        # Whoever calls this has named the functions that it runs.
+        options = Options(workers, quiet, engine, address, exchange, allow_python=True)
+        return result_of(self.recipe, self.inputs, out, options, scratch)
+
+    def _with(self, steps: Steps | tuple[()], reading: Mapping[str, Any] | None = None) -> Corpus:
+        """With more steps; UsageError where one of them cannot be."""
+        more = replace(
+            self,
+            steps=(*self.steps, *((name, deepcopy(settings)) for name, settings in steps)),
+            reading={**self.reading, **deepcopy(dict(reading or {}))},
+        )
+        _ = more.recipe
+        return more
+
+    def __repr__(self) -> str:
+        steps = ", ".join(name for name, _ in self.steps) or "no steps"
+        return f"Corpus of {', '.join(self.inputs)}: {steps}"
+
+
+def _filter(rule: str | Callable[..., Any]) -> tuple[str, dict[str, Any]]:
+    """The step of a filter's name or of a function."""
+    from curate.steps.functions import FunctionInFile
+
+    if not isinstance(rule, str):
+        return "python", {"function": str(FunctionInFile.of(rule))}
+    return ("python", {"function": rule}) if ".py:" in rule else (rule, {})
+
+
+def _shared(steps: Steps, settings: Mapping[str, Any]) -> Steps:
+    """The steps with each setting in those that have it. One that none has goes to the first step,
+    which refuses it and names the nearest."""
+    from curate.steps.registry import step_class
+
+    fields = {name: step_class(name.partition("@")[0]).model_fields for name, _ in steps}
+    for setting, value in settings.items():
+        takers = [own for name, own in steps if setting in fields[name]] or [steps[0][1]]
+        for own in takers:
+            if setting in own:
+                raise UsageError(f"{steps[0][0]}: {setting} is {own[setting]!r} here, by its name")
+            own[setting] = value
+    return steps

@@ -1,0 +1,235 @@
+"""The result of a run: its documents, its report, and what can be made of them next."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from curate.errors import UsageError
+
+if TYPE_CHECKING:
+    from curate.api.documents import StoredDocuments
+    from curate.run.homes import Corpus as Files
+    from curate.run.outcome import Options
+    from curate.steps.recipe import Recipe
+
+Location = str | os.PathLike[str]  # of a file or folder, or a URL
+
+
+class Report:
+    """The page of a run. In a notebook it shows itself, in a frame of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def open(self) -> None:
+        """Shows the page in the browser."""
+        import webbrowser
+
+        webbrowser.open(self.path.resolve().as_uri())
+
+    def _repr_html_(self) -> str:
+        """A frame that holds the page: its styles do not reach the notebook, and nothing in it
+        runs."""
+        from html import escape
+
+        page = escape(self.path.read_text(encoding="utf-8"), quote=True)
+        style = "width: 100%; height: 40em; border: 1px solid #8888"
+        return f'<iframe srcdoc="{page}" style="{style}" sandbox="" title="Report"></iframe>'
+
+    def __repr__(self) -> str:
+        return f"report: {self.path}"
+
+
+class Explanation(dict[str, Any]):
+    """All that is known of a document, as `llmcurate explain --json` has it; it prints as text."""
+
+    def __str__(self) -> str:
+        from curate.inspect.explain import text
+
+        return text(self)
+
+    __repr__ = __str__
+
+
+class Result:
+    """A finished run in its folder `out`. record: the content of its run.json."""
+
+    def __init__(self, out: Location) -> None:
+        """Of a run that has finished, of a product, or of a refreshed HOME. UsageError for any
+        other folder."""
+        from curate.run.homes import corpus_of
+        from curate.run.ledger import RUN
+        from curate.run.records import read_record
+
+        self.out = Path(out)
+        self._files: Files = corpus_of(self.out)
+        self._home = self._files.run
+        try:
+            self.record: dict[str, Any] = self._files.record()
+        except FileNotFoundError:
+            self._home = self.out / RUN  # of products alone
+            try:
+                self.record = read_record(self._home)
+            except FileNotFoundError:
+                raise UsageError(f"{out} holds no finished run") from None
+
+    @classmethod
+    def open(cls, out: Location) -> Result:
+        """The result of a run that was made before, here or by the command line. UsageError for a
+        folder that holds none."""
+        return cls(out)
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Documents read, kept and rejected, by rule too, bytes and seconds, as `--json` has."""
+        counts: dict[str, Any] = self.record["totals"]
+        return counts
+
+    @property
+    def corpus(self) -> StoredDocuments:
+        """The documents that were kept."""
+        from curate.api.documents import StoredDocuments
+
+        return StoredDocuments(self._files.kept, f"corpus of {self.out}")
+
+    @property
+    def rejected(self) -> StoredDocuments:
+        """The documents that were dropped, with step, rule, value and threshold, and all other
+        reasons."""
+        from curate.api.documents import StoredDocuments
+
+        return StoredDocuments(self._files.gone, f"rejected documents of {self.out}")
+
+    @property
+    def report(self) -> Report:
+        """The page that the run wrote."""
+        return Report(self._home / "report.html")
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The recipe with all settings; it prints as YAML."""
+        from curate.steps.recipe import load
+
+        return load(self._home / "recipe.yaml")
+
+    @property
+    def products(self) -> dict[str, dict[str, Any]]:
+        """What was made of the documents, by kind (tokenizer, shards, model): its figures, and
+        under `files` its files below `out`."""
+        return {product["makes"]: product for product in self.record["products"]}
+
+    @property
+    def card(self) -> dict[str, Any]:
+        """The figures of the last product: a tokenizer's card, the numbers of shards, the summary
+        of a training. UsageError where there is no product."""
+        if not self.record["products"]:
+            raise UsageError(f"{self.out} holds documents and no product")
+        last: dict[str, Any] = self.record["products"][-1]
+        card: dict[str, Any] = last.get("card") or last.get("summary") or last
+        return card
+
+    def explain(self, id: str) -> Explanation:
+        """Why a document was dropped, what was cut, and of what it is a copy. UsageError names
+        an id like it where there is no such document."""
+        from curate.inspect.explain import explain
+
+        return Explanation(explain(list(reversed(self._files.runs)), id))
+
+    def train_tokenizer(
+        self, out: Location, *, workers: int = 0, quiet: bool = False, **settings: Any
+    ) -> Result:
+        """A tokenizer trained on the documents, in the folder `out`.
+
+        settings: those of `llmcurate steps tokenizer`, as vocab=32000.
+        """
+        return _product("tokenizer", self._with_documents(), out, workers, quiet, settings)
+
+    def encode(
+        self,
+        out: Location,
+        tokenizer: Location | None = None,
+        *,
+        workers: int = 0,
+        quiet: bool = False,
+        **settings: Any,
+    ) -> Result:
+        """The documents as token shards, in the folder `out`.
+
+        tokenizer: its file or folder, or the result that has it; by default the one that the run's
+        own recipe trained. settings: those of `llmcurate steps shards`, as val_fraction=0.01.
+        """
+        documents = self._with_documents()
+        if tokenizer is None and "tokenizer" not in self.products:
+            raise UsageError(f"{self.out} holds no tokenizer: give tokenizer=, its folder")
+        settings = {"tokenizer": os.fspath(tokenizer or self.out), **settings}
+        return _product("shards", documents, out, workers, quiet, settings)
+
+    def pretrain(
+        self, out: Location, *, workers: int = 0, quiet: bool = False, **settings: Any
+    ) -> Result:
+        """A language model trained on the token shards of this result, in the folder `out`. The
+        same call with more steps goes on.
+
+        settings: those of `llmcurate steps pretrain`, as steps=400.
+        """
+        if "shards" not in settings and not settings.get("sources"):
+            if "shards" not in self.products:
+                raise UsageError(f"{self.out} holds no token shards: encode documents first")
+            settings = {"shards": str(self.out), **settings}
+        return _product("pretrain", [], out, workers, quiet, settings)
+
+    def _with_documents(self) -> list[str]:
+        """The run as an input; UsageError where it has no documents."""
+        if not self._files.kept:
+            raise UsageError(f"{self.out} holds no corpus")
+        return [str(self.out)]
+
+    def __fspath__(self) -> str:
+        return str(self.out)
+
+    def __repr__(self) -> str:
+        from curate.run import funnel
+
+        return f"{funnel.text(self.record)}\n{self.report}"
+
+
+def result_of(
+    recipe: Recipe,
+    inputs: Iterable[Location],
+    out: Location,
+    options: Options,
+    scratch: Location | None = None,
+) -> Result:
+    """Runs the recipe. An interrupt leaves `out` as a killed run does: the same call goes on."""
+    from curate.api.outcome import carry_out
+    from curate.terminal.progress import say
+
+    names = [os.fspath(name) for name in inputs]
+    aside = None if scratch is None else Path(scratch)
+    try:
+        outcome = carry_out(recipe, names, Path(out), options, aside)
+    except KeyboardInterrupt:
+        say("stopped; the same call goes on from here", options.quiet)
+        raise
+    if outcome.nothing_new:
+        say(f"all is done in {out}: same input, same settings", options.quiet)
+    return Result(outcome.out)
+
+
+def _product(
+    step: str,
+    inputs: list[str],
+    out: Location,
+    workers: int,
+    quiet: bool,
+    settings: dict[str, Any],
+) -> Result:
+    """The result of one product's recipe, as the command of that product runs it."""
+    from curate.run.outcome import Options
+    from curate.steps.recipe import compose
+
+    return result_of(compose(step, [(step, settings)]), inputs, out, Options(workers, quiet))

@@ -1,0 +1,70 @@
+"""`run_recipe`: a recipe by name, by file or as an object, run over files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from curate.api.result import Location, Result, result_of
+from curate.errors import UsageError
+
+if TYPE_CHECKING:
+    from curate.steps.recipe import Change, Recipe
+
+
+def run_recipe(
+    recipe: Location | Recipe,
+    inputs: Location | Iterable[Location],
+    out: Location,
+    *,
+    limit: int | None = None,
+    share: float | None = None,
+    workers: int = 0,
+    engine: str = "local",
+    address: str | None = None,
+    exchange: str | None = None,
+    scratch: Location | None = None,
+    allow_python: bool = False,
+    quiet: bool = False,
+    **settings: Mapping[str, Any],
+) -> Result:
+    """Runs a recipe over files and returns the result; the same call again resumes.
+
+        run_recipe("fineweb", "crawl/*.warc.gz", "out", language={"keep": ["en"]}, workers=4)
+
+    recipe: the name of a shipped one, a file, or an object that `load` or `Corpus.recipe` gave.
+    inputs: files, folders, patterns or URLs; without any, [], the recipe names its own. out: a
+    folder or a URL. limit, share: documents to read, the first ones, or a share drawn by id.
+    workers: number of processes; 0: one a core. engine, address, exchange, scratch: as the options
+    of `llmcurate run`. allow_python: the recipe may run the Python files that it names. settings:
+    of steps by name, or of the section `read`, each a mapping.
+
+    Raises UsageError where the call is wrong, RunFailed where the run cannot go on, LockHeld where
+    another process works in `out`; each is one line that says what to do.
+    """
+    from curate.run.outcome import Options
+    from curate.steps.recipe import Change, load, parse
+
+    reading = {"limit": limit, "share": share}
+    changes = [*_changes(settings)]
+    changes += [Change("read", k, v, f"{k}={v}") for k, v in reading.items() if v is not None]
+    if isinstance(recipe, (str, os.PathLike)):
+        chosen = load(Path(recipe) if isinstance(recipe, os.PathLike) else recipe, tuple(changes))
+    else:
+        chosen = parse(str(recipe), recipe.name, tuple(changes)) if changes else recipe
+    names = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
+    options = Options(workers, quiet, engine, address, exchange, allow_python=allow_python)
+    return result_of(chosen, names, out, options, scratch)
+
+
+def _changes(settings: Mapping[str, Any]) -> Iterable[Change]:
+    from curate.steps.recipe import Change
+
+    for section, values in settings.items():
+        given = f"{section}={values!r}"
+        if not isinstance(values, Mapping):
+            raise UsageError(f"{given}: settings are a mapping, as {section}={{'key': value}}")
+        for key, value in values.items():
+            yield Change(section, str(key), value, given)

@@ -1,0 +1,138 @@
+"""A run's result: its documents in Arrow and elsewhere, its report, and what is made of it."""
+
+from __future__ import annotations
+
+import html
+import json
+from pathlib import Path
+
+import pytest
+
+from curate import Corpus, Result
+from curate.errors import UsageError
+from tests.curate.conftest import Bench, pages
+
+
+@pytest.fixture(scope="module")
+def result(shared_bench: Bench) -> Result:
+    source = shared_bench.jsonl("in.jsonl", pages(60))
+    corpus = Corpus.read(source).filter("c4", min_sentences=2).dedup("exact")
+    return corpus.run(shared_bench.folder / "out", workers=1, quiet=True)
+
+
+def test_documents_are_those_of_the_folders(result: Result, shared_bench: Bench) -> None:
+    assert result.corpus.to_arrow(["id"])["id"].to_pylist() == shared_bench.ids()
+    assert result.rejected.to_arrow().to_pylist() == shared_bench.rows(kind="rejected")
+    assert len(result.corpus) + len(result.rejected) == result.counts["read"] == 60
+    assert result.corpus.head(3).num_rows == 3
+    assert {"id", "text", "c4.sentences"} <= set(result.corpus.columns)
+    assert {"rule", "value", "threshold"} <= set(result.rejected.columns)
+    assert repr(result.corpus).startswith(f"corpus of {result.out}: {len(result.corpus)} documents")
+
+
+def test_other_libraries_take_them(
+    result: Result, shared_bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import duckdb
+    import pyarrow as pa
+
+    ids = shared_bench.ids()
+    assert result.corpus.to_pandas(["id"])["id"].tolist() == ids
+    assert pa.table(result.corpus)["id"].to_pylist() == ids
+    frame = pytest.importorskip("polars").DataFrame(result.corpus)
+    assert frame["id"].to_list() == result.corpus.to_polars()["id"].to_list() == ids
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
+    streamed = result.corpus.to_datasets(streaming=True)
+    assert [row["id"] for row in streamed] == ids
+    dataset = result.rejected.dataset()
+    query = "SELECT rule, count(*) FROM dataset GROUP BY 1"
+    assert sum(n for _, n in duckdb.sql(query).fetchall()) == dataset.count_rows()
+
+
+def test_a_column_that_is_not_there_is_named(result: Result) -> None:
+    with pytest.raises(UsageError, match="has no column 'txt'; there are id, text"):
+        result.corpus.to_pandas(["txt"])
+
+
+def test_a_library_that_is_not_there_is_named(
+    result: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "polars", None)
+    with pytest.raises(UsageError, match="pip install polars"):
+        result.corpus.to_polars()
+
+
+def test_the_report_shows_itself_in_a_frame_of_its_own(result: Result) -> None:
+    shown = result.report._repr_html_()
+    page = result.report.path.read_text(encoding="utf-8")
+    head, _, rest = shown.partition('srcdoc="')
+    inner, _, tail = rest.partition('"')
+    assert html.unescape(inner) == page
+    assert head == "<iframe " and 'sandbox=""' in tail and tail.endswith("></iframe>")
+    assert "<style" not in shown and "<script" not in shown
+
+
+def test_an_explanation_prints_as_the_command_does(result: Result, shared_bench: Bench) -> None:
+    id = result.rejected.head(1)["id"][0].as_py()
+    account = result.explain(id)
+    done = shared_bench.command("explain", id, "--in", result.out)
+    assert str(account) + "\n" == done.stdout and repr(account) == str(account)
+    assert account["status"] == "rejected"
+    with pytest.raises(UsageError, match="did you mean d0"):
+        result.explain("d0")
+
+
+def test_a_result_is_opened_again(result: Result) -> None:
+    again = Result.open(str(result.out))
+    assert again.counts == result.counts and again.record == result.record
+    assert [step.name for step in again.recipe.steps] == ["c4", "dedup_exact"]
+    assert "min_sentences: 2" in str(again.recipe)
+    assert f"kept {result.counts['kept']} documents" in repr(again)
+    assert json.loads(json.dumps(again.counts)) == again.counts
+
+
+def test_what_is_no_result_is_one_line(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(UsageError, match=f"{path} holds no finished run"):
+            Result.open(path)
+
+
+def test_a_refreshed_home_is_a_result(bench: Bench) -> None:
+    bench.jsonl("in/a.jsonl", pages(20))
+    (bench.folder / "r.yaml").write_text("steps: [c4]")
+    line = ("refresh", "r.yaml", "in", "-o", "home")
+    assert bench.command(*line).returncode == 0
+    bench.jsonl("in/b.jsonl", [{**row, "id": f"n{row['id']}"} for row in pages(10, seed=1)])
+    assert bench.command(*line).returncode == 0
+    home = Result.open(bench.folder / "home")
+    current = bench.rows("home", "current")
+    assert home.corpus.to_arrow(["id"])["id"].to_pylist() == [row["id"] for row in current]
+    assert home.explain(current[0]["id"])["status"] == "kept"
+    assert home.report.path.is_file() and len(home.rejected)
+
+
+def test_products_are_made_of_a_result(result: Result, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no tokenizer: give tokenizer=, its folder"):
+        result.encode(tmp_path / "shards")
+    with pytest.raises(UsageError, match="holds no token shards: encode documents first"):
+        result.pretrain(tmp_path / "model")
+    with pytest.raises(UsageError, match="holds documents and no product"):
+        result.card  # noqa: B018
+    tokenizer = result.train_tokenizer(tmp_path / "tok", vocab=300, quiet=True)
+    assert tokenizer.card["vocab"] == 300 and (tokenizer.out / "tokenizer.json").is_file()
+    with pytest.raises(UsageError, match="tok holds no corpus"):
+        tokenizer.encode(tmp_path / "shards")
+    shards = result.encode(tmp_path / "shards", tokenizer, workers=1, quiet=True)
+    assert shards.card["documents"] == len(result.corpus)
+    assert Result.open(shards.out).products["shards"] == shards.card
+    settings = {"steps": 2, "rows": 2, "context": 32, "model": "tiny"}
+    model = shards.pretrain(tmp_path / "model", quiet=True, **settings)
+    assert model.card["steps"] == 2 and model.report.path.is_file()
+    assert (model.out / "metrics.jsonl").read_text().count("\n") == 2
+
+
+def test_products_of_the_recipe_itself_serve_by_default(bench: Bench) -> None:
+    corpus = Corpus.read(bench.jsonl("in.jsonl", pages(20))).dedup().step("tokenizer", vocab=280)
+    result = corpus.run(bench.folder / "out", workers=1, quiet=True)
+    shards = result.encode(bench.folder / "shards", quiet=True)
+    assert shards.card["vocab_size"] == result.card["vocab"] == 280
