@@ -10,7 +10,6 @@ output not compared. A block `python` whose first line is `# NAME.py` becomes th
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -108,13 +107,15 @@ def executed(notebook: str, folder: Path) -> str:
 
     os.environ.update(environment(folder / ".bin"))
     old, new = (nbformat.reads(notebook, as_version=4) for _ in range(2))
-    resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(new, timeout=600, record_timing=False, resources=resources).execute()
+    where = {"metadata": {"path": str(folder)}}
+    client = NotebookClient(new, timeout=600, record_timing=False, resources=where)
+    client.extra_arguments = ["--log-level=ERROR"]
+    client.execute()
     for before, after in zip(old.cells, new.cells, strict=True):
         if after.cell_type == "code" and same(text_of(before.outputs), text_of(after.outputs)):
             after.outputs = before.outputs
     new.metadata = old.metadata
-    return json.dumps(new, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    return nbformat.writes(new) + "\n"
 
 
 def main() -> int:

@@ -31,15 +31,18 @@ class Page(HTMLParser):
             self.loaded.add(target)
 
 
+def built(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """A run of Sphinx in which a warning is an error."""
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going"]
+    folders = ["-d", str(out / ".trees"), str(source), str(out)]
+    return subprocess.run([*command, *folders], cwd=ROOT, capture_output=True, text=True)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("sphinx")
     pytest.importorskip("myst_nb")
     out = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", str(out / ".trees")]
-    done = subprocess.run(
-        [*command, "docs", str(out)], cwd=ROOT, capture_output=True, text=True
-    )
+    done = built(ROOT / "docs", out)
     assert done.returncode == 0, done.stderr
     return out
 
@@ -62,7 +65,6 @@ def test_a_link_that_leads_nowhere_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "conf.py").write_bytes((ROOT / "docs" / "conf.py").read_bytes())
     (tmp_path / "_static").mkdir()
     (tmp_path / "index.md").write_text("# Page\n\n[nowhere](gone.md)\n")
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", str(tmp_path), str(tmp_path / "out")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = built(tmp_path, tmp_path / "out")
     assert done.returncode == 1
     assert "gone.md" in done.stderr
