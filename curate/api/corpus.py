@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from curate.api.result import Location, Result, result_of
+from curate.api.result import Location, Result, names_of, result_of
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,16 +32,18 @@ class Corpus:
     reading: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, *inputs: Location, **settings: Any) -> Corpus:
-        """The documents of files, folders, patterns or URLs, of WARC, JSON lines, parquet, CSV and
-        more; a folder that a run wrote, or its `Result`, stands for the documents that it kept.
+    def read(cls, *inputs: Location | Iterable[Location], **settings: Any) -> Corpus:
+        """The documents of files, folders, patterns or URLs, or of lists of them: WARC, JSON lines,
+        parquet, CSV and more. A folder that a run wrote, or its `Result`, stands for the documents
+        that it kept.
 
         settings: of the section `read` of recipes, as limit=1000 (the first documents), share=0.01
         (drawn by id) or columns={"text": "content"}.
         """
-        if not inputs:
+        names = [name for some in inputs for name in names_of(some)]
+        if not names:
             raise UsageError("Corpus.read needs the files to read, or a folder of them")
-        return cls(tuple(os.fspath(name) for name in inputs))._with((), settings)
+        return cls(tuple(names))._with((), settings)
 
     def step(self, name: str, /, **settings: Any) -> Corpus:
         """With any step of `llmcurate steps` behind the others, as step("url_filter",
@@ -120,7 +121,7 @@ class Corpus:
 
         # Whoever calls this has named the functions that it runs.
         options = Options(workers, quiet, engine, address, exchange, allow_python=True)
-        return result_of(self.recipe, self.inputs, out, options, scratch)
+        return result_of(self.recipe, list(self.inputs), out, options, scratch)
 
     def _with(self, steps: Steps | tuple[()], reading: Mapping[str, Any] | None = None) -> Corpus:
         """With more steps; UsageError where one of them cannot be."""

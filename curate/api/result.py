@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from curate.steps.recipe import Recipe
 
 Location = str | os.PathLike[str]  # of a file or folder, or a URL
+
+
+def names_of(inputs: Location | Iterable[Location]) -> list[str]:
+    """The names of one input or of several."""
+    inputs = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
+    return [os.fspath(name) for name in inputs]
 
 
 class Report:
@@ -36,9 +42,13 @@ class Report:
         runs."""
         from html import escape
 
-        page = escape(self.path.read_text(encoding="utf-8"), quote=True)
+        page = self.path.read_text(encoding="utf-8")
+        # Else links within the page would lead to the notebook's own address.
+        page = page.replace("<head>", '<head><base href="about:srcdoc">', 1)
         style = "width: 100%; height: 40em; border: 1px solid #8888"
-        return f'<iframe srcdoc="{page}" style="{style}" sandbox="" title="Report"></iframe>'
+        return (
+            f'<iframe srcdoc="{escape(page)}" style="{style}" sandbox="" title="Report"></iframe>'
+        )
 
     def __repr__(self) -> str:
         return f"report: {self.path}"
@@ -55,33 +65,33 @@ class Explanation(dict[str, Any]):
     __repr__ = __str__
 
 
+@dataclass(frozen=True, repr=False)
 class Result:
-    """A finished run in its folder `out`. record: the content of its run.json."""
+    """A finished run in its folder `out`. record: the content of its run.json. `run` of a corpus
+    and `run_recipe` give one, and `Result.open` one that was made before."""
 
-    def __init__(self, out: Location) -> None:
-        """Of a run that has finished, of a product, or of a refreshed HOME. UsageError for any
-        other folder."""
+    out: Path
+    record: dict[str, Any]
+    _files: Files
+    _home: Path  # of recipe and report
+
+    @classmethod
+    def open(cls, out: Location) -> Result:
+        """The result in a folder: of a run, here or by the command line, of a product, or of a
+        refreshed HOME. UsageError for a folder that holds none."""
         from curate.run.homes import corpus_of
         from curate.run.ledger import RUN
         from curate.run.records import read_record
 
-        self.out = Path(out)
-        self._files: Files = corpus_of(self.out)
-        self._home = self._files.run
+        files = corpus_of(Path(out))
         try:
-            self.record: dict[str, Any] = self._files.record()
+            return cls(files.out, files.record(), files, files.run)
         except FileNotFoundError:
-            self._home = self.out / RUN  # of products alone
-            try:
-                self.record = read_record(self._home)
-            except FileNotFoundError:
-                raise UsageError(f"{out} holds no finished run") from None
-
-    @classmethod
-    def open(cls, out: Location) -> Result:
-        """The result of a run that was made before, here or by the command line. UsageError for a
-        folder that holds none."""
-        return cls(out)
+            home = files.out / RUN  # of products alone
+        try:
+            return cls(files.out, read_record(home), files, home)
+        except FileNotFoundError:
+            raise UsageError(f"{out} holds no finished run") from None
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -109,7 +119,7 @@ class Result:
         """The page that the run wrote."""
         return Report(self._home / "report.html")
 
-    @cached_property
+    @property
     def recipe(self) -> Recipe:
         """The recipe with all settings; it prints as YAML."""
         from curate.steps.recipe import load
@@ -136,8 +146,10 @@ class Result:
         """Why a document was dropped, what was cut, and of what it is a copy. UsageError names
         an id like it where there is no such document."""
         from curate.inspect.explain import explain
+        from curate.run.homes import runs_that_read
 
-        return Explanation(explain(list(reversed(self._files.runs)), id))
+        runs = runs_that_read(self.out.resolve(), id) or [self.out]
+        return Explanation(explain(runs, id))
 
     def train_tokenizer(
         self, out: Location, *, workers: int = 0, quiet: bool = False, **settings: Any
@@ -168,9 +180,7 @@ class Result:
         settings = {"tokenizer": os.fspath(tokenizer or self.out), **settings}
         return _product("shards", documents, out, workers, quiet, settings)
 
-    def pretrain(
-        self, out: Location, *, workers: int = 0, quiet: bool = False, **settings: Any
-    ) -> Result:
+    def pretrain(self, out: Location, *, quiet: bool = False, **settings: Any) -> Result:
         """A language model trained on the token shards of this result, in the folder `out`. The
         same call with more steps goes on.
 
@@ -180,7 +190,7 @@ class Result:
             if "shards" not in self.products:
                 raise UsageError(f"{self.out} holds no token shards: encode documents first")
             settings = {"shards": str(self.out), **settings}
-        return _product("pretrain", [], out, workers, quiet, settings)
+        return _product("pretrain", [], out, 1, quiet, settings)
 
     def _with_documents(self) -> list[str]:
         """The run as an input; UsageError where it has no documents."""
@@ -199,7 +209,7 @@ class Result:
 
 def result_of(
     recipe: Recipe,
-    inputs: Iterable[Location],
+    inputs: list[str],
     out: Location,
     options: Options,
     scratch: Location | None = None,
@@ -208,16 +218,15 @@ def result_of(
     from curate.api.outcome import carry_out
     from curate.terminal.progress import say
 
-    names = [os.fspath(name) for name in inputs]
     aside = None if scratch is None else Path(scratch)
     try:
-        outcome = carry_out(recipe, names, Path(out), options, aside)
+        outcome = carry_out(recipe, inputs, Path(out), options, aside)
     except KeyboardInterrupt:
         say("stopped; the same call goes on from here", options.quiet)
         raise
     if outcome.nothing_new:
         say(f"all is done in {out}: same input, same settings", options.quiet)
-    return Result(outcome.out)
+    return Result.open(outcome.out)
 
 
 def _product(

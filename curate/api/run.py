@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.api.result import Location, Result, result_of
+from curate.api.result import Location, Result, names_of, result_of
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,9 +54,8 @@ def run_recipe(
         chosen = load(Path(recipe) if isinstance(recipe, os.PathLike) else recipe, tuple(changes))
     else:
         chosen = parse(str(recipe), recipe.name, tuple(changes)) if changes else recipe
-    names = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
     options = Options(workers, quiet, engine, address, exchange, allow_python=allow_python)
-    return result_of(chosen, names, out, options, scratch)
+    return result_of(chosen, names_of(inputs), out, options, scratch)
 
 
 def _changes(settings: Mapping[str, Any]) -> Iterable[Change]:

@@ -89,8 +89,7 @@ def test_documents_of_mostly_digits_are_dropped_with_their_share() -> None:
 README = """\
 # llmcurate-share-of-digits
 
-A step of [llmcurate](https://pypi.org/project/llmcurate/): it drops documents in which too many
-characters are digits.
+A step of llmcurate: it drops documents in which too many characters are digits.
 
     pip install -e .                 # then llmcurate knows it
     python -m pytest                 # its test

@@ -35,9 +35,9 @@ METHODS: dict[str, MethodSteps] = {
 def _method(name: str) -> MethodSteps:
     steps = METHODS.get(name)
     if steps is None:
-        near = get_close_matches(name, METHODS, 1, 0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(METHODS)}"
-        raise UsageError(f"no dedup method {name!r}; {hint}")
+        near = get_close_matches(name, METHODS, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise UsageError(f"no dedup method {name!r}; {hint}known: {', '.join(METHODS)}")
     return steps
 
 

@@ -77,13 +77,17 @@ READ = Corpus.read("in.jsonl")
         (lambda: READ.extract(format="markdwn"), "step extract: format: "),
         (lambda: READ.filter(lambda text: True), "has no name of its own there"),
         (lambda: Corpus.read("in.jsonl", lmit=3), "unknown key 'lmit' in read"),
-        (lambda: Corpus.read(), "Corpus.read needs the files to read"),
+        (lambda: Corpus.read([]), "Corpus.read needs the files to read"),
     ],
 )
 def test_a_mistake_is_refused_at_once_in_one_line(call: Any, says: str) -> None:
     with pytest.raises(UsageError) as error:
         call()
     assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_inputs_may_be_a_list() -> None:
+    assert Corpus.read(["a", Path("b")], "c").inputs == ("a", "b", "c")
 
 
 def test_a_setting_goes_to_each_step_that_has_it() -> None:

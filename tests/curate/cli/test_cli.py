@@ -75,7 +75,7 @@ def test_version_prints_one_line() -> None:
         (["filter", "c5", "in.jsonl", "-o", "x"], "did you mean 'c4'?"),
         (["filter", "", "absent.jsonl", "-o", "x"], "names no filter; known: c4, "),
         (["filter", "c4", "absent.jsonl", "-o", "x"], "absent.jsonl does not exist"),
-        (["dedup", "in.jsonl", "-o", "x", "--method", "magic"], "--method magic"),
+        (["dedup", "in.jsonl", "-o", "x", "--method", "magic"], "no dedup method 'magic'"),
         (["dedup", "in.jsonl", "-o", "x", "--survivor", "best"], "unknown survivor policy"),
         (["filter", "c4", "in.jsonl"], "give -o OUT"),
         (["filter", "c4", "in.jsonl", "-o", "x", "--set", "c4.min_sentence=1"], "min_sentences"),

@@ -13,7 +13,7 @@ from curate.cli.app import app
 from curate.errors import CurateError
 
 ROOT = Path(__file__).resolve().parents[3]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN_AT_ONCE = ("--install-completion", "--show-completion")  # by the parser; one writes to HOME
 LINE = re.compile(r"^\s*(?:\$ )?(llmcurate [^|&>]+)|`(llmcurate [^`]+)`", re.M)
 

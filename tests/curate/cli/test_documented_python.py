@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,53 @@ def test_a_step_of_the_user_drops_long_documents() -> None:
     assert kept["id"].to_pylist() == ["a"] and rejected["id"].to_pylist() == ["b"]
 
 
+@pytest.fixture(scope="module")
+def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if find_spec("fasttext") is None:
+        pytest.skip("no fasttext for this Python")
+    from curate.demo.language import train_demo_model
+
+    return train_demo_model(tmp_path_factory.mktemp("language"), quiet=True)
+
+
+def test_the_page_on_python_runs_from_top_to_bottom(
+    language_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LLMCURATE_LID_MODEL", str(language_model))
+    names: dict[str, Any] = {}
+    for code in code_of(DOCS / "python.md"):
+        if file := re.match(r"# (\w+\.py)\n", code):
+            Path(file[1]).write_text(code, encoding="utf-8")
+        else:
+            exec(compile(code, "<docs>", "exec"), names)
+    page = (DOCS / "python.md").read_text(encoding="utf-8")
+    assert f"```yaml\n{names['corpus'].recipe}```" in page
+    assert f"{names['web'].documents} pages" in page
+    (beginning,) = re.findall(r"```\n(read 353 .*)\n", page)
+    assert repr(names["result"]).startswith(beginning)
+    kept, rejected = names["kept"], names["by_rule"]
+    assert len(kept) == len(names["lengths"]) == names["result"].counts["kept"] > 50
+    assert sum(n for _, _, n in names["counts"]) == len(rejected)
+    assert names["why"]["status"] == "rejected"
+    assert names["out"].counts["read"] == 100 and names["model"].card["steps"] == 2
+    assert names["calm"].recipe.steps[-1].name == "python"
+
+
+def test_the_example_of_the_readme_runs(
+    language_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from curate.demo.web import build_web
+
+    (code,) = code_of(ROOT / "README.md")
+    assert len(code.splitlines()) <= 8
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LLMCURATE_LID_MODEL", str(language_model))
+    build_web(Path("crawl"))
+    frame = run(code)["frame"]
+    assert {"id", "text"} <= set(frame.columns) and len(frame) > 50
+
+
 def test_every_block_of_python_is_run_by_a_test() -> None:
     pages = {page.name for page in DOCS.rglob("*.md") if code_of(page)}
-    assert pages == {"bloom.md", "semantic.md", "recipes.md"}
+    assert pages == {"bloom.md", "semantic.md", "recipes.md", "python.md", "tutorial.md"}
