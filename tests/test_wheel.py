@@ -26,7 +26,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_recipes_and_the_demo_web_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {"pipelines/c4.yaml", "pipelines/demo.yaml"} <= set(names)
-    assert "pipelines/recipe.schema.json" in names
+    assert {"pipelines/recipe.schema.json", "curate/py.typed"} <= set(names)
     assert "pipelines/schedule/crontab" in names
     assert any(n.startswith("pipelines/demo/texts/") for n in names)
     templates = {f"curate/pages/templates/{n}" for n in ("page.html", "style.css", "report.html")}

@@ -54,7 +54,7 @@ def test_an_interrupt_in_a_notebook_leaves_a_run_that_goes_on(bench: Bench, monk
     run = "Corpus.read('in.jsonl', partition_bytes=1024).dedup('exact').run('out', workers=1)\n"
     code = (
         "import os, signal, sys\nsys.ps1 = 'In : '\n"  # as notebooks have it
-        "from curate import Corpus\nfrom curate.run import stages\n"
+        "from curate import Corpus\n"
         "from curate.run.ledger import Ledger\n"
         "before = Ledger.commit_part\n"
         "def interrupted(*a, **k):\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from curate.cli.new import texts
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_a_new_step_installs_passes_its_test_and_runs_in_a_recipe(bench, monkeypatch) -> None:
@@ -20,8 +23,7 @@ def test_a_new_step_installs_passes_its_test_and_runs_in_a_recipe(bench, monkeyp
     monkeypatch.setenv("PYTHONPATH", str(site))
     tested = bench.process("steps", "mostly_numbers")
     assert "max_share: number, 0 to 1, by default 0.2" in tested.stdout, tested.stderr
-    paths = f"{site}:{Path(__file__).parents[3]}"
-    monkeypatch.setenv("PYTHONPATH", paths)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(ROOT)]))
     own = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", package]
     done = subprocess.run(own, cwd=package, capture_output=True, text=True)
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
