@@ -23,6 +23,8 @@ myst_heading_anchors = 4  # links of the form page.md#heading, as GitHub makes t
 nb_execution_mode = "off"  # outputs are those in the files; tests/docs runs the notebooks
 nitpick_ignore_regex = [("py:.*", ".*")]  # types in signatures have no page of their own
 autodoc_member_order = "bysource"
+autodoc_class_signature = "separated"
+smartquotes = False  # code in docstrings has plain ones
 default_role = "code"  # of a word in single backquotes, as our docstrings have it
 
 html_theme = "furo"
@@ -30,6 +32,7 @@ html_title = f"llmcurate {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
+html_domain_indices = False
 html_show_copyright = False
 
 
