@@ -18,7 +18,7 @@ Every step of a recipe with its settings, then the other commands with their opt
 fields of the settings by `make reference`. A setting of a step is written in a recipe
 (`- c4: {min_sentences: 3}`), on the command line of any recipe (`--set c4.min_sentences=3`), or as
 an option of the command that runs the step (`llmcurate filter c4 --min-sentences 3`). How a recipe
-is put together: [recipes.md](recipes.md).
+is put together: [recipes](recipes.md).
 """
 
 
