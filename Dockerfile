@@ -9,8 +9,8 @@ WORKDIR /src
 COPY . .
 # hadolint ignore=DL3013
 RUN pip install ".[train]" && rm -rf /src/*
-# The demo compiles kernels for the processor that builds the image, once for all containers.
-RUN llmcurate demo -o /tmp/demo --quiet && rm -rf /tmp/demo && chmod -R a+rwX /opt/kernels
+# For the processor that builds the image, once for all containers.
+RUN llmcurate warmup && chmod -R a+rwX /opt/kernels
 WORKDIR /work
 ENTRYPOINT ["llmcurate"]
 CMD ["demo", "-o", "/tmp/demo"]

@@ -23,6 +23,7 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	@touch $@
 
 demo: install
+	$(BIN)/llmcurate warmup
 	$(BIN)/llmcurate demo --out demo
 
 # Files side by side, one a core; those of one file one after the other. In their order: by number of

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from curate.api.result import Location, Result, names_of, result_of
+from curate.api.run import sbatch
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class Corpus:
         engine: str = "local",
         address: str | None = None,
         exchange: str | None = None,
+        slurm: Mapping[str, Any] | None = None,
         scratch: Location | None = None,
         quiet: bool = False,
     ) -> Result:
@@ -114,13 +116,14 @@ class Corpus:
         folder `out`, or at its URL. The same call again resumes.
 
         workers: number of processes; 0: one a core. engine, address, exchange, scratch: as the
-        options of `llmcurate run`. Raises RunFailed where the run cannot go on, LockHeld where
-        another process works in `out`.
+        options of `llmcurate run`; slurm: options of sbatch, as {"partition": "cpu"}. Raises
+        RunFailed where the run cannot go on, LockHeld where another process works in `out`.
         """
         from curate.run.outcome import Options
 
         # Whoever calls this has named the functions that it runs.
         options = Options(workers, quiet, engine, address, exchange, allow_python=True)
+        options = replace(options, slurm=sbatch(slurm))
         return result_of(self.recipe, list(self.inputs), out, options, scratch)
 
     def _with(self, steps: Steps | tuple[()], reading: Mapping[str, Any] | None = None) -> Corpus:

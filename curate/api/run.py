@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ def run_recipe(
     engine: str = "local",
     address: str | None = None,
     exchange: str | None = None,
+    slurm: Mapping[str, Any] | None = None,
     scratch: Location | None = None,
     allow_python: bool = False,
     quiet: bool = False,
@@ -38,8 +40,9 @@ def run_recipe(
     inputs: files, folders, patterns or URLs; without any, [], the recipe names its own. out: a
     folder or a URL. limit, share: documents to read, the first ones, or a share drawn by id.
     workers: number of processes; 0: one a core. engine, address, exchange, scratch: as the options
-    of `llmcurate run`. allow_python: the recipe may run the Python files that it names. settings:
-    of steps by name, or of the section `read`, each a mapping.
+    of `llmcurate run`; slurm: options of sbatch, as {"partition": "cpu"}. allow_python: the recipe
+    may run the Python files that it names. settings: of steps by name, or of the section `read`,
+    each a mapping.
 
     Raises UsageError where the call is wrong, RunFailed where the run cannot go on, LockHeld where
     another process works in `out`; each is one line that says what to do.
@@ -55,7 +58,13 @@ def run_recipe(
     else:
         chosen = parse(str(recipe), recipe.name, tuple(changes)) if changes else recipe
     options = Options(workers, quiet, engine, address, exchange, allow_python=allow_python)
+    options = replace(options, slurm=sbatch(slurm))
     return result_of(chosen, names_of(inputs), out, options, scratch)
+
+
+def sbatch(options: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Options of sbatch as the engine takes them, KEY=VALUE."""
+    return tuple(f"{key}={value}" for key, value in (options or {}).items())
 
 
 def _changes(settings: Mapping[str, Any]) -> Iterable[Change]:

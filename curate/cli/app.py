@@ -29,6 +29,7 @@ from curate.cli import (  # noqa: F401 (their commands join the app)
     tokenizer,
     tokenizer_change,
     training,
+    warmup,
 )
 from curate.cli.options import app
 from curate.errors import CurateError, disk_error

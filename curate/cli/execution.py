@@ -44,6 +44,7 @@ class CommandOptions:
     read: dict[str, Any] = field(default_factory=dict)  # settings of `read` that options gave
     export: str | None = None  # the ending of JSON lines that are written beside the corpus
     allow_python: bool = False
+    slurm: tuple[str, ...] = ()
     scale: Scale = Scale()
 
     def run_options(self, workers: int | None = None) -> Options:
@@ -56,6 +57,7 @@ class CommandOptions:
             self.address,
             self.exchange,
             allow_python=self.allow_python,
+            slurm=self.slurm,
         )
 
 

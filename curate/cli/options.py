@@ -22,7 +22,7 @@ DEFAULT = "default"
 ORDER = (
     "init run fetch extract extract-eval filter dedup decontaminate language quality perplexity mix"
     " refresh forget tokenizer pretrain generate model which import export push stats explain"
-    " whatif browse search recipes steps schema new demo"
+    " whatif browse search recipes steps schema new warmup demo"
 ).split()
 
 
@@ -86,13 +86,18 @@ Workers = Annotated[
 ]
 EngineName = Annotated[
     str,
-    typer.Option("--engine", metavar="local|ray", help="Engine: this machine, or a Ray cluster."),
+    typer.Option(
+        "--engine",
+        metavar="local|ray|slurm",
+        help="Engine: this machine, a Ray cluster, or jobs of Slurm.",
+    ),
 ]
 Address = Annotated[
     Optional[str],
     typer.Option(
         metavar="HOST:PORT",
-        help="With --engine ray: address of a running cluster. Without it one starts here.",
+        help="With --engine ray: address of a running cluster. Without it one starts here. With"
+        " --engine slurm: HOST or HOST:PORT at which nodes reach this machine.",
     ),
 ]
 Exchange = Annotated[
@@ -100,6 +105,14 @@ Exchange = Annotated[
     typer.Option(
         metavar="URL",
         help="With --engine ray: URL of a store for files, where machines share no folder.",
+    ),
+]
+Slurm = Annotated[
+    Optional[list[str]],
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="With --engine slurm: an option of sbatch, as partition=cpu or mem=8G. The default is"
+        " time=60 (minutes). cluster=local runs the jobs on this machine. [repeatable]",
     ),
 ]
 Scratch = Annotated[
@@ -200,6 +213,7 @@ def engine_options(
     engine: EngineName = "local",
     address: Address = None,
     exchange: Exchange = None,
+    slurm: Slurm = None,
     scratch: Scratch = None,
     limit: Limit = None,
     share: Share = None,
@@ -214,7 +228,9 @@ def engine_options(
 
     where = (engine, address, scratch, exchange)
     read = read_options(limit, share, skip_unreadable)
-    return CommandOptions(out, workers, as_json, dry_run, quiet, *where, read, export)
+    return CommandOptions(
+        out, workers, as_json, dry_run, quiet, *where, read, export, slurm=tuple(slurm or ())
+    )
 
 
 def read_options(

@@ -22,6 +22,7 @@ from curate.cli.options import (
     Quiet,
     Sets,
     SkipUnreadable,
+    Slurm,
     Workers,
     app,
 )
@@ -66,6 +67,7 @@ def refresh(
     engine: EngineName = "local",
     address: Address = None,
     exchange: Exchange = None,
+    slurm: Slurm = None,
     skip_unreadable: SkipUnreadable = False,
     allow_python: AllowPython = False,
     as_json: Json = False,
@@ -89,7 +91,7 @@ def refresh(
     chosen = Refresh.of(settings)
     changes = (*(sets or ()), *(["read.skip_unreadable=true"] if skip_unreadable else ()))
     request = Request(recipe, inputs or [], out, changes, dry_run, as_json, chosen)
-    check_engine(engine, address, exchange)
+    check_engine(engine, address, exchange, slurm or ())
     how = How(
         workers,
         quiet,
@@ -103,6 +105,7 @@ def refresh(
         address,
         exchange,
         allow_python,
+        tuple(slurm or ()),
     )
     code = _run(request, how)
     if code:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any, Protocol
 
 from curate.errors import CurateError, RunFailed
@@ -38,6 +39,16 @@ class WorkerBug(RunFailed):
     def __init__(self, message: str, trace: str) -> None:
         super().__init__(message)
         self.trace = trace
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """How Slurm is asked for jobs. options: of sbatch, as KEY=VALUE; folder: OUT, which all nodes
+    see; quiet: whether nobody is told how many have started."""
+
+    options: Sequence[str]
+    folder: Path
+    quiet: bool = False
 
 
 OnDeath = Callable[[Task, Death], Task]

@@ -1,7 +1,8 @@
 """The local engine: a pool of worker processes on this machine.
 
 It maps a function, named "module:function", over tasks of JSON values and yields results as they
-come. When a worker dies, `on_death` says what to run instead, or raises.
+come. When a worker dies, `on_death` says what to run instead, or raises. Where a worker has kernels
+to compile, one process more may help it, with a task of the worker's own choice.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 from curate.engines import idle_workers
 from curate.engines.base import Death, OnDeath, Task, failure, refill
 from curate.errors import RunFailed
+from curate.terminal.progress import mention
 
 
 @dataclass
@@ -30,12 +32,14 @@ class _Worker:
     documents: tuple[int, int] | None = None
     # Where it was started, of one that the next engine may take.
     began: object = None
+    helps: bool = False  # with kernels; nobody waits for it
 
 
 class LocalEngine:
     """Use as a context manager; workers start with the first task and stay until the end.
 
-    environment: variables that workers have beside this process's own.
+    environment: variables that workers have beside this process's own; helper: whether one
+    process more may help to compile kernels.
     """
 
     def __init__(
@@ -43,11 +47,16 @@ class LocalEngine:
         workers: int,
         tick: Callable[[], None] = lambda: None,
         environment: Mapping[str, str] = MappingProxyType({}),
+        helper: bool = False,
     ) -> None:
         self.workers = max(1, workers)
         self.cpu = 0.0  # seconds that tasks have taken in workers
         self._tick = tick
         self._environment = environment
+        self._helper = helper
+        self.kernels = 0  # that workers have compiled
+        self._ready: set[str] = set()  # steps whose kernels are there, of
+        self._steps = 0
         self._pool: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
 
@@ -84,9 +93,13 @@ class LocalEngine:
                 self._send_tasks(function, waiting)
                 for worker, message in self._messages():
                     task = worker.task
+                    if message is not None and self._about_kernels(worker, message):
+                        continue
                     if task is None:
                         if message is None:
                             self._remove_dead(worker)
+                        elif worker.helps:
+                            worker.process.kill()
                         continue
                     if message is None:
                         death = Death(self._remove_dead(worker), worker.documents)
@@ -107,22 +120,42 @@ class LocalEngine:
             raise
 
     def _send_tasks(self, function: str, waiting: deque[Task]) -> None:
-        idle = [w for w in self._pool if w.task is None]
+        working = [w for w in self._pool if not w.helps]
+        idle = [w for w in working if w.task is None]
         while waiting:
-            if not idle and len(self._pool) < self.workers:
+            if not idle and len(working) < self.workers:
                 idle.append(self._start())
+                working.append(idle[0])
             if not idle:
                 return
             worker = idle.pop()
             worker.task = waiting.popleft()
             worker.documents = None
-            line = json.dumps({"function": function, "payload": worker.task}) + "\n"
-            assert worker.process.stdin is not None
-            try:
-                worker.process.stdin.write(line.encode())
-                worker.process.stdin.flush()
-            except BrokenPipeError:
-                pass  # it died; its end of file is seen below
+            self._send(worker, {"function": function, "payload": worker.task})
+
+    def _send(self, worker: _Worker, task: dict[str, Any]) -> None:
+        assert worker.process.stdin is not None
+        with suppress(BrokenPipeError):  # it died; its end of file is seen later
+            worker.process.stdin.write((json.dumps(task) + "\n").encode())
+            worker.process.stdin.flush()
+
+    def _about_kernels(self, worker: _Worker, message: dict[str, Any]) -> bool:
+        """Whether a message was of kernels that are compiled; says so, and starts the helper."""
+        if "compiling" in message:
+            self.kernels += 1
+            if message["help"] and self._helper:
+                self._helper = False
+                helper = self._start()
+                helper.helps = True
+                self._send(helper, message["help"])
+        elif "ready" in message:
+            self._ready.add(message["ready"])
+            self._steps = message["of"]
+        else:
+            return False
+        steps = f", {len(self._ready)} of {self._steps} steps ready" if self._ready else ""
+        mention(f"compiling kernels for this machine, once: {self.kernels} so far{steps}")
+        return True
 
     def _messages(self) -> Iterator[tuple[_Worker, dict[str, Any] | None]]:
         """What workers said since the last look; None for one that died."""
@@ -147,7 +180,8 @@ class LocalEngine:
     def close(self) -> None:
         """Ends all workers, or leaves idle ones to the next engine (idle_workers.keep). Between
         tasks they hold nothing that an orderly end would save."""
-        for worker in [w for w in self._pool if w.task is None and w.began is not None]:
+        idle = [w for w in self._pool if w.task is None and not w.helps and w.began is not None]
+        for worker in idle:
             if not worker.buffer and idle_workers.give(worker.process, worker.began):
                 self._pool.remove(worker)
         for worker in self._pool:

@@ -19,8 +19,11 @@ from contextlib import suppress
 from typing import Any
 
 from curate.engines.cpu_time import cpu_seconds
+from kernel_cache import compile_time
 
 _reply_file = -1
+_compiles = False  # whether this process has compiled a kernel
+_help: dict[str, Any] | None = None
 
 
 def send(message: dict[str, Any]) -> None:
@@ -34,6 +37,29 @@ def beat(first: int, last: int) -> None:
     """Tells the engine which documents are being worked on; what a death is blamed on."""
     if _reply_file >= 0:
         send({"beat": [first, last]})
+
+
+def offer_help(function: str, payload: dict[str, Any]) -> None:
+    """Says what another process can do where this one has kernels to compile: a task, whose result
+    nobody waits for."""
+    global _help
+    _help = {"function": function, "payload": payload}
+
+
+def _compiling() -> None:
+    """Tells the engine of one kernel more."""
+    global _compiles, _help
+    _compiles = True
+    if _reply_file >= 0:
+        send({"compiling": True, "help": _help})
+        _help = None
+
+
+def ready(step: str, steps: int) -> None:
+    """Tells the engine that the kernels of a step are there, of so many steps; nothing where this
+    process has compiled none."""
+    if _reply_file >= 0 and _compiles:
+        send({"ready": step, "of": steps})
 
 
 def keep_memory() -> None:
@@ -93,6 +119,7 @@ def main() -> None:
     """Serves tasks until stdin ends."""
     global _reply_file
     _reply_file = os.dup(1)
+    compile_time.on_start = _compiling
     os.dup2(2, 1)  # whatever a library prints must not mix with the answers
     sys.stdout = sys.stderr
     _end_with(int(sys.argv[1]))

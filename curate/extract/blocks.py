@@ -1,4 +1,4 @@
-"""The extractor `blocks`: a batch of pages to their main texts, in one call of a kernel.
+"""The extractor `blocks`: pages to their main texts.
 
 `scan` (scan.py) cuts a page into blocks of text, a small network (net.py) chooses those that are
 main text, and render.py writes them down. docs/extraction.md has the rules and the figures.
@@ -7,6 +7,7 @@ main text, and render.py writes them down. docs/extraction.md has the rules and 
 
 from __future__ import annotations
 
+import itertools
 from collections import namedtuple
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,7 +26,7 @@ from curate.extract.render import render
 from curate.extract.scan import count_tags, scan
 from curate.extract.stated import stated
 from curate.extract.tags import ATTR, END, MAX_ELEMENTS, START, TAG, hash_table
-from curate.text.buffers import text_array, text_buffers
+from curate.text.buffers import text_buffers
 from kernel_cache import njit
 
 # What kernels look things up in: tags.hash_table of elements; of attributes, with the automaton of
@@ -38,41 +39,6 @@ def tables() -> Any:
     """The tables, built once."""
     names = {name: number for name, number in TAG.items() if name}
     return Tables(*hash_table(names), (*hash_table(ATTR), *automaton()), entity_table())
-
-
-@njit(cache=True, nogil=True)
-def _extract(data, offsets, tables, net, markdown):
-    """(out: uint8[], out_offsets: int64[rows + 1], tags, meta, kinds, chances: see MainTexts).
-
-    A page of more than MAX_ELEMENTS tags has no text."""
-    rows = len(offsets) - 1
-    out = np.empty(1 << 16, np.uint8)
-    out_offsets = np.zeros(rows + 1, np.int64)
-    tags = np.zeros(rows, np.int64)
-    meta = np.zeros((rows, FIELDS, 3), np.int64)
-    kinds, chances = np.full(rows, -1, np.int64), np.zeros(rows, np.float32)
-    at = 0
-    for r in range(rows):
-        a, z = offsets[r], offsets[r + 1]
-        tags[r] = count_tags(data, a, z)
-        if z > a and tags[r] <= MAX_ELEMENTS:
-            text, blocks, nodes, fields = scan(data, a, z, tags[r], tables)
-            for f in range(FIELDS):
-                for k in range(3):
-                    meta[r, f, k] = fields[f, k]
-            if len(blocks):
-                keep, kinds[r], chances[r] = choose(text, blocks, nodes, net)
-                page = render(text, blocks, nodes, keep, markdown)
-                if at + len(page) > len(out):
-                    larger = np.empty(max(2 * len(out), at + len(page)), np.uint8)
-                    for k in range(at):
-                        larger[k] = out[k]
-                    out = larger
-                for k in range(len(page)):
-                    out[at + k] = page[k]
-                at += len(page)
-        out_offsets[r + 1] = at
-    return out[:at], out_offsets, tags, meta, kinds, chances
 
 
 @dataclass
@@ -97,10 +63,20 @@ def main_texts(pages: pa.LargeStringArray, markdown: bool = False, net: Any = No
     """The main texts of decoded HTML pages, a row each; a null page has none. net: other weights
     than the fitted ones (net.Net)."""
     data, offsets = text_buffers(pages)
-    out, out_offsets, tags, meta, kinds, chances = _extract(
-        data, offsets, tables(), net or fitted(), markdown
-    )
-    return MainTexts(text_array(out, out_offsets), tags, meta, kinds, chances, data)
+    rows = len(offsets) - 1
+    tags, meta = np.zeros(rows, np.int64), np.zeros((rows, FIELDS, 3), np.int64)
+    kinds, chances = np.full(rows, -1, np.int64), np.zeros(rows, np.float32)
+    texts = [b""] * rows
+    net = net or fitted()
+    for row, (a, z) in enumerate(itertools.pairwise(offsets.tolist())):
+        tags[row] = count_tags(data, a, z)
+        if z > a and tags[row] <= MAX_ELEMENTS:
+            page, blocks, nodes, meta[row] = scan(data, a, z, tags[row], tables())
+            if len(blocks):
+                keep, kinds[row], chances[row] = choose(page, blocks, nodes, net)
+                texts[row] = render(page, blocks, nodes, keep, markdown).tobytes()
+    text = pa.array(texts, pa.large_binary()).view(pa.large_string())
+    return MainTexts(text, tags, meta, kinds, chances, data)
 
 
 def main_text(page: str, markdown: bool = False) -> str:

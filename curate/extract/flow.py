@@ -105,7 +105,7 @@ def begin(st, text, stack, lead, second):
             joined = (
                 st[ST_PENDING] == NEWLINE
                 and at - st[ST_FROM] >= 3
-                and _wide(text[at - 3], text[at - 2])
+                and _wide(np.int64(text[at - 3]), np.int64(text[at - 2]))
                 and _wide(lead, second)
             )
             if not joined:
@@ -119,7 +119,7 @@ def begin(st, text, stack, lead, second):
 @njit(nogil=True)
 def put(st, text, stack, source, i, j):
     """Appends source[i:j], which holds no white space that collapses."""
-    begin(st, text, stack, source[i], source[i + 1] if i + 1 < j else 0)
+    begin(st, text, stack, np.int64(source[i]), np.int64(source[i + 1]) if i + 1 < j else 0)
     at = st[ST_POS]
     for k in range(i, j):
         text[at] = source[k]

@@ -19,7 +19,7 @@ import numpy as np
 from curate.extract.features import MASS
 from curate.extract.inputs import COUNT, PAGE_COUNT, fill, fill_page, look
 from curate.extract.tags import N_PARENT, NODE
-from curate.extract.units import numbered
+from curate.extract.units import numbered, order_of
 from kernel_cache import njit
 
 MODEL = "main-text.npz"
@@ -102,8 +102,9 @@ def _kinds_of(page, mean, net):
     _clip(inner)
     kinds = net.kind_out_bias.copy()
     _add(inner, net.kind_out, kinds)
-    most = kinds.max()
-    total = np.float32(0)
+    most, total = np.float32(-np.inf), np.float32(0)
+    for k in range(len(kinds)):
+        most = max(most, kinds[k])
     for k in range(len(kinds)):
         kinds[k] = np.exp(kinds[k] - most)
         total += kinds[k]
@@ -203,7 +204,9 @@ def judge(blocks, nodes, seen, net):
     _add_logits(hidden, net.out[0], logits)
     term = np.zeros_like(base)
     _add(kinds, net.kind_hidden, term)
-    hidden += term
+    for i in range(n):
+        for j in range(len(term)):
+            hidden[i, j] += term[j]
     groups, counts = groups_of(blocks, nodes, seen)
     for layer in range(len(net.layers)):
         mean = _means(hidden, mass, whole, 1)[0]
@@ -220,7 +223,10 @@ def keep_best(measures, chances):
     text: the likeliest ones, down to where expected F1 = 2 hits / (kept + main text) is highest
     (Lewis 1995). On a page where little is sure this keeps more than a fixed limit would; but
     nothing where it is likelier that the page has no main text, for then F1 is 1."""
-    order = np.argsort((chances * -_PARTS_OF_ONE).astype(np.int64))  # compiled for them anyway
+    ranks = np.empty(len(chances), np.int64)
+    for k in range(len(chances)):
+        ranks[k] = np.int64(chances[k] * -_PARTS_OF_ONE)
+    order = order_of(ranks)
     expected, none = np.float32(0), np.float32(1)
     for i in range(len(chances)):
         expected += chances[i] * measures[i, MASS]
@@ -233,10 +239,13 @@ def keep_best(measures, chances):
         score = 2 * hits / (kept + expected)
         if score > best:
             best, limit = score, chances[i]
-    return chances >= limit
+    keep = np.empty(len(chances), np.bool_)
+    for k in range(len(chances)):
+        keep[k] = chances[k] >= limit
+    return keep
 
 
-@njit(nogil=True, allocates=True)
+@njit(cache=True, nogil=True)
 def choose(text, blocks, nodes, net):
     """(keep: bool[blocks] of a page with at least one block, its kind, the kind's probability)."""
     seen = look(text, blocks, nodes)
@@ -248,5 +257,8 @@ def choose(text, blocks, nodes, net):
     for i in range(len(chances)):
         x = min(max(sureness * chances[i] - caution, np.float32(-30)), np.float32(30))
         chances[i] = 1 / (1 + np.exp(-x))
-    kind = kinds.argmax()
+    kind = np.int64(0)
+    for k in range(len(kinds)):
+        if kinds[k] > kinds[kind]:
+            kind = np.int64(k)
     return keep_best(seen.measures, chances), kind, kinds[kind]

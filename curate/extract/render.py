@@ -182,7 +182,7 @@ def _lines(text, a, z, out, at, indent, quotes, code):
     return at
 
 
-@njit(nogil=True, allocates=True)
+@njit(cache=True, nogil=True)
 def render(text, blocks, nodes, keep, markdown):
     """The text of the blocks that are kept: bool[blocks], as UTF-8: uint8[]."""
     places, count, data = _places(text, blocks, nodes)

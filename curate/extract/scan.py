@@ -274,7 +274,7 @@ def _read_page(
                     break
                 continue
             if tag == _SCRIPT and is_tex_script(data, seen, spans):
-                display = is_display(data, seen, spans)
+                display = is_display(data, seen, spans) != 0
                 put_formula(st, text, stack, data, i, k, display, True, letters, tables.entities)
             elif tag == _SCRIPT:
                 note_script(data, i, k, seen, spans, meta)
@@ -306,7 +306,7 @@ def _read_page(
         elif tag == _MATH:
             first, e, k = math_source(data, i, z)
             if e:
-                display = is_display(data, seen, spans)
+                display = is_display(data, seen, spans) != 0
                 put_formula(
                     st, text, stack, data, first, e, display, False, letters, tables.entities
                 )

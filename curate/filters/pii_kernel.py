@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernel_cache import njit
+from kernel_cache.intrinsics import copy
 
 EMAIL, IPV4, IPV6 = range(3)
 _DIGIT, _AT, _COLON, _WIDE = 1, 2, 3, 4
@@ -37,7 +38,8 @@ def _room(array, n):
     if n < array.shape[1]:
         return array
     larger = np.empty((array.shape[0], 2 * array.shape[1]), array.dtype)
-    larger[:, :n] = array[:, :n]
+    for k in range(array.shape[0]):
+        copy(array[k], 0, n, larger[k], 0)
     return larger
 
 
@@ -197,16 +199,10 @@ def replace_spans(data, offsets, rows, start, end, which, words, word_offsets):
         out_offsets[r] = at
         i = offsets[r]
         while k < len(rows) and rows[k] == r:
-            n = start[k] - i
-            out[at : at + n] = data[i : start[k]]
-            at += n
-            a, z = word_offsets[which[k]], word_offsets[which[k] + 1]
-            out[at : at + z - a] = words[a:z]
-            at += z - a
+            at = copy(data, i, start[k], out, at)
+            at = copy(words, word_offsets[which[k]], word_offsets[which[k] + 1], out, at)
             i = end[k]
             k += 1
-        n = offsets[r + 1] - i
-        out[at : at + n] = data[i : offsets[r + 1]]
-        at += n
+        at = copy(data, i, offsets[r + 1], out, at)
     out_offsets[-1] = at
     return out, out_offsets

@@ -28,6 +28,7 @@ from curate.text.tables import segments
 from curate.text.unicode import ASCII_SPACE, char_bytes, code_point, space_bytes
 from curate.text.words import CLUSTER, DIGIT, LETTER, OTHER, character_tables, words
 from kernel_cache import njit
+from kernel_cache.intrinsics import first_from
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
@@ -110,7 +111,7 @@ def _is_abbreviation(data, start, end):
 
 @njit(nogil=True)
 def _is_one_of(packed):
-    k = np.searchsorted(_PACKED, packed)
+    k = first_from(_PACKED, packed)
     return k < len(_PACKED) and _PACKED[k] == packed
 
 
@@ -263,8 +264,11 @@ def cut_symbols(data, offsets, kinds, lower):
             t += 1
         if t < count and start[t] <= i:
             chars[t] -= min(char_bytes(data[i]), end[t] - i) - 1
+    t = 0
     for r in range(rows + 1):
-        row_tokens[r] = np.searchsorted(start[:count], offsets[r])
+        while t < count and start[t] < offsets[r]:
+            t += 1
+        row_tokens[r] = t
     return row_tokens, start[:count], end[:count], chars[:count]
 
 

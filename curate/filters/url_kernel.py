@@ -35,6 +35,7 @@ import numpy as np
 from curate.text.unicode import char_bytes, code_point
 from curate.text.words import CONNECTOR, DIGIT, LETTER, MARK, OTHER, character_tables
 from kernel_cache import njit
+from kernel_cache.intrinsics import copy
 
 _ENDS = "".join(map(chr, range(0x21)))
 _INSIDE = str.maketrans("", "", "\t\n\r")
@@ -350,7 +351,7 @@ def _room(array, n):
     if n < len(array):
         return array
     larger = np.empty(2 * len(array), array.dtype)
-    larger[:n] = array[:n]
+    copy(array, 0, n, larger, 0)
     return larger
 
 

@@ -16,6 +16,7 @@ from curate.errors import UsageError
 from curate.filters.url_kernel import Automaton, Folded, automaton, fold_all, normal_word
 from curate.text.hashing import hash_bytes
 from kernel_cache import njit
+from kernel_cache.intrinsics import copy
 
 _COMMENT = re.compile(r"(^|\s)#.*")
 BLOCK = 16 << 20  # bytes of a list that are taken up at once
@@ -93,7 +94,7 @@ def _gather(data, starts, ends):
         offsets[k + 1] = offsets[k] + ends[k] - starts[k]
     out = np.empty(offsets[-1], np.uint8)
     for k in range(len(starts)):
-        out[offsets[k] : offsets[k + 1]] = data[starts[k] : ends[k]]
+        copy(data, starts[k], ends[k], out, offsets[k])
     return out, offsets
 
 

@@ -341,7 +341,9 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         stage = plan.corpus_key
         if not snapshot.is_whole(snapshot.folder_of(home, refresh.name)):
             where = (how.engine, how.address, how.exchange)
-            options = Options(how.workers, how.quiet, *where, allow_python=how.allow_python)
+            options = Options(
+                how.workers, how.quiet, *where, allow_python=how.allow_python, slurm=how.slurm
+            )
             run_planned(plan, out, options, write_records)
             _keep_ids(plan, out)
     entries = state.removals()

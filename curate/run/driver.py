@@ -20,7 +20,7 @@ from typing import Any
 from curate.corpus import indexes, manifests
 from curate.disk.files import clear_temporary
 from curate.disk.inside import all_inside, remove
-from curate.engines.base import Engine, Task
+from curate.engines.base import Engine, Jobs, Task
 from curate.engines.choose import check_engine, open_engine
 from curate.engines.cpu_time import cpu_seconds
 from curate.engines.exchange import check_exchange, open_exchange
@@ -84,7 +84,7 @@ Report = Callable[[Outcome, int], None]
 def run_planned(plan: RunPlan, out: Path, options: Options, report: Report) -> Outcome:
     """Runs a plan into `out`; resumes, reuses. report: writes run.json and the pages of the
     finished run, before the ledger has it as done."""
-    check_engine(options.engine, options.address, options.exchange)
+    check_engine(options.engine, options.address, options.exchange, options.slurm)
     check_code(plan.recipe, options.allow_python)
     for notice in plan.inputs.notices:
         say(notice, options.quiet)
@@ -228,6 +228,7 @@ class _Run:
             self.ledger.beat,
             [*ours, *inputs[:1]],
             exchange,
+            jobs=Jobs(options.slurm, self.home, options.quiet),
         )
 
     def _restore(self) -> bool:

@@ -21,17 +21,18 @@ class Options:
 
     workers: int = 0  # 0: as many as there are cores
     quiet: bool = False
-    engine: str = "local"  # where the partitions are worked on: local, ray
-    address: str | None = None  # of a Ray cluster
+    engine: str = "local"  # where the partitions are worked on: local, ray, slurm
+    address: str | None = None  # of a Ray cluster; of this machine, for jobs of Slurm
     exchange: str | None = None  # URL through which its machines pass files, where they share none
     sizes: Sizes = field(default_factory=Sizes)  # of the tasks of dedups, and of what they hold
     allow_python: bool = False  # whether functions in files that the recipe names may run
+    slurm: tuple[str, ...] = ()  # options of sbatch, as KEY=VALUE
 
     def count(self) -> int:
         """Worker processes on this machine."""
-        if self.workers:
-            return self.workers
-        return cores()
+        if self.engine != "local":  # there, `workers` is of the cluster
+            return min(self.workers or cores(), cores())
+        return self.workers or cores()
 
 
 @dataclass

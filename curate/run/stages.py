@@ -23,7 +23,8 @@ from curate.run import deaths
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome, sum_up
 from curate.run.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_folder
-from curate.run.worker.specification import named_files, relative_paths
+from curate.run.worker.specification import for_rehearsal, named_files, relative_paths
+from curate.steps.contracts import CorpusStep, Step
 from curate.terminal.progress import Progress, say
 
 
@@ -145,10 +146,20 @@ class Stages:
             "steps": [s.identity() for s in stage.steps],
             "sketch": stage.sketch.identity() if stage.sketch else None,
             "sketch_kind": sketch_kind(stage),
+            "later": {"steps": list(map(for_rehearsal, self._behind(stage))), "of": self._steps()},
         }
         path = folder / f"stage{stage.decisions_key and '-' + stage.decisions_key}.json"
         write_text(path, json.dumps(relative_paths(spec, folder, os.path.relpath), indent=1))
         return path
+
+    def _behind(self, stage: MapStage) -> list[Step | CorpusStep]:
+        """The steps of the stages behind one that are curate's own."""
+        later = self.plan.stages[stage.index + 1 :]
+        steps = [step for s in later for step in (*s.steps, s.sketch) if step is not None]
+        return [step for step in steps if not step.own_source() and not step.named_code()]
+
+    def _steps(self) -> int:
+        return sum(len(stage.labels) for stage in self.plan.stages)
 
     def _once(self, key: str, file: Path, work: Callable[[], Any]) -> tuple[Any, float | None]:
         """The recorded result under the key while its file stands, or that of the work; and the

@@ -9,6 +9,7 @@ from typing import Any
 
 LOG_SECONDS = 10.0
 NOTEBOOK_SECONDS = 0.5
+_shown: list[Progress] = []  # innermost last
 
 
 def _in_notebook() -> bool:
@@ -25,9 +26,11 @@ class Progress:
         self._bar: Any = None
         self._task: Any = None
         self._said = time.monotonic()
+        self._mentioned = False
         self._drawn = 0  # characters of the line in a notebook
 
     def __enter__(self) -> Progress:
+        _shown.append(self)
         if not self._quiet and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import (
@@ -54,6 +57,7 @@ class Progress:
         return self
 
     def __exit__(self, *error: object) -> None:
+        _shown.remove(self)
         if self._bar is not None:
             self._bar.stop()
         if self._drawn:
@@ -78,6 +82,18 @@ class Progress:
             self._drawn = len(line)
         else:
             print(line, file=sys.stderr, flush=True)
+
+
+def mention(note: str) -> None:
+    """Says what the work that is shown waits for: beside its bar, or as a line of the log, the
+    first one at once. Nothing where no progress is shown."""
+    if not _shown:
+        return
+    progress = _shown[-1]
+    if not progress._mentioned:
+        progress._mentioned = True
+        progress._said -= LOG_SECONDS
+    progress.update(progress.done, note)
 
 
 def say(message: str, quiet: bool = False) -> None:

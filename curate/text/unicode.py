@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from kernel_cache import njit
+from kernel_cache.intrinsics import first_from
 
 ASCII_SPACE = np.zeros(256, np.bool_)
 ASCII_SPACE[[9, 10, 11, 12, 13, 28, 29, 30, 31, 32]] = True
@@ -111,7 +112,7 @@ def is_digit(code: int) -> bool:
         return True
     if code < 0x660:
         return False
-    k = np.searchsorted(DIGIT_ZEROS, code, side="right") - 1
+    k = first_from(DIGIT_ZEROS, code + 1) - 1
     return code - DIGIT_ZEROS[k] < 10
 
 

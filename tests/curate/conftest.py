@@ -54,13 +54,15 @@ class Bench:
         sets: tuple[str, ...] = (),
         engine: str = "local",
         exchange: str | None = None,
+        slurm: tuple[str, ...] = (),
         sizes: Sizes = Sizes(),
     ) -> Outcome:
         """Runs in this process; recipe: YAML text or a list of steps."""
         if isinstance(recipe, list):
             recipe = json.dumps({"steps": recipe, "read": read or {}})
         parsed = parse(recipe, "recipe.yaml", sets)
-        options = Options(workers, quiet=True, engine=engine, exchange=exchange, sizes=sizes)
+        where = {"engine": engine, "exchange": exchange, "slurm": slurm}
+        options = Options(workers, quiet=True, sizes=sizes, **where)
         return carry_out(parsed, [str(i) for i in inputs], self.folder / out, options)
 
     def rows(self, out: str = "out", kind: str = "corpus") -> list[dict[str, Any]]:

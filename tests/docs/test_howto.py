@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "run_docs.py"))
 PAGES = sorted((ROOT / "docs" / "howto").glob("*.md"))
 # A network, a cluster, or a clock.
-ELSEWHERE = re.compile(r"https?://|s3://|HEAD|^ray |^pip |^0 3|warc\.paths\.gz")
+ELSEWHERE = re.compile(r"https?://|s3://|HEAD|slurm|^ray |^pip |^0 3|warc\.paths\.gz")
 SMALLER = {
     "--share 0.02": "--share 0.5",
     "--vocab 32000": "--vocab 1000",

@@ -15,7 +15,7 @@ import numba
 import numpy as np
 import pytest
 
-import kernel_cache
+from kernel_cache import kernels as kernels_module
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = np.arange(4)  # of sum 6
@@ -51,7 +51,7 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clone:
     """Writes SOURCES, some of them edited, to a new folder, and imports them from there."""
-    monkeypatch.setattr(kernel_cache, "_STARTED", float("inf"))  # as if written before we started
+    monkeypatch.setattr(kernels_module, "_STARTED", float("inf"))  # as if written before we started
 
     def cloned(**edited: str) -> dict[str, ModuleType]:
         root = tmp_path / f"clone-{len(list(tmp_path.iterdir()))}"
@@ -138,14 +138,14 @@ def test_files_that_change_while_a_process_runs_are_not_trusted(
     modules = clone()
     path = modules["curate.made_up_factor"].__file__
     assert path
-    monkeypatch.setattr(kernel_cache, "_STARTED", Path(path).stat().st_mtime - 1)
+    monkeypatch.setattr(kernels_module, "_STARTED", Path(path).stat().st_mtime - 1)
     assert total(modules) == (12, False)
     assert not kernels.exists()
 
 
 def test_named_tuples_are_told_apart_by_their_fields() -> None:
     def described(fields: str) -> str:
-        return kernel_cache._described(numba.typeof((namedtuple("Tables", fields)(1, 2), 0)))
+        return kernels_module._described(numba.typeof((namedtuple("Tables", fields)(1, 2), 0)))
 
     assert described("first second") != described("second first")
 
@@ -154,7 +154,7 @@ def test_the_last_written_versions_stay(tmp_path: Path) -> None:
     for age in range(12):
         (tmp_path / str(age)).mkdir()
         os.utime(tmp_path / str(age), (1e9 - age, 1e9 - age))
-    kernel_cache._prune(tmp_path)
+    kernels_module._prune(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {str(age) for age in range(8)}
 
 
@@ -174,22 +174,22 @@ def test_where_kernels_are(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert kernel_cache.kernels_folder() == Path(folder)
+    assert kernels_module.kernels_folder() == Path(folder)
 
 
 def test_every_import_of_our_modules_is_seen() -> None:
     """As Python's own parser sees them, in all modules that kernels are compiled from."""
     closure: set[str] = set()
-    for package in kernel_cache.PACKAGES:
+    for package in kernels_module.PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
             if "@njit(cache=True" in path.read_text(encoding="utf-8"):
                 module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-                closure |= kernel_cache.import_closure(str(ROOT), module).keys()
+                closure |= kernels_module.import_closure(str(ROOT), module).keys()
     assert len(closure) > 100
     for module in closure:
         path = ROOT.joinpath(*module.split("."))
         path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-        source = kernel_cache.read_source(str(ROOT), module)
+        source = kernels_module.read_source(str(ROOT), module)
         assert source
         seen = {(name, taken) for name, names in source.imports for taken in (names or ("",))}
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -199,5 +199,5 @@ def test_every_import_of_our_modules_is_seen() -> None:
                 pairs = {(node.module, alias.name) for alias in node.names if alias.name != "*"}
             elif isinstance(node, ast.Import):
                 pairs = {(alias.name, "") for alias in node.names}
-            ours = {pair for pair in pairs if pair[0].split(".")[0] in kernel_cache.PACKAGES}
+            ours = {pair for pair in pairs if pair[0].split(".")[0] in kernels_module.PACKAGES}
             assert ours <= seen, (module, ours - seen)

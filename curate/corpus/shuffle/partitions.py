@@ -44,7 +44,9 @@ def order_by_partition(keys, values, bits, keys_out, values_out):
         starts[np.int64(keys[i] >> shift >> more) + 1] += 1
     for p in range(1 << bits):
         starts[p + 1] += starts[p]
-    position = starts[:-1].copy()
+    position = np.empty(1 << bits, np.int64)
+    for p in range(1 << bits):
+        position[p] = starts[p]
     for i in range(len(keys)):
         partition = np.int64(keys[i] >> shift >> more)
         keys_out[position[partition]] = keys[i]
@@ -63,7 +65,10 @@ def sort_pass(keys, values, shift, keys_out, values_out):
     position = np.zeros((1 << DIGIT) + 1, np.int64)
     for i in range(len(keys)):
         position[np.int64((keys[i] >> low) & mask) + 1] += 1
-    if position.max() == len(keys):
+    most = np.int64(0)
+    for d in range(len(position)):
+        most = max(most, position[d])
+    if most == len(keys):
         return False
     for d in range(1 << DIGIT):
         position[d + 1] += position[d]

@@ -175,14 +175,13 @@ SMALL = 24  # members that are sorted by insertion
 
 @njit(cache=True, nogil=True)
 def renumber(members, sizes, bits, before, order):
-    """Members, document numbers, become order[c] in place, ascending within their buckets."""
+    """Members, document numbers, become order[c] in place, ascending within buckets of at most
+    SMALL of them."""
     begin = np.int64(0)
     for size in sizes:
         for i in range(begin, begin + size):
             members[i] = order[number_of(members[i], bits, before)]
-        if size > SMALL:
-            members[begin : begin + size].sort()
-        else:
+        if size <= SMALL:
             for i in range(begin + 1, begin + size):
                 k, j = members[i], i
                 while j > begin and members[j - 1] > k:
@@ -203,6 +202,9 @@ def write_ordered(
     with members_path.open("wb") as members_file, sizes_path.open("wb") as sizes_file:
         for members, counts in chunks(bucket_files(buckets, pieces), sizes.bucket_members):
             renumber(members, counts, bits, before, order)
+            ends = np.cumsum(counts, dtype=np.int64)
+            for bucket in np.flatnonzero(counts > SMALL).tolist():
+                members[ends[bucket] - counts[bucket] : ends[bucket]].sort()
             members_file.write(members.data)
             sizes_file.write(counts.data)
     return {}

@@ -34,6 +34,7 @@ from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
 from curate.engines.cpu_time import compile_seconds, cpu_seconds
 from curate.formats.reading import ID_SCHEMA, NO_DOCUMENT, Batch, PartitionReader
+from curate.run.worker.rehearsal import with_help
 from curate.run.worker.specification import Work, load_spec, open_steps, sketch_rows, written_kinds
 
 READING = (-1, -1)  # what a worker says it works on while it reads
@@ -145,6 +146,7 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     cpu_began, compile_began = cpu_seconds(), compile_seconds()
     spec, part = load_spec(payload["spec"]), payload["part"]
     careful, quarantine = payload.get("careful"), payload.get("quarantine") or {}
+    with_help(payload["spec"])
     work = Work(spec, part, cpu_began)
     account: dict[str, Any] = {"bytes_in": 0, "skipped": {}, "corrupt": 0, "corrupt_examples": []}
     done = False

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from curate.corpus.stage_files import keys, part_path, public
 from curate.disk.parquet_writer import TableWriter, one_array
 from curate.documents.documents import NUMBER, Documents
+from curate.engines import worker
 from curate.engines.cpu_time import cpu_seconds
 from curate.errors import RunFailed
 from curate.formats.inputs import InputPlan
@@ -90,16 +91,23 @@ def _load(path: str, stamp: int) -> dict[str, Any]:
         root = now_in.removesuffix(spec["home"])
         for kind in ("steps", "apply", "sketch"):
             spec[kind] = relocate(spec[kind], spec["files"], root)
-    spec["steps"] = [_build_step(s) for s in spec["steps"]]
+    spec["steps"] = [build_step(s) for s in spec["steps"]]
     for kind in ("apply", "sketch"):
-        spec[kind] = _build_step(spec[kind]) if spec[kind] else None
+        spec[kind] = build_step(spec[kind]) if spec[kind] else None
+    spec["later"] = spec.get("later", {"steps": [], "of": 0})  # not of older versions
     spec["closed"] = ["apply", "steps", "sketch"]
     spec["plan"] = InputPlan.load(spec["plan"]) if spec["plan"] else None
     spec["read"] = ReadSettings(**spec["read"])
     return spec
 
 
-def _build_step(identity: dict[str, Any]) -> Any:
+def for_rehearsal(step: Step | CorpusStep) -> dict[str, Any]:
+    """What `build_step` needs of a step of ours."""
+    return {"step": step.name, "label": step.label, "settings": step.model_dump(mode="json")}
+
+
+def build_step(identity: dict[str, Any]) -> Any:
+    """The step of some settings; RunFailed where its source is not the recorded one."""
     settings = identity["settings"]
     cls = step_class(identity["step"]).fitting(settings)
     step = cast(Any, cls(**settings)).named(identity["label"])
@@ -176,6 +184,7 @@ class Work:
                 docs = step.apply(entering)
             self.seconds[step.label] += time.perf_counter() - start
             self.lap(step.label)
+            worker.ready(step.label, self.spec["later"]["of"])
             if traced:
                 self.traces.step(step.label, before, docs)
         return docs

@@ -380,8 +380,9 @@ def _top(
             if not exactly and margin < _NEAR:
                 exactly = True
                 continue
-            best_labels[row, :n] = codes[:n]
-            shares[row, :n] = np.exp(scores[:n])
+            for i in range(n):
+                best_labels[row, i] = codes[i]
+                shares[row, i] = np.exp(scores[i])
             break
     return best_labels, shares
 

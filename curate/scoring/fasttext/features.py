@@ -161,7 +161,7 @@ def kept_slots(pairs: np.ndarray) -> np.ndarray:
         slot = ((np.int64(pairs[pair, 0]) * _SCATTER) >> 12) & (size - 1)
         while kept[slot, 1] >= 0 and kept[slot, 0] != pairs[pair, 0]:
             slot = (slot + 1) & (size - 1)
-        kept[slot] = pairs[pair]
+        kept[slot, 0], kept[slot, 1] = pairs[pair, 0], pairs[pair, 1]
     return kept
 
 

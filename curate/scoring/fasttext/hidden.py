@@ -183,6 +183,12 @@ def _add_words(
 
 
 @njit(nogil=True)
+def _place(spots: np.ndarray, row: int, begin: int, end: int, state: int) -> None:
+    """spots[row] = begin, end, state, which takes longer to compile."""
+    spots[row, 0], spots[row, 1], spots[row, 2] = begin, end, state
+
+
+@njit(nogil=True)
 def _places(
     kept: Memory, data: np.ndarray, spots: np.ndarray, many: int, room: Scratch
 ) -> tuple[int, int, int]:
@@ -201,11 +207,11 @@ def _places(
     mask = len(slots) - 1
     after, others = before, 0
     for i in range(many):
-        begin, end, state = spots[i]
+        begin, end, state = spots[i, 0], spots[i, 1], spots[i, 2]
         if end - begin > _LONGEST or begin == end:
             places[i] = -1
             others += 1
-            fresh[len(fresh) - others] = begin, end, state
+            _place(fresh, len(fresh) - others, begin, end, state)
             continue
         slot = (state ^ (state >> 16)) & mask
         place = np.int64(slots[slot])
@@ -223,7 +229,7 @@ def _places(
             starts[place + 1] = at + end - begin
             hashes[place] = state
             slots[slot] = place
-            fresh[after - before] = begin, end, state
+            _place(fresh, after - before, begin, end, state)
             after += 1
         places[i] = place
     used[0] = after
@@ -241,7 +247,7 @@ def _stretch(data: np.ndarray, at: int, end: int, spots: np.ndarray) -> tuple[in
             return many, end, True
         if begin == at:
             state = hashed(END_WORD, np.int64(0), len(END_WORD))
-        spots[many] = begin, at, state
+        _place(spots, many, begin, at, state)
         many += 1
         if begin == at or same(data, begin, at, END_WORD, np.int64(0), len(END_WORD)):
             return many, at, True

@@ -194,8 +194,8 @@ def test_a_folder_that_a_machine_does_not_see_is_named(cluster):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--engine", "spark"], "--engine spark: there are local and ray"),
-        (["--address", "auto"], "--address is of a Ray cluster: give --engine ray as well"),
+        (["--engine", "spark"], "--engine spark: there are local, ray and slurm"),
+        (["--address", "auto"], "--address is of a cluster: give --engine ray or slurm as well"),
     ],
 )
 def test_a_wrong_engine_is_one_line(bench, arguments, message):

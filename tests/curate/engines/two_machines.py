@@ -65,11 +65,11 @@ class Apart:
             self.done.append(task["function"].partition(":")[2])
             yield files, result
 
-    def opened(self, name: str, *args: Any) -> Engine:
+    def opened(self, name: str, *args: Any, **options: Any) -> Engine:
         """In the place of `open_engine`."""
         exchange = args[-1]
         if name == "local":
-            return open_engine(name, *args)
+            return open_engine(name, *args, **options)
         assert isinstance(exchange, Exchange)
         self.out = exchange.out
         return ExchangeEngine(self, exchange, behind=0)  # nothing is fetched while OUT is hidden

@@ -1,0 +1,52 @@
+"""`llmcurate warmup`: kernels compiled ahead."""
+
+# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+from curate.cli import completion
+from curate.cli.options import Json, Quiet, Workers, app
+
+
+@app.command()
+def warmup(
+    recipes: Annotated[
+        Optional[list[str]],
+        typer.Argument(
+            metavar="RECIPE...",
+            help="Recipes that will be run. The default is all shipped ones, and every step.",
+            autocompletion=completion.recipes,
+        ),
+    ] = None,
+    workers: Workers = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compile kernels for this machine, once and ahead of the first run.
+
+    A run compiles those that it misses, so this saves only the wait. Where machines share a folder
+    of kernels (NUMBA_CACHE_DIR), one of each kind of processor does it for all.
+
+    Examples:
+
+    llmcurate warmup
+    llmcurate warmup fineweb mine.yaml
+    """
+    import json
+
+    from curate.disk.units import counted
+    from curate.run.outcome import Options
+    from curate.run.warmup import warm_up
+    from kernel_cache import kernels_folder
+
+    done = warm_up(recipes or [], Options(workers=workers).count(), quiet)
+    if as_json:
+        print(json.dumps({**done, "folder": str(kernels_folder())}))
+        return
+    kernels = counted(done["compiled"], "kernel")
+    print(f"{done['steps']} steps are ready: {kernels} compiled, kept in {kernels_folder()}")
+    for step, why in done["missing"].items():
+        print(f"not compiled: {step}: {why}")

@@ -1,0 +1,219 @@
+"""Workers on other machines: the host that each of them is, and the loop that gives them tasks.
+
+A host keeps a process of the local engine, so that models, memory and deaths are the same on a
+cluster as on one machine. What a cluster adds is that a host may be lost, with its machine or at
+the end of its time: the task that it had goes to another one.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from curate.engines import idle_workers
+from curate.engines.base import Death, OnDeath, Task, WorkerBug, failure, refill
+from curate.engines.local import LocalEngine
+from curate.errors import CurateError, RunFailed, UsageError
+from curate.version import __version__
+
+LOST = 3  # so often a task's host may be lost
+# Variables that decide what steps do, and where they are.
+HANDED_ON = ("LLMCURATE_", "PYTHONPATH")
+
+Self = TypeVar("Self", bound="HostsEngine")
+
+
+def handed_on() -> dict[str, str]:
+    """The variables of this process that hosts need."""
+    return {k: v for k, v in os.environ.items() if k.startswith(HANDED_ON)}
+
+
+class _Died(Exception):
+    """Leaves LocalEngine.map after a death; what follows is for the driver to say."""
+
+
+class Host:
+    """One worker of a cluster: it keeps a worker process of the local engine.
+
+    The process is the same as on one machine: its threads, its memory, its answers, the way its
+    death is told. It loads steps and their models once and keeps them as long as the host lives,
+    and it ends with the host. The host itself runs no code of a step, so that what kills a worker
+    is seen as it is on one machine, and is blamed on the same documents.
+
+    environment: variables that decide what steps do, as the driver has them;
+    folder: the driver's working folder, which relative paths start from;
+    tick: called at least twice a second while a task is worked on."""
+
+    def __init__(
+        self, environment: dict[str, str], folder: str, tick: Callable[[], None] = lambda: None
+    ) -> None:
+        os.environ.update(environment)
+        if Path(folder).is_dir():
+            os.chdir(folder)
+        idle_workers.start()  # so that it loads its libraries while others are still being placed
+        self._engine = LocalEngine(1, tick)
+        self._exchanged = False  # whether its workers have folders of their own
+
+    def hello(self, files: list[str]) -> dict[str, Any]:
+        """Who this is, and which of the driver's files cannot be seen from here."""
+        missing = [f for f in files if not Path(f).exists()]
+        return {"version": __version__, "node": socket.gethostname(), "missing": missing}
+
+    def end(self) -> None:
+        """Ends the worker process; the host is of no use afterwards."""
+        self._engine.close()
+        idle_workers.stop()
+        if self._exchanged:
+            from curate.engines.exchange_worker import sweep
+
+            sweep()
+
+    def run(self, function: str, task: Task) -> dict[str, Any]:
+        """{"result": ..., "cpu": seconds}, {"death": [status, documents]} or {"error": ...} of one
+        task."""
+        began = self._engine.cpu
+        self._exchanged = self._exchanged or "exchange" in task
+        deaths: list[Death] = []
+
+        def on_death(task: Task, death: Death) -> Task:
+            deaths.append(death)
+            raise _Died
+
+        try:
+            ((_, result),) = list(self._engine.map(function, [task], on_death))
+        except _Died:
+            return {"death": [deaths[0].status, deaths[0].documents]}
+        except WorkerBug as error:
+            return {"error": {"kind": "bug", "message": str(error), "traceback": error.trace}}
+        except CurateError as error:
+            code = error.exit_code
+            return {"error": {"kind": "known", "message": str(error), "code": code}}
+        return {"result": result, "cpu": self._engine.cpu - began}
+
+
+class HostsEngine(ABC):
+    """An engine whose workers are hosts; a subclass starts them and carries tasks and answers. Use
+    as a context manager.
+
+    most: of tasks that there will be at once; tick: called twice a second; shared: files that every
+    machine must see.
+
+    A subclass keeps `_idle`, workers that have said hello and have no task, and `_busy`, the others
+    that it knows with their task, or None before their hello, each under what its answer comes by.
+    """
+
+    name: str  # of the cluster, for messages
+    logs: str  # where its workers' messages are
+
+    def __init__(self, most: int | None, tick: Callable[[], None], shared: Iterable[str]) -> None:
+        self._most, self._tick, self._shared = most, tick, list(shared)
+        self._connected = False
+        self._count = 1  # of workers, known once there is a cluster
+        self._idle: list[Any] = []
+        self._busy: dict[Hashable, tuple[Any, Task | None]] = {}
+        self._lost: Counter[str] = Counter()
+        self.nodes: set[str] = set()
+        self.cpu = 0.0
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def _connect(self) -> None:
+        """Reaches the cluster and sets `_count`; UsageError where that cannot be."""
+
+    @abstractmethod
+    def _starting(self) -> int:
+        """How many workers were asked for and have not said hello."""
+
+    @abstractmethod
+    def _start(self, count: int) -> None:
+        """Asks for so many more workers, now or when it is called again."""
+
+    @abstractmethod
+    def _hand_out(self, worker: Any, function: str, task: Task) -> None:
+        """Sends a task to a worker, which is busy from now on."""
+
+    @abstractmethod
+    def _answers(self) -> Iterator[tuple[Task, dict[str, Any] | None]]:
+        """(task, answer) of what has come, within half a second; no answer where the worker is
+        lost. New workers are accepted and idle then, and so are those that gave an answer."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends all workers."""
+
+    def map(
+        self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
+    ) -> Iterator[tuple[Task, dict[str, Any]]]:
+        """As Engine.map."""
+        waiting: deque[Task] = deque()
+        source = iter(tasks)
+        try:
+            while refill(waiting, source, self._count) or self._working():
+                if not self._connected:
+                    self._connect()
+                    self._connected = True
+                    refill(waiting, source, self._count)
+                self._send_tasks(function, waiting)
+                for task, answer in self._answers():
+                    if answer is None:
+                        self._count_loss(f"{task.get('function', function)} {task.get('part', '')}")
+                        waiting.appendleft(task)
+                    elif "death" in answer:
+                        status, documents = answer["death"]
+                        death = Death(status, tuple(documents) if documents else None)
+                        if on_death is None:
+                            raise RunFailed(f"a worker died ({death.describe()})")
+                        waiting.appendleft(on_death(task, death))
+                    elif "error" in answer:
+                        raise failure(answer["error"])
+                    else:
+                        self.cpu += answer["cpu"]
+                        yield task, answer["result"]
+                self._tick()
+        except BaseException:
+            self.close()
+            raise
+
+    def _working(self) -> int:
+        return sum(task is not None for _, task in self._busy.values())
+
+    def _send_tasks(self, function: str, waiting: deque[Task]) -> None:
+        wanted = min(len(waiting), self._count - self._working())
+        missing = wanted - len(self._idle) - self._starting()
+        if missing > 0:
+            self._start(missing)
+        while waiting and self._idle:
+            self._hand_out(self._idle.pop(), function, waiting.popleft())
+
+    def _accept(self, hello: dict[str, Any]) -> None:
+        """Takes a worker up; UsageError where it is another version or does not see a file."""
+        if hello["version"] != __version__:
+            raise UsageError(
+                f"{hello['node']} of the {self.name} cluster has llmcurate {hello['version']}, this"
+                f" is {__version__}: install the same on all machines"
+            )
+        if hello["missing"]:
+            raise UsageError(
+                f"{hello['node']} of the {self.name} cluster does not see {hello['missing'][0]}:"
+                " use a folder that all machines share, or a URL"
+            )
+        self.nodes.add(hello["node"])
+
+    def _count_loss(self, work: str, why: str = "") -> None:
+        """RunFailed where the worker of this work has been lost too often."""
+        self._lost[work] += 1
+        if self._lost[work] > LOST:
+            raise RunFailed(
+                f"{self.name} lost the worker of {work.strip()} {LOST + 1} times"
+                f" ({why or f'see {self.logs}'}); run again, it resumes"
+            )

@@ -1,0 +1,340 @@
+"""The Slurm engine: the same tasks and functions as the local one, in the jobs of an array.
+
+submitit writes the script, gives it to sbatch and starts `slurm_job.Job` on the nodes. From there
+each job calls this process back, which hands it tasks (JSON, some hundred bytes); documents go
+through files in a folder that all nodes see. A job that ends, whether its time is over or it was
+preempted, is replaced by a new one as long as there is work for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext, redirect_stderr, suppress
+from io import StringIO
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge, wait
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from curate.disk.inside import remove
+from curate.disk.units import counted
+from curate.engines.base import Jobs, Task
+from curate.engines.hosts import LOST, HostsEngine, handed_on
+from curate.engines.slurm_job import Job, connection_over, receive, send
+from curate.errors import RunFailed, UsageError
+from curate.terminal.progress import say
+
+INSTALL = 'pip install "llmcurate[slurm]"'
+FOLDER = ".slurm"  # in OUT: scripts, what submitit unpickles, and the jobs' messages
+DEFAULTS: dict[str, Any] = {"job_name": "llmcurate", "time": "60"}
+# A job that Slurm puts back into the queue by itself would come beside the one that replaces it.
+FIXED: dict[str, Any] = {"no_requeue": True}
+# Options of sbatch that the engine or submitit sets.
+TAKEN = set(
+    "array error input no_requeue nodes ntasks ntasks_per_node open_mode output requeue signal"
+    " wait wrap".split()
+)
+LOCAL_MINUTES = 60 * 24 * 365  # jobs on this machine end with the run
+HELLO_BYTES = 1 << 20
+ASK_SECONDS = 5.0  # jobs whose time ends together are replaced together
+QUEUE_SECONDS = 15.0  # between two looks at the queue
+SAY_SECONDS = 10.0
+WAIT_SECONDS = 600.0  # between two lines while no job has started
+
+
+def sbatch_options(texts: Sequence[str]) -> tuple[bool, dict[str, Any]]:
+    """Whether jobs run on this machine (`cluster=local`), and the options of sbatch by name, with _
+    for -. texts: KEY=VALUE, or KEY of a switch; UsageError names a wrong one."""
+    local, options = False, dict(DEFAULTS)
+    for text in texts:
+        key, equals, value = text.partition("=")
+        name = key.removeprefix("--").replace("-", "_")
+        if (
+            not re.fullmatch(r"[a-z][a-z0-9_]+", name)
+            or not value.isprintable()
+            or text.endswith("=")
+        ):
+            raise UsageError(f"--slurm {text!r}: give KEY=VALUE, as partition=cpu or time=120")
+        if name == "cluster":
+            if value != "local":
+                raise UsageError(f"--slurm {text}: cluster=local is all there is (see clusters)")
+            local = True
+        elif name in TAKEN:
+            raise UsageError(f"--slurm {text}: {key} is set by llmcurate; jobs are --workers")
+        else:
+            options[name] = value if equals else True
+    return local, options
+
+
+class SlurmEngine(HostsEngine):
+    """Use as a context manager.
+
+    workers: how many jobs there are, at most; most: of tasks that there will be at once; jobs: how
+    they are asked for; address: HOST or HOST:PORT of this machine for nodes, none: its names and
+    addresses are tried; shared: files that every node must see. UsageError where submitit or sbatch
+    is not there.
+    """
+
+    name = "Slurm"
+
+    def __init__(
+        self,
+        workers: int,
+        most: int | None,
+        jobs: Jobs,
+        address: str | None = None,
+        tick: Callable[[], None] = lambda: None,
+        shared: Iterable[str] = (),
+    ) -> None:
+        if workers < 1:
+            raise UsageError("--engine slurm needs --workers N, the number of jobs")
+        super().__init__(most, tick, shared)
+        self._local, self._options = sbatch_options(jobs.options)
+        self._workers, self._address = workers, address
+        self._folder, self._quiet = jobs.folder.absolute(), jobs.quiet
+        self._server: socket.socket | None = None
+        self._arrived: SimpleQueue[tuple[Connection, dict[str, Any]]] = SimpleQueue()
+        self._awaited: dict[str, Any] = {}  # jobs that have not called yet, by id
+        self._asked_at = self._looked_at = self._said_at = 0.0
+        self._said = 0  # how many jobs have started, as was said last
+        self._silent = 0  # jobs that ended before they called
+        place = self._folder / FOLDER
+        self.logs = f"the logs in {place}, and whether it needs more --slurm time= or mem="
+
+    def _connect(self) -> None:
+        try:
+            import submitit
+        except ImportError:
+            raise UsageError(f"--engine slurm needs submitit: {INSTALL}") from None
+        missing = [c for c in ("sbatch", "srun", "squeue", "scancel") if not shutil.which(c)]
+        if missing and not self._local:
+            raise UsageError(
+                f"there is no {missing[0]} here: give the command on a machine of the cluster from"
+                " which jobs are submitted, or try it with --slurm cluster=local"
+            )
+        self._count = (
+            self._workers if self._most is None else min(self._workers, max(1, self._most))
+        )
+        home = self._folder / FOLDER
+        if not self._local:
+            self._cancel_earlier(home)
+        remove(home, inside=self._folder)
+        home.mkdir(mode=0o700)  # what lies there has the key
+        if self._local:
+            self._executor: Any = submitit.LocalExecutor(home)
+            self._executor.update_parameters(timeout_min=LOCAL_MINUTES)
+        else:
+            self._executor = submitit.SlurmExecutor(home)
+            self._executor.update_parameters(
+                wckey=None,
+                array_parallelism=self._count,
+                additional_parameters=self._options | FIXED,
+            )
+        self._listen()
+
+    def _cancel_earlier(self, home: Path) -> None:
+        """Takes what a killed driver left in the queue out of it."""
+        earlier = [path.name.partition("_")[0] for path in home.glob("*_submission.sh")]
+        arrays = [number for number in earlier if number.isdigit()]
+        if arrays:
+            name = f"--name={self._options['job_name']}"
+            subprocess.run(["scancel", name, *arrays], capture_output=True)
+
+    def _listen(self) -> None:
+        """Opens the port that jobs call, and describes these."""
+        host, _, port = (self._address or "").partition(":")
+        if port and not port.isdigit():
+            raise UsageError(f"--address {self._address}: give HOST or HOST:PORT of this machine")
+        try:
+            place = ("127.0.0.1" if self._local else "", int(port or 0))
+            self._server = socket.create_server(place, backlog=1024)
+        except (OSError, OverflowError) as error:
+            raise UsageError(f"--address {self._address}: {error}") from None
+        hosts = (host,) if host else ("127.0.0.1",) if self._local else own_hosts()
+        self._key = secrets.token_bytes(32)
+        self._job = Job(
+            hosts,
+            self._server.getsockname()[1],
+            self._key,
+            handed_on(),
+            str(Path.cwd()),
+            tuple(self._shared),
+        )
+        threading.Thread(target=self._take_calls, args=(self._server,), daemon=True).start()
+
+    def _take_calls(self, server: socket.socket) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                opened, _ = server.accept()
+                threading.Thread(target=self._greet, args=(opened,), daemon=True).start()
+
+    def _greet(self, opened: socket.socket) -> None:
+        """Lets a job in that knows the key; each in a thread of its own, for whoever calls may be
+        silent."""
+        with opened:
+            connection = connection_over(opened)
+        try:
+            deliver_challenge(connection, self._key)
+            answer_challenge(connection, self._key)
+            self._arrived.put((connection, receive(connection, HELLO_BYTES)))
+        except (OSError, EOFError, AuthenticationError, AssertionError, ValueError):
+            connection.close()
+
+    def _take_arrived(self) -> list[dict[str, Any]]:
+        """Makes the jobs that have called idle workers; what they say."""
+        hellos = []
+        with suppress(Empty):
+            while True:
+                connection, hello = self._arrived.get_nowait()
+                hellos.append(hello)
+                self._idle.append(connection)
+        return hellos
+
+    def _starting(self) -> int:
+        return len(self._awaited)
+
+    def _start(self, count: int) -> None:
+        from submitit.core.utils import FailedJobError, FailedSubmissionError
+        from submitit.helpers import clean_env
+
+        soon = bool(self._asked_at) and time.monotonic() - self._asked_at < ASK_SECONDS
+        if soon and not self._local:
+            return
+        # Within a job, its variables would be taken for options of the new ones.
+        within = clean_env() if "SLURM_JOB_ID" in os.environ else nullcontext()
+        try:
+            with within, redirect_stderr(StringIO()):
+                jobs = self._executor.submit_array([self._job] * count)
+        except (FailedJobError, FailedSubmissionError, OSError) as error:
+            lines = [line.removeprefix("sbatch: error: ") for line in str(error).splitlines()]
+            raise RunFailed(f"sbatch refuses the jobs: {'; '.join(lines)}") from None
+        self._asked_at = self._looked_at = time.monotonic()
+        self._awaited |= {job.job_id: job for job in jobs}
+        name = jobs[0].job_id.partition("_")[0]
+        first = "" if self._idle or self._busy else "; work begins with the first that starts"
+        self._tell(f"asked for {counted(len(jobs), 'job')} ({name}){first}")
+
+    def _hand_out(self, worker: Connection, function: str, task: Task) -> None:
+        self._busy[worker] = (worker, task)
+        with suppress(OSError):  # gone, which is seen when its answer is read
+            send(worker, {"function": function, "task": task})
+
+    def _answers(self) -> Iterator[tuple[Task, dict[str, Any] | None]]:
+        self._let_in()
+        workers: list[Any] = [*self._idle, *self._busy]
+        for connection in wait(workers, 0.5):
+            assert isinstance(connection, Connection)
+            _, task = self._busy.pop(connection, (None, None))
+            try:
+                answer = receive(connection)
+            except (EOFError, OSError):
+                answer = None
+            if task is None:
+                self._idle.remove(connection)
+            if answer is None or answer["last"]:
+                connection.close()
+            else:
+                self._idle.append(connection)
+            if task is not None:
+                yield task, answer
+        self._look_for_awaited()
+
+    def _let_in(self) -> None:
+        """Takes up the jobs that have called."""
+        for hello in self._take_arrived():
+            self._awaited.pop(hello["job"], None)
+            self._accept(hello)
+        here = len(self._idle) + len(self._busy)
+        after = time.monotonic() - self._said_at
+        if here > self._said and (after > SAY_SECONDS or not self._said or not self._awaited):
+            self._tell(f"{here} of {here + len(self._awaited)} jobs have started")
+            self._said = here
+        if not here and self._awaited and after > WAIT_SECONDS:
+            minutes = int((time.monotonic() - self._asked_at) / 60)
+            self._tell(f"no job has started after {minutes} minutes: `squeue --me` says why")
+        self._said = min(self._said, here)
+
+    def _tell(self, what: str) -> None:
+        self._said_at = time.monotonic()
+        say(f"slurm: {what}", self._quiet)
+
+    def _look_for_awaited(self) -> None:
+        """Gives up jobs that ended before they called. New ones are asked for; when too many have
+        ended so, the run goes on with those that are there. RunFailed where there are none."""
+        if not self._awaited or (
+            not self._local and time.monotonic() - self._looked_at < QUEUE_SECONDS
+        ):
+            return
+        self._looked_at = time.monotonic()
+        for identity in self._ended():
+            job = self._awaited.pop(identity)
+            self._silent += 1
+            if self._silent <= LOST:
+                continue
+            if not (self._idle or self._busy or self._awaited):
+                raise RunFailed(
+                    f"{self._silent} jobs ended before they called back ({self._last_words(job)})"
+                )
+            self._count = max(1, self._count - 1)
+
+    def _ended(self) -> list[str]:
+        """Jobs among those awaited that Slurm does not have any more."""
+        if self._local:
+            return [identity for identity, job in self._awaited.items() if job.done()]
+        arrays = ",".join(sorted({identity.partition("_")[0] for identity in self._awaited}))
+        # Not sacct, which submitit asks: not every cluster keeps accounts.
+        command = ["squeue", "--noheader", "--array", "--format=%i", f"--jobs={arrays}"]
+        reply = subprocess.run(command, capture_output=True, text=True)
+        if reply.returncode and "Invalid job id" not in reply.stderr:
+            return []  # Slurm's controller is away; it is asked again
+        return sorted(self._awaited.keys() - set(reply.stdout.split()))
+
+    def _last_words(self, job: Any) -> str:
+        """Why a job ended, as far as its messages tell."""
+        words = f"nodes must see {self._folder} and reach this machine at {self._job.hosts[0]}"
+        with suppress(OSError):
+            text = Path(job.paths.stderr).read_text(encoding="utf-8", errors="replace")
+            lines = [line for line in text.splitlines() if line.strip()]
+            ends = [line for line in lines if not line.startswith("srun: error")] or lines
+            words = "".join(c for c in ends[-1] if c.isprintable())[:300] if ends else words
+        words = words.removeprefix("curate.errors.RunFailed: ")
+        return f"{words}; see the logs in {self._folder / FOLDER}"
+
+    def close(self) -> None:
+        """Hangs up, which ends the jobs that work, and takes the others out of the queue."""
+        if self._server is None:
+            return
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)  # wakes the thread that takes calls
+        self._server.close()
+        self._server, self._connected = None, False
+        self._take_arrived()
+        for connection in (*self._idle, *self._busy):
+            connection.close()
+        if self._local:
+            for job in self._awaited.values():
+                job.cancel()
+        elif self._awaited:
+            subprocess.run(["scancel", *self._awaited], capture_output=True)
+        self._idle.clear()
+        self._busy.clear()
+        self._awaited.clear()
+
+
+def own_hosts() -> tuple[str, ...]:
+    """Names and addresses of this machine, the one that others most likely reach first."""
+    import psutil
+
+    interfaces = [a for entries in psutil.net_if_addrs().values() for a in entries]
+    addresses = [a.address for a in interfaces if a.family == socket.AF_INET]
+    outside = [a for a in addresses if not a.startswith("127.")]
+    return tuple(dict.fromkeys((socket.getfqdn(), socket.gethostname(), *outside)))

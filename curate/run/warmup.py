@@ -1,0 +1,59 @@
+"""Compiling ahead all kernels that this machine will need: `llmcurate warmup`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import ValidationError
+
+from curate.engines.local import LocalEngine
+from curate.run.worker.specification import for_rehearsal
+from curate.steps.contracts import CorpusStep, Product, Settings, Step
+from curate.steps.recipe import load
+from curate.steps.registry import REGISTRY, step_class
+from curate.steps.shipped import names
+from curate.terminal.progress import Progress
+
+
+def warm_up(recipes: list[str], workers: int, quiet: bool) -> dict[str, Any]:
+    """Compiles the kernels of these recipes, or of all shipped ones and of each step as it is by
+    default. Returns `steps`, how many there are, `compiled`, the
+    kernels, and `missing`, why a step could not be rehearsed, by step."""
+    steps = [step for name in recipes or names() for step in load(name).steps]
+    steps += [] if recipes else _by_default()
+    own = [s for s in steps if not isinstance(s, Product) and not s.named_code()]
+    tasks: dict[str, Any] = {}
+    if any(isinstance(step, Product) for step in steps):
+        tasks["products"] = None
+    for step in own:
+        assert isinstance(step, Step | CorpusStep)
+        identity = for_rehearsal(step)
+        tasks.setdefault(json.dumps([step.name, identity["settings"]]), identity)
+    missing: dict[str, str] = {}
+    with LocalEngine(workers) as engine, Progress("warmup", len(tasks), quiet) as progress:
+        # Whose kernels another process compiles comes later, when most of these are there.
+        waiting = list(tasks.values())
+        for wait in (False, True):
+            payloads = [{"identity": identity, "wait": wait} for identity in waiting]
+            waiting = []
+            function = "curate.run.worker.rehearsal:rehearse_one"
+            for task, result in engine.map(function, payloads):
+                if result["busy"]:
+                    waiting.append(task["identity"])
+                    continue
+                if result["missing"]:
+                    missing[task["identity"]["step"]] = result["missing"]
+                progress.update()
+        return {"steps": len(tasks), "missing": missing, "compiled": engine.kernels}
+
+
+def _by_default() -> list[Settings]:
+    """Each step of ours that needs no setting."""
+    steps = []
+    for name in REGISTRY:
+        try:
+            steps.append(step_class(name).fitting({})())
+        except ValidationError:  # it needs one
+            continue
+    return steps

@@ -1,0 +1,145 @@
+"""Rehearsal of a run's steps on three documents, so that their kernels are compiled ahead.
+
+A kernel is compiled when it is first called, once on a machine. The first worker of a run meets the
+kernels of its steps in their order; whoever would wait for one of them, and one process more where
+there are fewer workers than asked for, rehearses the steps from the last one to the first.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.corpus.sketches import SketchedCorpus
+from curate.corpus.stage_files import part_path
+from curate.disk.parquet_writer import writing
+from curate.documents.documents import CORE, NUMBER, PAYLOAD, Documents
+from curate.documents.edits import EDIT, EDITS
+from curate.engines import worker
+from curate.engines.local import call_apart
+from curate.errors import CurateError
+from curate.run.worker.specification import build_step, load_spec, sketch_rows
+from curate.steps.contracts import CorpusStep, ProductContext, Step
+from kernel_cache import compile_time
+
+TEXT = """The river rose in the night, and by the morning the whole valley was under water. \
+People who had lived there for years said that they had never seen anything like it before.
+
+They wrote to the council at https://example.org/help or to help@example.org, and called 10.0.0.1.
+Nobody answered for three days, which the mayor said was due to the holiday."""
+PAGE = f"""<html><head><title>River</title></head><body><p class=author>By A. Reader<p>{TEXT}<p>
+{TEXT}</body></html>"""
+ROWS = 3
+
+
+def with_help(spec: str) -> None:
+    """Has another process rehearse the stage of that specification where this one begins to compile
+    kernels, and this one where it would wait for a kernel."""
+    payload = {"spec": spec}
+    worker.offer_help("curate.run.worker.rehearsal:rehearse_all", payload)
+    compile_time.on_busy = lambda: rehearse_all(payload)
+
+
+def rehearse_all(payload: dict[str, Any]) -> None:
+    """Rehearses a stage's steps, and those of the stages behind it, from the last to the first; not
+    those whose kernels another process compiles. What fails here fails again in its place."""
+    spec = load_spec(payload["spec"])
+    steps = [*spec["steps"], *filter(None, [spec["sketch"]]), *spec["later"]["steps"]]
+    for step in reversed(steps):
+        with suppress(Exception), _refusing():
+            step = build_step(step) if isinstance(step, dict) else step
+            rehearse(step, Path(spec["folder"]))
+            worker.ready(step.label, spec["later"]["of"])
+
+
+def rehearse_one(payload: dict[str, Any]) -> dict[str, Any]:
+    """Rehearses a step, or products, by itself. payload: `identity` of a step, or None for the
+    products; wait: whether to wait for kernels that another process compiles. Returns `busy`,
+    whether it would have to wait, and `missing`, why a step could not be rehearsed."""
+    from kernel_cache.locks import Busy
+
+    try:
+        with nullcontext() if payload["wait"] else _refusing():
+            if payload["identity"] is None:
+                rehearse_products()
+            else:
+                rehearse(build_step(payload["identity"]), Path())
+    except Busy:
+        return {"busy": True, "missing": None}
+    except CurateError as error:  # a model or a library is not there
+        return {"busy": False, "missing": str(error)}
+    return {"busy": False, "missing": None}
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Within, a kernel that another process compiles raises Busy."""
+    from kernel_cache import locks
+
+    before, compile_time.on_busy = compile_time.on_busy, locks.refuse
+    try:
+        yield
+    finally:
+        compile_time.on_busy = before
+
+
+def rehearse(step: Step | CorpusStep, folder: Path) -> None:
+    """Does all that a run does with a step. folder: the stage's, with what the step prepared."""
+    docs = _sample(step.name == "extract")
+    if isinstance(step, Step):
+        step.open_in(folder)
+        step.apply(docs.within(step.label)).split()
+        return
+    from curate.run.resolve import resolve
+
+    step.open()
+    with tempfile.TemporaryDirectory(prefix="llmcurate-") as name:
+        corpus = SketchedCorpus(Path(name), 1, "sketch", False)
+        with writing(part_path(corpus.folder, 0, corpus.kind)) as writer:
+            writer.write(sketch_rows(step, docs.table, 0))
+        decisions = corpus.folder / "decisions.parquet"
+        size = ROWS, ROWS * 2 * len(TEXT)
+        resolve(step, corpus, corpus.folder / "own", decisions, size, 1)
+        step.apply(docs.within(step.label), pq.read_table(decisions)).split()
+
+
+def _sample(as_pages: bool) -> Documents:
+    """Copies of one document: a page, and its text unless they are to be pages still."""
+    values = {
+        "text": None if as_pages else f"{TEXT}\n\n{TEXT}",
+        "url": "https://www.example.org/river.html",
+        "source": "sample",
+        "lang": "en",
+        "payload": PAGE.encode(),
+        "mime": "text/html",
+    }
+    fields = (*CORE, *PAYLOAD, (EDITS, pa.list_(EDIT)))
+    columns = {name: pa.array([values.get(name)] * ROWS, kind) for name, kind in fields}
+    columns["id"] = pa.array([f"sample-{row}" for row in range(ROWS)])
+    columns[NUMBER] = pa.array(range(ROWS), pa.int64())
+    return Documents(pa.table(columns))
+
+
+def rehearse_products() -> None:
+    """Trains a tokenizer and makes token shards."""
+    from curate.products.tokenizers import ShardsProduct, TokenizerProduct
+
+    table = _sample(False).table.select(["id", "source", "lang", "text"])
+    with tempfile.TemporaryDirectory(prefix="llmcurate-") as name:
+        folders = {kind: Path(name, f"00-{kind}-sample") for kind in ("tokenizer", "shards")}
+        for product in (TokenizerProduct(vocab=300), ShardsProduct()):
+            folders[product.name].mkdir()
+            product.build(
+                ProductContext(
+                    folders[product.name],
+                    lambda columns=None: iter(table.to_batches()),
+                    call_apart,
+                    {"tokenizer": folders["tokenizer"]},
+                )
+            )
