@@ -5,9 +5,6 @@ Importing this package loads no numba, which takes most of a second; `njit` does
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,18 +20,6 @@ def read_only(array: np.ndarray) -> np.ndarray:
     view = array.view(np.ndarray)
     view.flags.writeable = False
     return view
-
-
-def kernels_folder() -> Path | None:
-    """KERNELS; None where the user has no home."""
-    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
-        return Path(chosen)
-    if chosen := os.environ.get("LLMCURATE_CACHE"):
-        return Path(chosen).expanduser() / "kernels"
-    with suppress(RuntimeError):
-        user = os.environ.get("XDG_CACHE_HOME")
-        return (Path(user) if user else Path.home() / ".cache") / "llmcurate" / "kernels"
-    return None
 
 
 def __getattr__(name: str) -> Any:

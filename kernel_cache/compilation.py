@@ -4,12 +4,14 @@ Two thirds of a kernel's compile time is Python. For each operation numba tries 
 function in turn, twenty for an addition, and compares all options of the compilation with those of
 earlier ones; it analyses which variables live at each of a dozen passes, for generators alone; and
 it makes machine code of each of its own functions that a kernel calls. Here an answer is kept,
-what nobody reads is not computed, and numba's functions are parts as ours are (libraries.py). It
-rests on numba's internals: tests/kernel_cache say when another version breaks it.
+what nobody reads is neither computed nor loaded, and numba's functions are parts as ours are
+(libraries.py). It rests on numba's internals: tests/kernel_cache say when another version breaks
+it.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from llvmlite.binding import ffi
@@ -18,6 +20,7 @@ from numba.core.postproc import PostProcessor, VariableLifetime
 from numba.core.targetconfig import TargetConfig
 from numba.core.types.functions import BaseFunction
 from numba.core.typing.templates import _OverloadFunctionTemplate
+from numba.np import linalg
 
 from kernel_cache import libraries
 
@@ -81,6 +84,13 @@ def _decorator(template: Any) -> Any:
     return decorator
 
 
+def _see_later() -> None:
+    """linalg.ensure_blas, the first time: as numba loads its functions on arrays it loads SciPy,
+    which takes a tenth of a second, to see whether it is there. It will see when a kernel asks."""
+    _linalg.ensure_blas = _numbas_ensure_blas
+
+
+_linalg: Any = linalg
 _function: Any = BaseFunction
 _options: Any = TargetConfig
 _processor: Any = PostProcessor
@@ -88,11 +98,14 @@ _template: Any = _OverloadFunctionTemplate
 _numbas_call_type = _function.get_call_type
 _numbas_equal = _options.__eq__
 _numbas_process = _processor.run
+_numbas_ensure_blas = _linalg.ensure_blas
 _numbas_decorator = _template._get_jit_decorator
 _function.get_call_type = _call_type
 _options.__hash__ = _hash
 _options.__eq__ = _equal
 _processor.run = _process
+if "numba.np.arraymath" not in sys.modules:
+    _linalg.ensure_blas = _see_later
 _template._get_jit_decorator = _decorator
 # numba times each call of LLVM, of which a kernel makes ten thousands, for figures of its own.
 for callbacks in tuple(getattr(ffi.lib._lock, "_cblist", ())):

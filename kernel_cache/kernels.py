@@ -43,7 +43,8 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 
-from kernel_cache import compilation, compile_time, kernels_folder, libraries, locks  # noqa: F401 (one changes numba)
+from kernel_cache import compilation, compile_time, libraries, locks  # noqa: F401 (one changes numba)
+from kernel_cache.folder import kernels_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PACKAGES = ("curate", "kernel_cache", "tokenize_kit", "train")

@@ -62,6 +62,18 @@ def measure(folder: Path, recipe: str, source: Path) -> dict[str, Any]:
     return record
 
 
+def measure_python(folder: Path, source: Path) -> list[float]:
+    """[seconds, share kept] of a filter from a file: a function that splits a text into words."""
+    (folder / "words.py").write_text(
+        "def keep(text, metadata):\n    return len(text.split()) >= 20\n", encoding="utf-8"
+    )
+    run(folder, "filter", "words.py:keep", str(source), "-o", "out", "--workers", "1", "-q")
+    record = json.loads((folder / "out" / "run.json").read_text(encoding="utf-8"))
+    shutil.rmtree(folder / "out")
+    step = run_figures(record, "python", Figures("", 0, 0.0, frozenset())).steps["python"]
+    return [step.cpu, step.kept]
+
+
 def train_perplexity(folder: Path) -> None:
     """The n-gram model that CCNet's recipe names."""
     texts, size = folder / "english.jsonl", 0
@@ -218,7 +230,10 @@ def main() -> None:
                     source.mkdir()
                     write_parquet(source, documents * DOCUMENT_BYTES, 32e6)
                 texts.append(measure(folder, write_recipe(folder, recipe, NEED_PAGES), source))
-    write_table(options.out, table(pages, texts))
+        of_python = measure_python(folder, folder / f"texts-{MANY[0]}")
+    figures = table(pages, texts)
+    figures["steps"]["python"] = of_python
+    write_table(options.out, figures)
     print(f"wrote {options.out}")
 
 

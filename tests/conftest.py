@@ -9,7 +9,7 @@ import signal
 import pytest
 from hypothesis import settings
 
-from kernel_cache import kernels_folder
+from kernel_cache.folder import kernels_folder
 
 # Triton's kernels are interpreted, for there is no GPU; triton reads this when it is imported.
 os.environ.setdefault("TRITON_INTERPRET", "1")

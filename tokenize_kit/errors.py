@@ -14,3 +14,9 @@ class TokenizerError(Exception):
 def usage_error(message: str) -> TokenizerError:
     """An error of wrong use, exit code 2."""
     return TokenizerError(message, exit_code=2)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things in a message: `1 document`, `1,234 documents`."""
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from train.config import TrainConfig
-from train.errors import TrainError
+from train.errors import TrainError, counted
 from train.settings import from_dict
 
 
@@ -89,7 +89,8 @@ def _say_notice(line: str) -> None:
 def _summary_line(summary: dict[str, Any]) -> str:
     bits = summary["bits_per_byte"]  # None: nothing says how many bytes the text has
     bits_a_byte = "" if bits is None else f", {bits:.3f} bits a byte"
-    return f"{summary['steps']} steps, held-out loss {summary['held_out_loss']:.3f}{bits_a_byte}"
+    steps = counted(summary["steps"], "step")
+    return f"{steps}, held-out loss {summary['held_out_loss']:.3f}{bits_a_byte}"
 
 
 if __name__ == "__main__":

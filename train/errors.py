@@ -9,3 +9,9 @@ class TrainError(Exception):
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things in a message: `1 document`, `1,234 documents`."""
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"

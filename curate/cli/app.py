@@ -32,6 +32,7 @@ from curate.cli import (  # noqa: F401 (their commands join the app)
     warmup,
 )
 from curate.cli.options import app
+from curate.engines import late_pandas
 from curate.errors import CurateError, disk_error
 from curate.version import __version__
 
@@ -65,6 +66,7 @@ _NO_RUN = {
 
 def main() -> None:
     """The console script: one line for an error, its exit code, a traceback only with --debug."""
+    late_pandas.install()
     gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, and none is garbage
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
@@ -76,11 +78,11 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
     """Runs the command line and returns its exit code."""
     from curate.engines import idle_workers
 
-    command = typer.main.get_command(app)
     on_engine = any(a.startswith("--engine") for a in arguments)
     on_documents = bool(arguments[:1]) and arguments[0] in _ON_DOCUMENTS
     if on_documents and not on_engine and not _NO_RUN.intersection(arguments):
         idle_workers.start()
+    command = typer.main.get_command(app)
     try:
         result = command.main(arguments, prog_name="llmcurate", standalone_mode=False)
         if result == 130:  # newer parsers of the command line turn Ctrl-C into this code

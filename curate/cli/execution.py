@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.api.outcome import run_plan, working_folder
-from curate.disk.units import format_bytes
+from curate.disk.units import counted, format_bytes
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.run import funnel, standard_output, workspace
@@ -191,7 +191,9 @@ def print_outcome(outcome: Outcome, options: CommandOptions) -> None:
         print(funnel.text(record(outcome)))
         if (put := outcome.published) is not None:
             size = format_bytes(put["bytes"])
-            print(f"{put['url']}: {put['put']} of {put['files']} files put there ({size})")
+            print(
+                f"{put['url']}: {put['put']} of {counted(put['files'], 'file')} put there ({size})"
+            )
         print(f"report: {outcome.paths()['report']}")
     if options.as_json:
         summary = {**outcome.totals(), "paths": outcome.paths()}

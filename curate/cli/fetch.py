@@ -90,6 +90,7 @@ def fetch(
         say(f"fetched {count}, {format_bytes(outcome.bytes)} in {seconds:.0f} s{there}: {out}")
     if outcome.failed:
         raise RunFailed(
-            f"{len(outcome.failed)} of {len(files)} files did not come; the same command tries them"
+            f"{len(outcome.failed)} of {counted(len(files), 'file')} did not come; the same"
+            " command tries them"
             " again and goes on where they stopped"
         )

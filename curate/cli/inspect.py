@@ -21,6 +21,7 @@ from curate.cli.options import (
     app,
     command_options,
     corpus_of,
+    reading,
     workspace,
 )
 from curate.cli.settings import command
@@ -94,12 +95,10 @@ def stats(
 
     from curate.inspect import results
     from curate.inspect import stats as statistics
-    from curate.steps.recipe import build
 
     inputs = corpus_of(inputs)
     results.check_folder(out)
-    read = build("stats", []).reading(limit=limit, share=share).read
-    figures = {"inputs": inputs, **statistics.gather(inputs, read)}
+    figures = {"inputs": inputs, **statistics.gather(inputs, reading(limit, share))}
     results.show(
         figures,
         lambda: statistics.text(figures, sys.stdout.encoding),

@@ -11,7 +11,7 @@ import typer
 
 from curate.cli.options import Json, group
 from curate.cli.settings import command
-from curate.disk.units import format_bytes, format_percent, format_scaled
+from curate.disk.units import counted, format_bytes, format_percent, format_scaled
 from curate.errors import UsageError
 from curate.terminal.tables import table
 
@@ -37,7 +37,7 @@ def model_show(
     Example:
     llmcurate model show llama3-8b --gpu H200 --context 8192
     """
-    from curate.cli.command_settings import ModelShow
+    from curate.cli.model_settings import ModelShow
     from curate.cli.training import needs_training
 
     chosen = ModelShow.of(settings)
@@ -104,8 +104,8 @@ def model_list(as_json: Json = False) -> None:
 
 def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
     """The facts of ``train.measure.describe.describe`` as lines of text."""
-    config, counted, gpu = facts["config"], facts["parameters"], facts["gpu"]
-    yield f"{name}: {_parameters(counted['total'])} parameters"
+    config, total, gpu = facts["config"], facts["parameters"], facts["gpu"]
+    yield f"{name}: {_parameters(total['total'])} parameters"
     yield ""
     sizes = ("layers", "hidden", "heads", "kv_heads", "head_dim", "mlp_hidden", "vocab", "context")
     yield "  " + ", ".join(f"{key} {config[key]:,}" for key in sizes)
@@ -113,8 +113,8 @@ def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield "Parameters"
     shares = [
-        (key, f"{value:,}", format_percent(value / counted["total"]))
-        for key, value in counted.items()
+        (key, f"{value:,}", format_percent(value / total["total"]))
+        for key, value in total.items()
         if value
     ]
     yield from table((), shares, indent=2)
@@ -131,7 +131,8 @@ def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
     yield from table((), costs, indent=2)
     yield ""
     memory = facts["memory"]
-    setup = f"{facts['rows']} rows of {facts['context']:,} tokens, {facts['precision']}"
+    setup = f"{counted(facts['rows'], 'row')} of {counted(facts['context'], 'token')}"
+    setup += f", {facts['precision']}"
     setup += f", {facts['optimizer']}" + (", recompute" if facts["recompute"] else "")
     yield f"Training memory ({setup})"
     kinds = ("weights", "gradients", "optimizer", "activations", "peak")
@@ -139,7 +140,7 @@ def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
     verdict = "fits" if facts["fits"] else "does not fit"
     yield f"  {verdict} in the {format_bytes(gpu['memory'])} of one {gpu['name']}"
     yield ""
-    texts = "one text" if facts["batch"] == 1 else f"{facts['batch']} texts"
+    texts = "one text" if facts["batch"] == 1 else counted(facts["batch"], "text")
     yield (
         f"FLOPs a byte, one layer: below {gpu['ridge']:.0f} memory bounds the {gpu['name']} "
         f"(decoding {texts}: {format_bytes(facts['cache_bytes'])} of keys and values)"

@@ -15,6 +15,7 @@ from curate.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
+    from curate.formats.reading import ReadSettings
     from curate.run.workspace import Workspace
 
 DEFAULT = "default"
@@ -239,6 +240,13 @@ def read_options(
     """The settings of `read` that options give."""
     values = {"limit": limit, "share": share, "skip_unreadable": skip_unreadable or None}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def reading(limit: int | None, share: float | None) -> ReadSettings:
+    """How a command reads documents itself: the first ones, or a share of them."""
+    from curate.steps.recipe import build
+
+    return build("read", []).reading(**read_options(limit, share)).read
 
 
 def workspace(missing: str) -> Workspace:

@@ -9,8 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import DEFAULT, Inputs, Json, Page, Sets, group, run_steps
+from curate.cli.options import (
+    DEFAULT,
+    Inputs,
+    Json,
+    Limit,
+    Page,
+    Sets,
+    Share,
+    group,
+    reading,
+    run_steps,
+)
 from curate.cli.settings import command
+from curate.disk.units import counted
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,6 +66,8 @@ def quality_train(
     positive: Positive,
     negative: Negative,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write.")],
+    limit: Limit = None,
+    share: Share = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -80,7 +94,8 @@ def quality_train(
         raise UsageError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
     make_folder(out)
     of_training = chosen.model_dump(exclude={"preset", "balance", "samples"}, exclude_none=True)
-    good, rest = Texts(positive, as_json), Texts(negative, as_json)
+    read = reading(limit, share)  # of either set
+    good, rest = Texts(positive, as_json, read), Texts(negative, as_json, read)
     training = replace(PRESETS[preset], **of_training)
     card = train(good, rest, out, training, call_apart, chosen.samples, chosen.balance, preset)
     if as_json:
@@ -105,6 +120,8 @@ def quality_evaluate(
     negative: Negative,
     out: Page = None,
     label: Label = None,
+    limit: Limit = None,
+    share: Share = None,
     as_json: Json = False,
 ) -> None:
     """Measure a model: ROC AUC, deciles, thresholds.
@@ -119,7 +136,7 @@ def quality_evaluate(
     from curate.inspect.evaluate.classifiers import evaluate_quality, render_quality
 
     results.check_folder(out)
-    figures = evaluate_quality(model, positive, negative, label, as_json)
+    figures = evaluate_quality(model, positive, negative, label, as_json, reading(limit, share))
     results.show(figures, lambda: text_of(figures), lambda: render_quality(figures), out, as_json)
 
 
@@ -132,6 +149,8 @@ def quality_threshold(
         typer.Option(metavar="FLOAT", help="Fraction that is to stay, as 0.1. [repeatable]"),
     ],
     label: Label = None,
+    limit: Limit = None,
+    share: Share = None,
     as_json: Json = False,
 ) -> None:
     """Print the threshold that keeps a fraction of a corpus.
@@ -147,21 +166,21 @@ def quality_threshold(
     for fraction in keep:
         if not 0 < fraction <= 1:
             raise UsageError(f"--keep {fraction:g}: a fraction lies above 0 and is at most 1")
-    texts = Texts(inputs, as_json)
+    texts = Texts(inputs, as_json, reading(limit, share))
     scores = score_all(Classifier(model, label), texts)
     rows = []
     for fraction in keep:
-        limit = threshold_of(scores, fraction)
-        kept = int((scores >= limit).sum())
-        rows.append({"keep": fraction, "threshold": limit, "kept": kept})
+        threshold = threshold_of(scores, fraction)
+        kept = int((scores >= threshold).sum())
+        rows.append({"keep": fraction, "threshold": threshold, "kept": kept})
     if as_json:
         print(json.dumps({**texts.tally, "documents": len(scores), "thresholds": rows}))
         return
     for row in rows:
-        share = row["kept"] / len(scores)
         print(
-            f"--threshold {row['threshold']!r} keeps {row['kept']} of {len(scores)} documents"
-            f" ({share:.2%})"
+            f"--threshold {row['threshold']!r} keeps {row['kept']} of"
+            f" {counted(len(scores), 'document')}"
+            f" ({row['kept'] / len(scores):.2%})"
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from curate.cli.command_settings import COMMANDS
+from curate.cli.settings import settings_classes
 from curate.steps.schema import FILE, class_schema, recipe_schema, text_of, type_text
 
 PAGE = "docs/reference.md"
@@ -36,7 +36,7 @@ def reference_page(schema: dict[str, Any]) -> str:
         if rows:
             parts.append("| setting | type | default | |\n|---|---|---|---|\n" + "\n".join(rows))
             parts[-1] += "\n"
-    for command in COMMANDS:
+    for command in settings_classes().values():
         own = class_schema(command)
         rows = [
             _row(f"--{key.replace('_', '-')}", field, schema)

@@ -3,6 +3,7 @@
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -36,10 +37,15 @@ def init(folder: Annotated[Path, typer.Argument(help="The new workspace.")] = Pa
 
     In a workspace (a folder with llmcurate.yaml) commands find their input and number their runs.
     """
-    from curate.run.workspace import create
+    from curate.run.workspace import RECIPE, create
 
-    for path in create(folder):
+    written = create(folder)
+    for path in written:
         print(f"wrote {path}")
+    if not written:
+        print(f"{folder.resolve()} is a workspace already")
+    there = "" if folder == Path() else f"cd {shlex.quote(str(folder))}, then "
+    print(f"next: {there}llmcurate run {RECIPE} IN (archives, parquet, JSON lines, CSV, texts)")
 
 
 @command(app, "Forecast", shared=engine_options)
@@ -72,14 +78,25 @@ def run(
     from dataclasses import replace
 
     from curate.cli.execution import execute
+    from curate.formats.kinds import format_by_name
+    from curate.run.workspace import RECIPE
     from curate.steps.recipe import load
+    from curate.steps.shipped import names
 
     options = replace(_with_forecast(options, settings), allow_python=allow_python)
-    if recipe is None:
-        from curate.run.workspace import RECIPE
-
-        recipe = str(workspace("RECIPE").root / RECIPE)
-    execute(load(recipe, tuple(sets or ())), inputs or [], options, title=Path(recipe).stem)
+    input_alone = recipe is not None and (Path(recipe).is_dir() or format_by_name(recipe))
+    if input_alone and recipe not in names():
+        raise UsageError(
+            f"{recipe} is no recipe: name one in front of it, as `llmcurate run {RECIPE} {recipe}`"
+        )
+    path = recipe or str(workspace("RECIPE").root / RECIPE)
+    chosen = load(path, tuple(sets or ()))
+    extracts = any(step.name == "extract" for step in chosen.steps)
+    if recipe is None and extracts and not (inputs or chosen.input):
+        raise UsageError(
+            f"{RECIPE} names no input: `llmcurate run {RECIPE} IN...`, or put `input: IN` into it"
+        )
+    execute(chosen, inputs or [], options, title=Path(path).stem)
 
 
 def _with_forecast(options: CommandOptions, settings: dict[str, Any]) -> CommandOptions:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Inputs, Json, Limit, Share, group, run_steps, workspace
+from curate.cli.options import Inputs, Json, Limit, Share, group, reading, run_steps, workspace
 from curate.cli.settings import command
 from curate.errors import UsageError
 
@@ -149,15 +149,14 @@ def tokenizer_eval(
     import shutil
     import sys
 
-    from curate.cli.command_settings import TokenizerEval
+    from curate.cli.model_settings import TokenizerEval
     from curate.inspect import results
     from curate.inspect.evaluate import tokenizers as evaluation
-    from curate.steps.recipe import build
     from curate.terminal.tables import coloured
 
     results.check_folder(out)
     chosen = TokenizerEval.of(settings)
-    read = build("eval", []).reading(limit=limit, share=share).read
+    read = reading(limit, share)
     figures = evaluation.evaluate(
         tokenizers, on, chosen.show, as_json, chosen.pattern, chosen.baseline, read
     )
@@ -181,6 +180,8 @@ def tokenizer_study(
         Optional[Path],
         typer.Option("-o", "--out", metavar="PATH", help="Folder for study.json and study.html."),
     ] = None,
+    limit: Limit = None,
+    share: Share = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -192,8 +193,9 @@ def tokenizer_study(
     Example:
     llmcurate tokenizer study corpus/ --vocab 5000,25000,50000 -o study
     """
-    from curate.cli.command_settings import TokenizerStudy
+    from curate.cli.model_settings import TokenizerStudy
     from curate.inspect.evaluate.tokenizers_study import study
 
     chosen = TokenizerStudy.of(settings)
-    study(inputs, chosen.vocab, out, chosen.digits, chosen.width, chosen.worth, as_json)
+    how = (chosen.digits, chosen.width, chosen.worth)
+    study(inputs, chosen.vocab, out, *how, as_json, reading(limit, share))

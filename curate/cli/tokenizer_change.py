@@ -7,14 +7,18 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Json
+from curate.cli.options import Json, Limit, Share, reading
 from curate.cli.settings import command
 from curate.cli.tokenizer import tokenizer_app
+from curate.disk.units import counted
 from curate.errors import UsageError
+
+if TYPE_CHECKING:
+    from curate.formats.reading import ReadSettings
 
 Source = Annotated[
     Path,
@@ -63,6 +67,8 @@ def convert(
             help="Texts whose ids must not change. The default is a set of hard ones. [repeatable]",
         ),
     ] = None,
+    limit: Limit = None,
+    share: Share = None,
     as_json: Json = False,
 ) -> None:
     """Write a tokenizer in another format, with the same ids.
@@ -77,7 +83,7 @@ def convert(
     from tokenize_kit.change.convert import convert as run
 
     with _translated():
-        texts = _buffers(verify, as_json) if verify else None
+        texts = _buffers(verify, as_json, reading(limit, share)) if verify else None
         card = run(tokenizer, out, to, pattern=pattern, batches=texts)
     if as_json:
         print(json.dumps({"out": str(out), **card}, ensure_ascii=False))
@@ -85,7 +91,7 @@ def convert(
     say(f"wrote {out}", False)
     count = card["verified_texts"]
     print(
-        f"the same ids in {count - card['ties']:,} of {count:,} texts"
+        f"the same ids in {count - card['ties']:,} of {counted(count, 'text')}"
         f" ({card['verified_bytes']:,} bytes) as {card['source']}"
     )
     names = ["pattern", "pat_str", "special_tokens"] if to == "tiktoken" else []
@@ -107,6 +113,8 @@ def extend(
     out: Out,
     embeddings: Embeddings = None,
     tensor: Tensors = None,
+    limit: Limit = None,
+    share: Share = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -119,13 +127,13 @@ def extend(
     llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th
     llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th --embeddings model.safetensors
     """
-    from curate.cli.command_settings import TokenizerExtend
+    from curate.cli.model_settings import TokenizerExtend
     from curate.terminal.progress import say
     from tokenize_kit.change.extend import extend as run
 
     chosen = TokenizerExtend.of(settings)
     with _translated():
-        texts = _buffers(corpus, as_json)
+        texts = _buffers(corpus, as_json, reading(limit, share))
         card = run(
             tokenizer,
             texts,
@@ -155,6 +163,8 @@ def prune(
     out: Out,
     embeddings: Embeddings = None,
     tensor: Tensors = None,
+    limit: Limit = None,
+    share: Share = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -166,7 +176,7 @@ def prune(
     Example:
     llmcurate tokenizer prune tok --on thai/ --min-count 1 -o tok-small
     """
-    from curate.cli.command_settings import TokenizerPrune
+    from curate.cli.model_settings import TokenizerPrune
     from curate.inspect.evaluate.tokenizers import Documents
     from curate.terminal.progress import say
     from tokenize_kit.change.prune import prune as run
@@ -174,7 +184,7 @@ def prune(
     chosen = TokenizerPrune.of(settings)
     if (chosen.keep_used is None) == (chosen.min_count is None):
         raise UsageError("prune: give --keep-used N or --min-count K, one of them")
-    documents = Documents(on, as_json)
+    documents = Documents(on, as_json, reading(limit, share))
     with _translated():
         card = run(
             tokenizer,
@@ -190,9 +200,10 @@ def prune(
         return
     say(f"wrote {out}", False)
     print(
-        f"{card['new_tokens']:,} of {card['old_tokens']:,} tokens stay ({card['map']} has their"
+        f"{card['new_tokens']:,} of {counted(card['old_tokens'], 'token')} stay ({card['map']}"
+        " has their"
         f" ids); the same tokens in {card['texts_without_dropped_tokens']:,} of"
-        f" {card['measured_texts']:,} texts"
+        f" {counted(card['measured_texts'], 'text')}"
     )
     _figures(card)
 
@@ -213,7 +224,7 @@ def _figures(card: dict[str, Any]) -> None:
     before, after = card["bytes_a_token_before"], card["bytes_a_token_after"]
     print(
         f"bytes a token: {before:.3f} before, {after:.3f} after"
-        f" ({card['measured_texts']:,} texts, {card['measured_bytes']:,} bytes)"
+        f" ({counted(card['measured_texts'], 'text')}, {card['measured_bytes']:,} bytes)"
     )
     unknown = card.get("unknown_before_and_after")
     if unknown and any(unknown):
@@ -226,9 +237,9 @@ def _figures(card: dict[str, Any]) -> None:
         print(f"note: {note}")
 
 
-def _buffers(inputs: list[str], quiet: bool) -> Iterator[tuple[Any, Any]]:
+def _buffers(inputs: list[str], quiet: bool, read: ReadSettings) -> Iterator[tuple[Any, Any]]:
     """(data, offsets) of the documents of some inputs; what cannot be read is refused first."""
     from curate.inspect.evaluate.tokenizers import Documents
 
-    documents = Documents(inputs, quiet)
+    documents = Documents(inputs, quiet, read)
     return ((data, offsets) for data, offsets, _ in documents.batches())

@@ -140,7 +140,7 @@ def generate(
     Example:
     llmcurate generate "The river" "In spring" --model model --top-p 0.9 --top-k 0
     """
-    from curate.cli.command_settings import Generate
+    from curate.cli.model_settings import Generate
 
     chosen = Generate.of(settings)
     texts = [*(beginnings or ()), *(_prompts(chosen.prompts) if chosen.prompts is not None else ())]
@@ -368,7 +368,7 @@ def import_(
         summary = import_model(folder, out, context=context)
     text = (
         f"{out}: {summary['parameters']:,} parameters of a {summary['family']} model, "
-        f"{summary['vocab']:,} tokens, context {summary['context']:,}"
+        f"{counted(summary['vocab'], 'token')}, context {summary['context']:,}"
     )
     _print(summary | {"out": str(out)}, text, as_json, quiet)
 

@@ -40,7 +40,7 @@ def warmup(
     from curate.disk.units import counted
     from curate.run.outcome import Options
     from curate.run.warmup import warm_up
-    from kernel_cache import kernels_folder
+    from kernel_cache.folder import kernels_folder
 
     done = warm_up(recipes or [], Options(workers=workers).count(), quiet)
     if as_json:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.disk.files import TEMPORARY, clear_temporary, sync_folder
+from curate.disk.files import clear_temporary, sync_folder, temporary_name
 from curate.disk.inside import remove
 
 FACTS = "facts.json"
@@ -75,7 +75,7 @@ def forget(home: Path) -> None:
 
 
 def _commit(done: Done, phase: Phase) -> None:
-    aside = done.home / f"{TEMPORARY}{os.getpid()}-{phase.name}"
+    aside = done.home / temporary_name(phase.name)
     aside.mkdir()
     facts = phase.make(aside, done)
     clear_temporary(aside)  # what workers that died left
@@ -94,6 +94,6 @@ def _remove(folder: Path) -> None:
     """Takes a phase's folder away as a whole: half of one must not look like all of it."""
     if not folder.exists():
         return
-    aside = folder.with_name(f"{TEMPORARY}{os.getpid()}-gone-{folder.name}")
+    aside = folder.with_name(temporary_name(f"gone-{folder.name}"))
     folder.rename(aside)
     remove(aside, inside=folder.parent)

@@ -12,7 +12,6 @@ alone.
 
 from __future__ import annotations
 
-import os
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -31,7 +30,7 @@ from curate.corpus.sketches import Sketches, Task
 from curate.dedup import survivors
 from curate.dedup.step import DedupStep, dropped
 from curate.disk.database import database, literal, paths_literal
-from curate.disk.files import TEMPORARY, replacing
+from curate.disk.files import replacing, temporary_name
 from curate.documents.documents import Documents
 
 if TYPE_CHECKING:
@@ -268,7 +267,7 @@ def write_members(task: Task) -> dict[str, Any]:
 
     with (
         replacing(member_files(folder, part + 1)[-1]) as aside,
-        database(folder / f"{TEMPORARY}{os.getpid()}-spill-{part}") as db,
+        database(folder / temporary_name(f"spill-{part}")) as db,
     ):
         db.execute(f"SET memory_limit = '{SLICE_MEMORY}'")
         db.register("arriving", pa.RecordBatchReader.from_batches(schema, read_slice(paths, part)))

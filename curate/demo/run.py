@@ -22,6 +22,7 @@ from curate.demo.plan import BLOCKED_DOMAINS, BLOCKED_WORDS, SIMILARITIES
 from curate.demo.score import Result, format_table, read_truth, score
 from curate.demo.web import DemoWeb, build_web
 from curate.disk.files import write_text
+from curate.disk.units import counted
 from curate.documents.edits import EDITS, edits_of
 from curate.documents.rejected import first_reasons, rejected_files
 from curate.inspect.report.page import write_records
@@ -109,7 +110,7 @@ def run_demo(
     create(out)
     web = _write_web(out / "web")
     others = f"{web.others} other records (robots.txt, images, redirects)"
-    say(f"wrote {web.documents} pages and {others} to {out / 'web'}", quiet)
+    say(f"wrote {counted(web.documents, 'page')} and {others} to {out / 'web'}", quiet)
     recipe = _recipe(out, sets, quiet)
     from curate.formats.inputs import plan_inputs
 

@@ -51,6 +51,12 @@ def _state(kind: str) -> Any:
 TEMPORARY = ".part-"
 
 
+def temporary_name(name: str) -> str:
+    """`.part-RANDOM-NAME`, which no other process has, on this machine or on one that shares the
+    folder; `clear_temporary` knows it."""
+    return f"{TEMPORARY}{os.urandom(8).hex()}-{name}"
+
+
 def cache_folder() -> Path:
     """LLMCURATE_CACHE, else `llmcurate` in the platform's folder for caches. RuntimeError where the
     user has no home."""
@@ -95,7 +101,7 @@ def replacing(path: Path, sync: bool = True, if_other: bool = False) -> Iterator
     whether it is durable then; a task of a phase leaves that to the phase (corpus/phases.py).
     if_other: a `path` that holds the same bytes already stays, with its time of change."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+    aside = path.with_name(temporary_name(path.name))
     try:
         yield aside
         if if_other and path.exists() and filecmp.cmp(aside, path, shallow=False):

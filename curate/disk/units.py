@@ -67,7 +67,8 @@ def format_estimate(number: float) -> str:
 
 def counted(number: float, noun: str) -> str:
     """A whole number of things: `1 document`, `1,234 documents`."""
-    return f"{format_count(number)} {noun}{'' if number == 1 else 's'}"
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{format_count(number)} {noun}{'' if number == 1 else plural}"
 
 
 def format_percent(share: float | None, digits: int = 1) -> str:

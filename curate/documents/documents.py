@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from curate.disk.units import counted
 from curate.documents.edits import EDITS, Spans, edit_counts, edits_column
 from curate.documents.rejected import Drop, marked_rows, reason_counts, rejected_table
 from curate.text.buffers import as_large_string, text_buffers
@@ -154,7 +155,7 @@ class Documents:
 
 def _set(table: pa.Table, name: str, array: pa.Array) -> pa.Table:
     if len(array) != table.num_rows:
-        raise ValueError(f"column {name}: {len(array)} values for {table.num_rows} rows")
+        raise ValueError(f"column {name}: {len(array)} values for {counted(table.num_rows, 'row')}")
     if name in table.column_names:
         return table.set_column(table.column_names.index(name), name, array)
     return table.append_column(name, array)

@@ -18,6 +18,7 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
+from curate.engines import late_pandas
 from curate.engines.cpu_time import cpu_seconds
 from kernel_cache import compile_time
 
@@ -125,6 +126,7 @@ def main() -> None:
     _end_with(int(sys.argv[1]))
     keep_memory()
     gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, and none is garbage
+    late_pandas.install()
     import pyarrow as pa
 
     pa.set_cpu_count(1)

@@ -20,7 +20,6 @@ from pydantic import Field
 
 from curate.documents.documents import Documents
 from curate.documents.edits import Spans
-from curate.filters import pii_kernel
 from curate.filters.pii_number import MIN_DIGITS, cards_in, phones_in
 from curate.steps.contracts import Step
 from curate.text.buffers import text_array
@@ -293,6 +292,8 @@ class Pii(Step):
         return self._replace(docs, data, offsets, [f for f in matches if clean[f[0]]])
 
     def _matches(self, data: np.ndarray, offsets: np.ndarray) -> list[Match]:
+        from curate.filters import pii_kernel
+
         view = memoryview(data)  # type: ignore[arg-type]
         matches: list[Match] = []
         if self.emails or self.ips:
@@ -317,6 +318,8 @@ class Pii(Step):
     def _replace(
         self, docs: Documents, data: np.ndarray, offsets: np.ndarray, matches: list[Match]
     ) -> Documents:
+        from curate.filters import pii_kernel
+
         if not matches:
             return docs
         replacements = EXAMPLES if self.replacement == "example" else TOKENS
@@ -380,6 +383,8 @@ def _email(
 def _address(
     view: memoryview, row: int, start: int, end: int, low: int, high: int, kind: int
 ) -> Iterator[Match]:
+    from curate.filters import pii_kernel
+
     address = _text(view, start, end)
     if kind == pii_kernel.IPV6:
         if ipv6_in(address):

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
+from curate.disk.units import counted
 from curate.documents.documents import NUMBER, PAYLOAD
 from curate.documents.edits import EDITS
 from curate.documents.limits import Limit, decide
@@ -131,7 +132,8 @@ class PythonFilter(Step):
         if len(reasons) > MOST_REASONS:
             raise RunFailed(
                 f"{self._function.shown} gave more than {MOST_REASONS} different reasons for"
-                f" {len(docs):,} documents, as {plain(next(iter(reasons)), 40)!r}: put what differs"
+                f" {counted(len(docs), 'document')}, as {plain(next(iter(reasons)), 40)!r}: put"
+                " what differs"
                 " behind a colon, as in 'too_short: 12 words'"
             )
         for rule in sorted(reasons):
@@ -167,7 +169,8 @@ class PythonFilter(Step):
             array = pa.array(result) if not isinstance(result, pa.ChunkedArray) else result
         if len(array) != len(rows):
             raise RunFailed(
-                f"{self._function.shown} returned {len(array):,} values for {len(rows):,} documents"
+                f"{self._function.shown} returned {len(array):,} values for"
+                f" {counted(len(rows), 'document')}"
             )
         if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
             rows, array = rows[np.asarray(pc.is_valid(array))], pc.drop_null(array)

@@ -13,12 +13,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from curate.documents.cutting import cut_marked
 from curate.documents.documents import Documents
-from curate.filters.repeats import ratio
 from curate.steps.contracts import Step
-from curate.text.lines import newline_lines
-from curate.text.unicode import character_flags
 
 
 class RefinedWebLines(Step):
@@ -80,8 +76,12 @@ class RefinedWebLines(Step):
         return patterns
 
     def apply(self, docs: Documents) -> Documents:
+        from curate.documents.cutting import cut_marked
         from curate.filters.refinedweb_kernel import RULES
         from curate.filters.refinedweb_lines import judge_dclm, judge_paper
+        from curate.filters.repeats import ratio
+        from curate.text.lines import newline_lines
+        from curate.text.unicode import character_flags
 
         data, offsets = docs.buffers()
         lines = newline_lines(docs)
@@ -140,6 +140,7 @@ class NewlineRuns(Step):
     most: int = Field(2, ge=1, description="The newlines in a row that stay (DCLM, modifiers.py).")
 
     def apply(self, docs: Documents) -> Documents:
+        from curate.documents.cutting import cut_marked
         from curate.filters.refinedweb_kernel import long_runs
 
         mark, rows = long_runs(*docs.buffers(), self.most)

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from pydantic import BeforeValidator, Field, PrivateAttr
 
 from curate.documents.documents import Documents
-from curate.filters import url_lists
-from curate.filters.url_kernel import Folded, find_words, fold_all
 from curate.steps.contracts import Step
 from curate.text.buffers import as_large_string, text_buffers
-from curate.text.words import character_tables
+
+if TYPE_CHECKING:
+    from curate.filters import url_lists
+    from curate.filters.url_kernel import Folded
 
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v or ())
@@ -95,6 +96,8 @@ class UrlFilter(Step):
         self._load()
 
     def _load(self) -> _Lists:
+        from curate.filters import url_lists
+
         if self._lists is None:
             pins, label = self.sha256, self.label
             self._lists = _Lists(
@@ -109,11 +112,16 @@ class UrlFilter(Step):
         return self._lists
 
     def _named(self, names: Sequence[str], key: str) -> np.ndarray:
+        from curate.filters import url_lists
+
         listed = url_lists.host_keys(self._files(names), self.sha256, self.label)
         own = [n for n in names if not n.startswith("@")]
         return np.union1d(listed, url_lists.named_keys(own, self.label, key))
 
     def apply(self, docs: Documents) -> Documents:
+        from curate.filters import url_lists
+        from curate.filters.url_kernel import fold_all
+
         lists = self._load()
         data, offsets = text_buffers(as_large_string(docs.table["url"]))
         has_url = np.diff(offsets) > 0
@@ -127,6 +135,8 @@ class UrlFilter(Step):
     def _drop_hosts(
         self, docs: Documents, lists: _Lists, folded: Folded, judged: np.ndarray
     ) -> Documents:
+        from curate.filters import url_lists
+
         data, start, host_end = folded.data, folded.start, folded.host_end
         ones = np.ones(len(docs))
         for rule, keys in (("excluded", lists.exclude), ("domain", lists.domains)):
@@ -142,6 +152,9 @@ class UrlFilter(Step):
     def _drop_words(
         self, docs: Documents, lists: _Lists, folded: Folded, judged: np.ndarray
     ) -> Documents:
+        from curate.filters.url_kernel import find_words
+        from curate.text.words import character_tables
+
         kinds, _ = character_tables()
         hits = []
         for words, whole in ((lists.words, True), (lists.subwords, False)):

@@ -27,7 +27,7 @@ from curate.fetch.hub import pinned
 from curate.fetch.sources import Failed, Http, Refused, Source, Store
 from curate.fetch.transfer import Wanted, is_there
 from curate.formats.compression import open_input
-from curate.formats.listing import format_by_name
+from curate.formats.kinds import format_by_name
 from curate.terminal.progress import Progress, say
 
 LISTS = (".paths", ".paths.gz")  # files with a path or URL a line, as Common Crawl has them

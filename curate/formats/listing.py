@@ -17,19 +17,10 @@ from typing import Any
 from curate.disk.process import AT_ONCE, in_order
 from curate.errors import RunFailed, UsageError
 from curate.fetch.hub import INSTALL, is_hub, pinned
-from curate.formats import delimited, standard_input
+from curate.formats import standard_input
 from curate.formats.columns import Columns
 from curate.formats.compression import open_input, sniff
-
-FORMATS = {
-    "archive": (".warc", ".wet", ".wat", ".arc"),
-    "jsonl": (".jsonl", ".ndjson", ".json"),
-    "parquet": (".parquet", ".pq"),
-    "csv": (".csv", ".tsv", ".tab"),
-    "html": (".html", ".htm", ".xhtml"),
-    "text": (".txt", ".text", ".md", ".rst"),
-}
-PACKING = (".gz", ".zst", ".zstd", ".lz4")
+from curate.formats.kinds import format_by_content, format_by_name, why_no_documents
 
 
 @dataclass(frozen=True)
@@ -46,68 +37,6 @@ class InputFile:
     stamp: str
     state: str = ""
     url: str = ""
-
-
-def format_by_name(name: str) -> str | None:
-    """A file's format as its name tells it."""
-    lower = name.lower()
-    for ending in PACKING:
-        lower = lower.removesuffix(ending)
-    for kind, endings in FORMATS.items():
-        if lower.endswith(endings):
-            return kind
-    return None
-
-
-def _format_by_content(path: str, columns: Columns) -> str | None:
-    from curate.formats.compression import decompressed_chunks
-
-    with open_input(path) as f:
-        if f.read(4) == b"PAR1":
-            return "parquet"
-        f.seek(0)
-        head = next(iter(decompressed_chunks(f, None, lambda offset, what: None)), b"")
-    header = delimited.names_in(bytes(head[:4096]))
-    head = bytes(head[:512]).lstrip()
-    if head.startswith((b"WARC/", b"filedesc://")):
-        return "archive"
-    if head.startswith(b"{"):
-        return "jsonl"
-    if head[:15].lower().startswith((b"<!doctype html", b"<html")):
-        return "html"
-    return "csv" if "text" in map(columns.name, header) else None
-
-
-_OUR_PAGE = b'<meta name=generator content="llmcurate">'  # in curate/pages/templates/page.html
-
-
-def _not_documents(path: str, kind: str, columns: Columns) -> str | None:
-    """Why a file of a known format in a folder holds no documents: its records have no text, or we
-    wrote it."""
-    if kind == "html":
-        with open_input(path) as f:
-            return "a page of a report" if _OUR_PAGE in f.read(200) else None
-    if kind == "jsonl":
-        from curate.formats.jsonl import sample
-
-        with open_input(path) as f:
-            codec = sniff(f)
-        records = sample(path, codec, 100)
-        names = {key for record in records for key in columns.record(record)}
-        if names.isdisjoint(("text", "payload")):
-            return "no JSON line with a `text` among its first hundred"
-    try:
-        if kind == "parquet":
-            from curate.formats.parquet import read_schema
-
-            read_schema(path, columns)
-        if kind == "csv":
-            with open_input(path) as f:
-                codec = sniff(f)
-            delimited.read_header(path, codec, columns)
-    except UsageError:
-        return "it has no column `text`"
-    return None
 
 
 # blob_id: of the Hugging Face hub; it names a file's content, whatever the commit.
@@ -148,7 +77,7 @@ def _expanded(inputs: Iterable[str], columns: Columns) -> Iterable[str]:
     for path in inputs:
         if path == standard_input.NAME:
             copy = standard_input.standard_input()
-            if _format_by_content(copy, columns) is None:
+            if format_by_content(copy, columns) is None:
                 raise UsageError(
                     "input -: not a format that shows by its content (WARC, ARC, JSON lines,"
                     " parquet, HTML, CSV with a column `text`): name a file"
@@ -436,7 +365,7 @@ def _looked_at(
 
 def _opened(file: _Listed, columns: Columns) -> InputFile | _Notice:
     path, rel, info = file.path, file.rel, file.info
-    kind = format_by_name(rel) or _format_by_content(path, columns)
+    kind = format_by_name(rel) or format_by_content(path, columns)
     if kind is None:
         if not file.folder:
             raise UsageError(
@@ -444,7 +373,7 @@ def _opened(file: _Listed, columns: Columns) -> InputFile | _Notice:
                 " parquet, CSV, HTML or plain text)"
             )
         return _Notice(f"skipped {path}: unknown format")
-    if file.folder and (reason := _not_documents(path, kind, columns)):
+    if file.folder and (reason := why_no_documents(path, kind, columns)):
         return _Notice(f"skipped {path}: {reason}")
     codec = "plain"
     if kind != "parquet":

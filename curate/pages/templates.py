@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.disk import units
-from curate.disk.files import cache_folder
+from curate.disk.files import cache_folder, text_digest
 from curate.pages import html
 
 FOLDER = Path(__file__).parent / "templates"
@@ -47,12 +47,17 @@ def _environment() -> Any:
         return value
 
     class Cache(FileSystemBytecodeCache):
-        """Compiled templates, by name and content; it may be deleted at any time."""
+        """Compiled templates by their content, and this module's, whose options go into them: what
+        one checkout compiled stays beside what others did. It may be deleted at any time."""
+
+        def get_cache_key(self, name: str, filename: Any = None) -> str:
+            return text_digest(f"{name}\0{source(name)}\0{options}", "xxh3-128")
 
         def dump_bytecode(self, bucket: Any) -> None:
             with suppress(OSError):  # a folder that cannot be written costs time only
                 super().dump_bytecode(bucket)
 
+    options = Path(__file__).read_text(encoding="utf-8")
     folder = _compiled_folder()
     environment = Environment(
         bytecode_cache=Cache(str(folder)) if folder is not None else None,
@@ -71,6 +76,7 @@ def _environment() -> Any:
         "quote": html.quote,
         "detail": html.detail,
         "count": units.format_count,
+        "counted": units.counted,
         "number": units.format_measure,
         "bytes": units.format_bytes,
         "scaled": lambda number: units.format_scaled(number).strip(),

@@ -20,16 +20,15 @@ from curate.disk.units import counted, format_bytes
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.column_plan import join_columns
 from curate.formats.inputs import InputPlan, plan_files
-from curate.formats.reading import ReadSettings
 from curate.inspect.report.page import write_records
 from curate.refresh import incremental, retention, snapshot
 from curate.refresh.forgetting import Scrubbed, scrub
 from curate.refresh.inputs import NewInputs, Remote, check_unchanged, find_new
 from curate.refresh.outcome import How, Refreshed
+from curate.refresh.products import check_products, make_products, products_folder
 from curate.refresh.removals import Removals
-from curate.refresh.retention import PRODUCTS as FOLDER
 from curate.refresh.state import Refresh, State
-from curate.run.driver import check_code, make_plan, run_planned
+from curate.run.driver import check_code, run_planned
 from curate.run.homes import FILE
 from curate.run.ids import ISSUED
 from curate.run.outcome import Options
@@ -37,42 +36,6 @@ from curate.run.plan import EarlierIds, RunPlan, plan_run, stage_folder
 from curate.run.resolve import SUPERSEDED
 from curate.steps.recipe import Recipe
 from curate.terminal.progress import say
-
-# HOME/products/NAME is the folder of a run over the snapshot NAME, with its ledger, so a product
-# that was stopped resumes; HOME/products/current means the last one that is whole. The snapshot
-# stands before they are begun: a product that cannot be made costs no data.
-
-
-def check_products(recipe: Recipe) -> None:
-    """UsageError where a recipe has none that could be made of a snapshot."""
-    if not recipe.products:
-        raise UsageError(f"--products: recipe {recipe.name} ends in no product")
-    if _alone(recipe).brings_corpus:
-        raise UsageError(
-            f"--products: {recipe.products[0].label} of recipe {recipe.name} names sources of its"
-            " own; `llmcurate run` makes it"
-        )
-
-
-def _alone(recipe: Recipe) -> Recipe:
-    read = ReadSettings(partition_bytes=recipe.read.partition_bytes)  # the snapshot, whole
-    return replace(recipe, steps=tuple(recipe.products), cuts=frozenset(), input=(), read=read)
-
-
-def products_folder(home: Path, name: str) -> Path:
-    """Where the products of a snapshot are made."""
-    return inside(home, f"{FOLDER}/{name}")
-
-
-def make_products(home: Path, name: str, recipe: Recipe, how: How) -> bool:
-    """Makes the products of a snapshot, or goes on; whether anything was to do."""
-    plan = make_plan(_alone(recipe), [str(snapshot.folder_of(home, name))])
-    done = run_planned(
-        plan, products_folder(home, name), Options(how.workers, how.quiet), write_records
-    )
-    snapshot.point_current_to(home / FOLDER, name, within=".")
-    return not done.nothing_new
-
 
 RUNS, IDS = "runs", "ids.parquet"
 
@@ -427,6 +390,9 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
     """What a refresh would take in, for `--dry-run`."""
     if line := incremental.check(recipe):
         say(line, how.quiet)
+    missing = [file for step in recipe.document_steps for file in step.to_fetch()]
+    for file in missing:
+        say(f"a refresh fetches {file} first", how.quiet)
     if not (home / FILE).exists():
         names = inputs or list(recipe.input)
         new_inputs = find_new(
@@ -442,7 +408,7 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
         if pending:
             return [f"{home}: would go on with the unfinished refresh {pending.name}"]
         earlier = [r for r in state.lineage(state.current) if r.kind != "forget"]
-        if earlier and not how.rebuild:
+        if earlier and not how.rebuild and not missing:  # else nobody can say yet
             incremental.same_recipe(earlier[-1].plan["recipe"], incremental.described(recipe))
         files, _, inputs_now = _new_files(state, earlier, recipe, inputs, how, dry=True)
         return _preview_lines(files, inputs_now.unchanged, home)

@@ -9,7 +9,6 @@ newer versions of their pages replaced (no text). Older versions wrote both into
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from curate.corpus.manifests import (
     total_ids,
     write_manifest,
 )
-from curate.disk.files import TEMPORARY, replacing, sync_folder
+from curate.disk.files import replacing, sync_folder, temporary_name
 from curate.disk.inside import remove, remove_files
 from curate.disk.parquet_writer import writing
 from curate.errors import RunFailed
@@ -165,7 +164,7 @@ def removed(folder: Path) -> frozenset[str]:
 def point_current_to(home: Path, name: str, within: str = FOLDER) -> None:
     """Makes HOME/current mean a snapshot, from one moment to the next. within: the folder of HOME
     that has it."""
-    aside = home / f"{TEMPORARY}{os.getpid()}-{CURRENT}"
+    aside = home / temporary_name(CURRENT)
     aside.unlink(missing_ok=True)
     aside.symlink_to(Path(within) / name)
     aside.replace(home / CURRENT)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus.direct import DirectInput
-from curate.disk.files import text_digest
+from curate.disk.files import temporary_name, text_digest
 from curate.disk.inside import all_inside, inside, remove, remove_files
 from curate.disk.publish import manifests
 from curate.engines.local import call_apart
@@ -178,7 +178,7 @@ def _publish(stage: ProductStage, folder: Path, out: Path, ledger: Ledger) -> No
     for name in (*(f for f in files if f not in heads), *heads):
         target = inside(out, name, follow=False)
         target.parent.mkdir(parents=True, exist_ok=True)
-        aside = target.with_name(f".part-{os.getpid()}-{target.name}")
+        aside = target.with_name(temporary_name(target.name))
         aside.unlink(missing_ok=True)
         try:
             os.link(folder / name, aside)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from collections import Counter
 
+from curate.disk.units import counted
 from curate.engines.base import Death, OnDeath, Task
 from curate.errors import RunFailed
 from curate.run.plan import MapStage, RunPlan
@@ -74,7 +75,8 @@ def find_culprit(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath:
             held[str(first)] = f"its worker died twice: {how}"
             if len(held) > QUARANTINE_LIMIT:
                 raise RunFailed(
-                    f"more than {QUARANTINE_LIMIT} documents of partition {part} killed their"
+                    f"more than {counted(QUARANTINE_LIMIT, 'document')} of partition {part}"
+                    " killed their"
                     f" workers ({how}): a step is broken, not the documents"
                 )
             return {**task, "careful": None, "quarantine": held}

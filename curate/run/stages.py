@@ -5,11 +5,14 @@ What is done is in the ledger and in the stage's folder; where both have it, it 
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from curate.corpus import indexes
@@ -26,6 +29,17 @@ from curate.run.plan import MapStage, RunPlan, decisions_path, sketch_kind, stag
 from curate.run.worker.specification import for_rehearsal, named_files, relative_paths
 from curate.steps.contracts import CorpusStep, Step
 from curate.terminal.progress import Progress, say
+
+
+def _load_ahead(*modules: str) -> None:
+    """Imports, in a thread, what this process needs once its workers have done a stage."""
+
+    def load() -> None:
+        for name in modules:
+            with suppress(ImportError):  # whoever needs it says so
+                importlib.import_module(name)
+
+    Thread(target=load).start()
 
 
 class Stages:
@@ -45,6 +59,8 @@ class Stages:
         clear_temporary(folder)
         spec = self._write_spec(stage, folder)
         unreadable = self._prepare(stage, folder)
+        decided_by = stage.sketch.decided_by if stage.sketch else None
+        _load_ahead("duckdb", "jinja2", *([decided_by] if decided_by else []))
         record = sum_up(stage, self._map(stage, folder, spec, engine))
         for file in unreadable:  # of files beside the input
             record["corrupt"] += file["corrupt"]
@@ -71,8 +87,8 @@ class Stages:
         def tasks(committed: dict[int, dict[str, Any]]) -> list[Task]:
             return [{"spec": str(spec), "part": p} for p in range(self.parts) if p not in committed]
 
-        with Progress(stage.folder_name[:24], self.parts, self.options.quiet) as progress:
-            progress.update(len(done))
+        title, quiet = stage.folder_name[:24], self.options.quiet
+        with Progress(title, self.parts, quiet, len(done)) as progress:
             for task, result in engine.map(
                 "curate.run.worker.partition:run_partition",
                 tasks(done),

@@ -117,13 +117,14 @@ runs: runs
 workers: 0   # worker processes; 0 means one a core
 """
 RECIPE_TEXT = """\
-# A first recipe: llmcurate run recipe.yaml archives/*.warc.gz
+# A first recipe: llmcurate run recipe.yaml IN
+# IN: archives (WARC, WET), parquet, JSON lines, CSV, or folders of these and of texts
 name: first
-description: Web archives to clean, distinct documents
-# input: archives/                    # then `llmcurate run` alone does
+description: Web archives or texts to clean, distinct documents
+# input: archives/          # then `llmcurate run` alone does
 steps:
-  - extract: {extractor: resiliparse}   # HTML to main text
-  - c4: {min_sentences: 3}              # Raffel et al. 2020
+  - extract                 # web pages to main text; texts stay as they are
+  - c4: {min_sentences: 3}  # Raffel et al. 2020
   - dedup_exact: {key: text, survivor: longest}
 """
 

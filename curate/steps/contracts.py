@@ -181,6 +181,9 @@ class Step(Settings):
 class CorpusStep(Settings):
     """A step on the whole corpus: sketch (map), resolve (once, out of core), apply (map)."""
 
+    # The module that `resolve` loads, where that takes long: while workers are at the sketches.
+    decided_by: ClassVar[str | None] = None
+
     @property
     def reach(self) -> Literal["own", "one", "cluster", "any"]:
         """The documents whose decisions one document more, or one less, changes

@@ -9,6 +9,7 @@ from typing import Any
 
 LOG_SECONDS = 10.0
 NOTEBOOK_SECONDS = 0.5
+PACE_SECONDS = 3600.0  # the pace is that of the last hour: a partition may take minutes
 _shown: list[Progress] = []  # innermost last
 
 
@@ -18,10 +19,14 @@ def _in_notebook() -> bool:
 
 
 class Progress:
-    """Counts done of total under a title; use as a context manager."""
+    """Counts done of total under a title; use as a context manager. done: by an earlier run.
 
-    def __init__(self, title: str, total: int, quiet: bool = False) -> None:
-        self.title, self.total, self.done = title, total, 0
+    The time that is left goes by the pace since the first one was done: what comes before it, as
+    kernels that compile, is done once.
+    """
+
+    def __init__(self, title: str, total: int, quiet: bool = False, done: int = 0) -> None:
+        self.title, self.total, self.done = title, total, done
         self._quiet = quiet
         self._bar: Any = None
         self._task: Any = None
@@ -51,8 +56,11 @@ class Progress:
                 TextColumn("{task.fields[note]}"),
                 console=Console(stderr=True),
                 transient=True,
+                speed_estimate_period=PACE_SECONDS,
             )
-            self._task = self._bar.add_task(self.title, total=self.total, note="")
+            self._task = self._bar.add_task(
+                self.title, total=self.total, completed=self.done, note=""
+            )
             self._bar.start()
         return self
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tokenize_kit.errors import counted
 from tokenize_kit.files import to_json, write_atomic
 
 
@@ -58,16 +59,18 @@ _FIGURES = (
 def origin(card: dict[str, Any]) -> str:
     """The origin of the tokenizer, in a sentence."""
     if "trainer" in card:
-        sentence = f"Trained by {card['trainer']} on {card['documents']:,} documents"
+        sentence = f"Trained by {card['trainer']} on {counted(card['documents'], 'document')}"
         return f"{sentence} ({card['bytes']:,} bytes of text)."
     if "extended_from" in card:
         return (
-            f"{card['new_tokens']:,} tokens were added to a tokenizer of {card['old_tokens']:,};"
+            f"A tokenizer of {counted(card['old_tokens'], 'token')} with {card['new_tokens']:,}"
+            " more;"
             " the ids of the old ones are as they were."
         )
     if "pruned_from" in card:
         return (
-            f"{card['dropped']:,} of {card['old_tokens']:,} tokens were taken away;"
+            f"A tokenizer of {counted(card['old_tokens'], 'token')} without {card['dropped']:,}"
+            " of them;"
             f" `{card['map']}` has the new id of every old one."
         )
     return f"Converted to {card['format']} from {card['converted_from']}, with the same ids."
@@ -158,7 +161,7 @@ def write_card(file: Path, card: dict[str, Any]) -> None:
 def page(card: dict[str, Any], name: str) -> str:
     """The page of a card of training, extending, pruning or converting; name: of its JSON."""
     parts = [
-        f"# Tokenizer: {card['algorithm']}, {card['vocab']:,} tokens",
+        f"# Tokenizer: {card['algorithm']}, {counted(card['vocab'], 'token')}",
         "\n\n".join([origin(card), round_trip(card)]),
         _use(card),
         _figures(card),

@@ -24,7 +24,7 @@ from tokenize_kit.change.verify import (
 )
 from tokenize_kit.encode.byte_bpe import ByteEncoder, plan_of
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.errors import TokenizerError
+from tokenize_kit.errors import TokenizerError, counted
 from tokenize_kit.files import write_atomic
 from tokenize_kit.formats.forms import SPACE, ByteBpe, CannotHold, Form
 from tokenize_kit.formats.gguf import (
@@ -147,7 +147,7 @@ def _card(source: Source, to: str, about: dict[str, Any], checked: Comparison) -
         notes.append("a file of ranks has neither pattern nor special tokens: they are in its card")
     if checked.ties:
         notes.append(
-            f"in {checked.ties} of {checked.texts} texts two paths are equally good, and"
+            f"in {checked.ties} of {counted(checked.texts, 'text')} two paths are equally good, and"
             " SentencePiece's sums in float32 take another one"
         )
     return {

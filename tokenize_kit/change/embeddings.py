@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tokenize_kit.errors import TokenizerError
+from tokenize_kit.errors import TokenizerError, counted
 from tokenize_kit.files import write_atomic
 
 # The safetensors format (huggingface/safetensors, README): eight bytes little-endian, the size of a
@@ -170,7 +170,8 @@ def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table
     for table in tables:
         if len(table.stored) < vocabulary:
             raise TokenizerError(
-                f"{path}: {table.name} has {len(table.stored):,} rows, the tokenizer ids up to"
+                f"{path}: {table.name} has {counted(len(table.stored), 'row')}, the tokenizer"
+                " ids up to"
                 f" {vocabulary - 1:,}: it is of another tokenizer",
                 exit_code=2,
             )

@@ -29,7 +29,7 @@ from tokenize_kit.change.original import (
 )
 from tokenize_kit.change.verify import Buffers, Encode, pack_texts
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.errors import TokenizerError
+from tokenize_kit.errors import TokenizerError, counted
 from tokenize_kit.files import write_atomic
 from tokenize_kit.formats.forms import (
     BYTE,
@@ -203,7 +203,9 @@ def extend(
         write_beside(original, out, Tokenizer.from_file(str(file)), end_token(original.form))
     notes = list(held.notes)
     if len(extension.parts) < tokens:
-        notes.append(f"{len(extension.parts)} tokens instead of {tokens}: the corpus has no more")
+        notes.append(
+            f"{counted(len(extension.parts), 'token')} instead of {tokens}: the corpus has no more"
+        )
     card = {
         "extended_from": original.path.name,
         "source_sha256": original.sha256,

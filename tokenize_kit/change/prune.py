@@ -33,7 +33,7 @@ from tokenize_kit.change.original import (
 )
 from tokenize_kit.change.verify import Buffers, Encode
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.errors import TokenizerError
+from tokenize_kit.errors import TokenizerError, counted
 from tokenize_kit.files import write_atomic
 from tokenize_kit.formats.forms import NORMAL, ByteBpe, CannotHold, Pieces
 from tokenize_kit.formats.json_forms import NEVER, renew_runs
@@ -66,7 +66,8 @@ def choose_tokens(
         kept = _choose_unigram(form, counts, most, least)
     if most is not None and len(kept) > most:
         raise TokenizerError(
-            f"keep-used {most}: {len(kept)} tokens have to stay (bytes, characters, special ones)",
+            f"keep-used {most}: {counted(len(kept), 'token')} have to stay (bytes, characters,"
+            " special ones)",
             exit_code=2,
         )
     return kept

@@ -14,7 +14,7 @@ from tokenizers.normalizers import Normalizer
 
 from tokenize_kit.card.figures import Sample, measure
 from tokenize_kit.card.page import write_card
-from tokenize_kit.errors import TokenizerError
+from tokenize_kit.errors import TokenizerError, counted
 from tokenize_kit.files import to_json, write_atomic
 from tokenize_kit.formats.gguf import names_in, to_metadata
 from tokenize_kit.formats.json_forms import form_from_json
@@ -150,7 +150,7 @@ def write_tokenizer(
     folder: Path,
     size: int,
     options: TrainingOptions,
-    counted: Reading,
+    reading: Reading,
     more_warnings: list[str],
     normal: Normalizer | None,
     template: str | None,
@@ -163,11 +163,13 @@ def write_tokenizer(
     padding = len(special) - len(options.first_tokens) + (options.space_token is not None)
     warnings = [*_coverage_warnings(size, options, details), *more_warnings]
     if actual - padding < size:
-        warnings.append(f"{actual} tokens instead of {size}: the corpus is too small for more")
+        warnings.append(
+            f"{counted(actual, 'token')} instead of {size}: the corpus is too small for more"
+        )
     data = tokenizer.to_str(pretty=True).encode("utf-8")
     write_atomic(folder / "tokenizer.json", data)
-    figures = measure(folder / "tokenizer.json", counted.sample, "a sample of the training text")
-    checked, failures = _round_trip(tokenizer, options, counted.sample, figures, normal)
+    figures = measure(folder / "tokenizer.json", reading.sample, "a sample of the training text")
+    checked, failures = _round_trip(tokenizer, options, reading.sample, figures, normal)
     warnings += failures
     if options.model == "wordpiece" and figures["unknown_share"]:
         share = figures["unknown_share"]
@@ -191,9 +193,9 @@ def write_tokenizer(
         "end_of_text": end_of_text,
         "reserved": options.reserved,
         "padding": padding,
-        "documents": counted.documents,
-        "bytes": counted.bytes,
-        "texts_xxh3": f"{counted.digest:032x}",
+        "documents": reading.documents,
+        "bytes": reading.bytes,
+        "texts_xxh3": f"{reading.digest:032x}",
         "measured": figures,
         "round_trip_checked": checked,
         "settings": _settings(options),

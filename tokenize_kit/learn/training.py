@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, normalizers
 from tokenizers.normalizers import Normalizer
 
 from tokenize_kit.card.figures import Sample
-from tokenize_kit.errors import TokenizerError
+from tokenize_kit.errors import TokenizerError, counted
 from tokenize_kit.learn.bpe import train_sizes
 from tokenize_kit.learn.card import Trained, describe_cutting, read_template, write_tokenizer
 from tokenize_kit.learn.char_bpe import train_char_bpe
@@ -43,7 +43,9 @@ class Stages:
         """So much has been read so far."""
         if self._report and (now := time.monotonic()) - self._said >= _EVERY:
             self._said = now
-            self._report(f"read {size / 1e6:,.1f} MB in {documents:,} documents so far", None)
+            self._report(
+                f"read {size / 1e6:,.1f} MB in {counted(documents, 'document')} so far", None
+            )
 
     def done(self, task: str) -> None:
         now = time.monotonic()
@@ -84,7 +86,9 @@ class Counted:
             self.bytes += len(raw)
             self.stages.progress(self.documents, self.bytes)
             yield text, weight
-        self.stages.done(f"read {self.bytes / 1e6:,.1f} MB in {self.documents:,} documents")
+        self.stages.done(
+            f"read {self.bytes / 1e6:,.1f} MB in {counted(self.documents, 'document')}"
+        )
 
 
 def train_tokenizer(
@@ -115,8 +119,8 @@ def train_tokenizers(
     """
     if options.sample_bytes is not None or options.column is not None:
         raise ValueError("texts alone are not sampled or weighed: use train_on_corpus")
-    counted = Counted(((text, 1) for text in texts), sample=Sample(options.seed))
-    return _train(counted, out, options)
+    reading = Counted(((text, 1) for text in texts), sample=Sample(options.seed))
+    return _train(reading, out, options)
 
 
 def train_on_corpus(
@@ -136,22 +140,22 @@ def train_on_corpus(
     mixture = Mixture(batches, options)
     if options.sample_bytes is not None or options.temperature is not None:
         stages.done("looked at the corpus for the sample or the mixture")
-    counted = Counted(mixture.documents(), stages, Sample(options.seed))
-    return _train(counted, out, options, mixture)
+    reading = Counted(mixture.documents(), stages, Sample(options.seed))
+    return _train(reading, out, options, mixture)
 
 
 def _train(
-    counted: Counted, out: Path, options: TrainingOptions, mixture: Mixture | None = None
+    reading: Counted, out: Path, options: TrainingOptions, mixture: Mixture | None = None
 ) -> list[dict[str, Any]]:
     out.mkdir(parents=True, exist_ok=True)
     dictionary = read_dictionary(Path(options.dictionary)) if options.dictionary else None
     normal = normaliser(options.normalise, options.model == "unigram")
     template = read_template(Path(options.chat_template)) if options.chat_template else None
-    stages = counted.stages
-    trained = _learned(counted, out, options, mixture.scale if mixture else 1, dictionary, normal)
-    if not counted.bytes:
+    stages = reading.stages
+    trained = _learned(reading, out, options, mixture.scale if mixture else 1, dictionary, normal)
+    if not reading.bytes:
         raise TokenizerError(_EMPTY)
-    stages.done(f"learned {max(t.tokenizer.get_vocab_size() for t in trained):,} tokens")
+    stages.done(f"learned {counted(max(t.tokenizer.get_vocab_size() for t in trained), 'token')}")
     several = len(options.sizes) > 1
     cards = []
     for size, model in zip(options.sizes, trained, strict=True):
@@ -164,13 +168,13 @@ def _train(
         if mixture:
             model.details.update(mixture.card())
         more = mixture.warnings() if mixture else []
-        cards.append(write_tokenizer(model, folder, size, options, counted, more, normal, template))
-    stages.done(f"checked {cards[0]['round_trip_checked']:,} texts and wrote the files")
+        cards.append(write_tokenizer(model, folder, size, options, reading, more, normal, template))
+    stages.done(f"checked {counted(cards[0]['round_trip_checked'], 'text')} and wrote the files")
     return cards
 
 
 def _learned(
-    counted: Counted,
+    reading: Counted,
     out: Path,
     options: TrainingOptions,
     scale: int,
@@ -178,11 +182,11 @@ def _learned(
     normal: Normalizer | None,
 ) -> list[Trained]:
     """A tokenizer of every size, by the model that the options name."""
-    documents: Iterable[tuple[str, int]] = counted
+    documents: Iterable[tuple[str, int]] = reading
     if normal:
-        documents = ((normal.normalize_str(text), weight) for text, weight in counted)
+        documents = ((normal.normalize_str(text), weight) for text, weight in reading)
     if options.model == "unigram":
-        return _unigram(documents, out, options, dictionary, lambda: not counted.bytes)
+        return _unigram(documents, out, options, dictionary, lambda: not reading.bytes)
     tokenizers: list[tuple[Tokenizer, dict[str, Any]]]
     if options.model == "bpe":
         tokenizers = [
@@ -197,7 +201,7 @@ def _learned(
 
 
 def _unigram(
-    counted: Iterable[tuple[str, int]],
+    reading: Iterable[tuple[str, int]],
     out: Path,
     options: TrainingOptions,
     dictionary: Dictionary | None,
@@ -209,7 +213,7 @@ def _unigram(
     trained = []
     try:
         corpus = Corpus(spilled, options.column is not None, options.space_token)
-        write_weighted_lines(counted, corpus, dictionary)
+        write_weighted_lines(reading, corpus, dictionary)
         if empty():
             raise TokenizerError(_EMPTY)
         for size in options.sizes:

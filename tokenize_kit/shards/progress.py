@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenize_kit.errors import TokenizerError
+from tokenize_kit.errors import TokenizerError, counted
 from tokenize_kit.files import sync, to_json, write_atomic
 
 NAME = "progress.json"
@@ -64,9 +64,10 @@ class Progress:
         _unlink(folder)
         why = self._resume()
         if self.position.documents:
+            were = "was" if self.position.documents == 1 else "were"
             say(
-                f"{self.position.documents:,} documents were encoded before it was stopped, and are"
-                " not encoded again"
+                f"{counted(self.position.documents, 'document')} {were} encoded before it was"
+                " stopped: not encoded again"
             )
             return
         if why:

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenize_kit.encode.vocabulary import Vocabulary, open_vocabulary
-from tokenize_kit.errors import TokenizerError
+from tokenize_kit.errors import TokenizerError, counted
 from tokenize_kit.files import sha256, sync, to_json, write_atomic
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.shards.loss_mask import mask_of
@@ -290,7 +290,8 @@ def _write(
     for side in sides:
         if not side.documents:
             raise TokenizerError(
-                f"val_fraction {layout.val_fraction:g} of {total} documents leaves none for "
+                f"val_fraction {layout.val_fraction:g} of {counted(total, 'document')} leaves"
+                " none for "
                 f"{side.name}: give another fraction, or more documents"
             )
     if masked and not any(side.loss_tokens for side in sides):

@@ -23,7 +23,7 @@ from train.data.packing import key_of, scatter
 from train.data.part import Foreign, Ints
 from train.data.rows import Batch, Rows, split
 from train.data.shards import Shards, read_shards
-from train.errors import TrainError
+from train.errors import TrainError, counted
 
 _ROUNDS = 6  # of the Feistel network
 
@@ -302,15 +302,18 @@ class Feed:
             for label, part in stage["sources"].items():
                 where = f"{stage['name']}, {label}" if len(figures["stages"]) > 1 else label
                 lines.append(
-                    f"{where}: {part['packing']}, {part['documents']:,} documents, "
-                    f"{part['tokens']:,} tokens in {part['rows']:,} rows of {stage['context']}; "
+                    f"{where}: {part['packing']}, {counted(part['documents'], 'document')}, "
+                    f"{counted(part['tokens'], 'token')} in {counted(part['rows'], 'row')} of"
+                    f" {stage['context']}; "
                     f"{100 * part['used']:.1f} % used, {part['padded']:,} padded, "
-                    f"{part['split']:,} documents split, {part['cropped']} tokens cropped"
+                    f"{counted(part['split'], 'document')} split,"
+                    f" {counted(part['cropped'], 'token')} cropped"
                 )
         for label, source in figures["sources"].items():
             again = source["repeated_tokens"]
             lines.append(
-                f"{label}: {source['epochs']:.2f} epochs of {source['unique_tokens']:,} tokens"
+                f"{label}: {source['epochs']:.2f} epochs of"
+                f" {counted(source['unique_tokens'], 'token')}"
                 + (f", {again:,} of them again" if again else "")
             )
         return lines

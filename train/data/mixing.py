@@ -18,7 +18,7 @@ import torch
 from train.config import Source
 from train.data.rows import Batch, Rows
 from train.data.shards import Shards
-from train.errors import TrainError
+from train.errors import TrainError, counted
 
 
 def counts(shares: Sequence[int], rows: int) -> list[int]:
@@ -69,7 +69,8 @@ def shares_of(
     if needed != steps:
         asked = ", ".join(f"{s.label} {n}" for s, n in zip(sources, amounts, strict=True))
         raise TrainError(
-            f"the sources ask for {sum(amounts)} rows ({asked}), {steps} steps of {batch} rows "
+            f"the sources ask for {counted(sum(amounts), 'row')} ({asked}),"
+            f" {counted(steps, 'step')} of {counted(batch, 'row')} "
             f"take {steps * batch}: set steps to {needed}, or give weights",
             exit_code=2,
         )

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from train.errors import TrainError
+from train.errors import TrainError, counted
 
 Ints = npt.NDArray[np.int64]
 _SCAN = 1 << 24  # tokens looked at together
@@ -74,7 +74,7 @@ def from_ends(ends: npt.NDArray[Any], tokens: int, where: Path) -> tuple[Ints, I
     checked = ends.astype(np.int64)
     length = np.diff(checked, prepend=0)
     if (length < 0).any() or (int(checked[-1]) if len(checked) else 0) != tokens:
-        raise TrainError(f"{where}: its document ends do not fit the {tokens} tokens")
+        raise TrainError(f"{where}: its document ends do not fit the {counted(tokens, 'token')}")
     return checked - length, length
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 
 from train.data.part import Foreign, Part, from_ends, map_tokens, scan
-from train.errors import TrainError
+from train.errors import TrainError, counted
 
 
 def own_files(names: set[str]) -> list[str]:
@@ -63,7 +63,9 @@ def read_datatrove(path: Path) -> Part:
     # The file names no type: it is what makes the last end the end of the file.
     width = next((width for width in (2, 4) if width * count == size), None)
     if width is None:
-        raise TrainError(f"{path}: {size} bytes are not the {count} tokens of {index.name}")
+        raise TrainError(
+            f"{path}: {size} bytes are not the {counted(count, 'token')} of {index.name}"
+        )
     tokens = map_tokens(path, np.dtype(f"<u{width}"))
     start, length = from_ends(ends, count, index)
     loss = path.with_name(path.name + ".loss")
@@ -113,7 +115,9 @@ def read_megatron(path: Path) -> Part:
         raise TrainError(f"{index}: the byte offset of a sequence is impossible")
     first = offsets // dtype.itemsize
     if (first > len(tokens)).any() or (first + sizes > len(tokens)).any():
-        raise TrainError(f"{index}: a sequence lies behind the {len(tokens)} tokens of {path.name}")
+        raise TrainError(
+            f"{index}: a sequence lies behind the {counted(len(tokens), 'token')} of {path.name}"
+        )
     if not len(edges):
         edges = np.arange(sequences + 1)
     if edges[0] != 0 or edges[-1] != sequences or (np.diff(edges) < 0).any():
@@ -155,10 +159,12 @@ def read_olmo(path: Path, foreign: Foreign) -> Part:
         or (end > len(tokens)).any()
         or (start[1:] < end[:-1]).any()
     ):
-        raise TrainError(f"{bounds}: its documents overlap or lie behind {len(tokens)} tokens")
+        raise TrainError(
+            f"{bounds}: its documents overlap or lie behind {counted(len(tokens), 'token')}"
+        )
     remainder = len(tokens) - int((end - start).sum())
     notes = (
-        (f"{path.name}: {remainder} tokens are in no document of {bounds.name}",)
+        (f"{path.name}: {counted(remainder, 'token')} outside of the documents of {bounds.name}",)
         if remainder
         else ()
     )
@@ -220,7 +226,9 @@ def read_nanogpt(path: Path, foreign: Foreign) -> Part:
         dtype, count = header
         tokens = map_tokens(path, dtype, _LLMC_HEADER)
         if len(tokens) != count:
-            raise TrainError(f"{path}: its header says {count} tokens, it holds {len(tokens)}")
+            raise TrainError(
+                f"{path}: its header says {counted(count, 'token')}, it holds {len(tokens)}"
+            )
     start, length, note = scan(tokens, foreign, path.name)
     return Part(name=path.name, tokens=tokens, start=start, length=length, notes=(note,))
 

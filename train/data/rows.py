@@ -21,7 +21,7 @@ from torch import Tensor
 from train.data.packing import Packed, figures, key_of, pack
 from train.data.part import Ints
 from train.data.shards import Shards
-from train.errors import TrainError
+from train.errors import TrainError, counted
 
 IGNORED = -100  # a target that is not scored (torch's cross_entropy default)
 _PREFIX = 512  # tokens of a document that decide its side of the split
@@ -63,7 +63,8 @@ def split(shards: Shards, *, held_out: float, seed: int) -> tuple[Ints, Ints]:
         )
     if not len(draws) or draws.min() == draws.max():
         raise TrainError(
-            f"{shards.folder}: {shards.documents} documents, {min(1, len(draws))} different; "
+            f"{shards.folder}: {counted(shards.documents, 'document')}, {min(1, len(draws))}"
+            " different; "
             "training and held-out text need two different ones at least"
         )
     least, most = draws.min(), draws[draws < draws.max()].max()

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from train.data.part import Foreign, Ints, Part
 from train.data.readers import FOREIGN_FILES, is_validation, own_files, read_foreign, read_own
-from train.errors import TrainError
+from train.errors import TrainError, counted
 from train.files import sha256
 
 if TYPE_CHECKING:
@@ -255,7 +255,8 @@ def _described(path: Path, form: str, dtype: np.dtype[Any], masked: bool, table:
         part = replace(part, start=np.cumsum(length) - length, length=length, notes=())
     if len(size) != len(part.length):
         raise TrainError(
-            f"{table}: {len(size)} rows for {len(part.length)} documents; encode again"
+            f"{table}: {counted(len(size), 'row')} for {counted(len(part.length), 'document')};"
+            " encode again"
         )
     return replace(part, bytes=size, table=table)
 

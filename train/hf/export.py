@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from train.data.shards import end_of_text, load_tokenizer
-from train.errors import TrainError
+from train.errors import TrainError, counted
 from train.files import encode_json, remove, sync
 from train.hf.families import family_of
 from train.hf.family import Family, Weight, our_shapes
@@ -187,7 +187,7 @@ def _card(plan: Plan, family: Family, checkpoint: str, dtype: str) -> str:
         "feed-forward": f"{config.mlp}, {config.mlp_hidden}",
         "positions": config.position,
         "vocabulary": f"{config.vocab:,}",
-        "context": f"{config.context:,} tokens",
+        "context": f"{counted(config.context, 'token')}",
         "weights": dtype,
         "checkpoint": checkpoint,
         "token shards": plan.shards[:12],

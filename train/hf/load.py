@@ -19,7 +19,7 @@ from torch import Tensor
 
 from train.config import TrainConfig
 from train.data.shards import load_tokenizer
-from train.errors import TrainError
+from train.errors import TrainError, counted
 from train.files import read_json, write_atomic
 from train.hf.families import FAMILIES
 from train.hf.family import Family
@@ -88,7 +88,9 @@ def import_model(folder: Path, out: Path, *, context: int | None = None) -> dict
         )
     largest = max(load_tokenizer(tokens).get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= source.config.vocab:
-        raise TrainError(f"{tokens}: has token {largest}, the model {source.config.vocab} tokens")
+        raise TrainError(
+            f"{tokens}: has token {largest}, the model {counted(source.config.vocab, 'token')}"
+        )
     weights = dict(_tensors(source))
     settings = TrainConfig(context=min(source.config.context, TrainConfig.context))
     plan = Plan(model=source.config, train=settings, shards=f"imported from {source.family.name}")

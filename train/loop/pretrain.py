@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from train.config import TrainConfig
 from train.data.feed import Feed
 from train.data.shards import load_tokenizer
-from train.errors import TrainError
+from train.errors import TrainError, counted
 from train.files import encode_json, remove, write_atomic
 from train.generate.generate import continue_text
 from train.loop.backends import backends_line, layer_backends
@@ -209,9 +209,10 @@ def _start(plan: Plan, checkpoints: Path) -> Path | None:
         early = [path for path in complete(checkpoints) if step_of(path) <= settled]
         first = f"delete those after {early[-1].name}" if early else "use another output folder"
         raise TrainError(
-            f"{start} was made for {earlier.train.steps} steps, and from step {int(settled) + 1} "
+            f"{start} was made for {counted(earlier.train.steps, 'step')}, and from step"
+            f" {int(settled) + 1} "
             f"the learning rates of schedule {plan.train.schedule} depend on that: use "
-            f"{earlier.train.steps} steps, or to train {plan.train.steps}, {first}",
+            f"{counted(earlier.train.steps, 'step')}, or to train {plan.train.steps}, {first}",
             exit_code=2,
         )
     return start

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from train.data.feed import Feed
-from train.errors import TrainError
+from train.errors import TrainError, counted
 from train.loop.distributed import Ranks, autocast, settle, split_model
 from train.loop.evaluate import HeldOut, evaluate, scored
 from train.loop.spikes import MOST, Guard, PassedOver
@@ -229,7 +229,8 @@ class Run:
         settings = self.plan.train
         if near > MOST:
             raise TrainError(
-                f"step {step + 1}: {reason}; {near} of the last {settings.spike_window} steps were "
+                f"step {step + 1}: {reason}; {near} of the last"
+                f" {counted(settings.spike_window, 'step')} were "
                 f"spikes: lower lr (now {settings.lr}); the last batch's documents: "
                 f"{_shown(self.sampler.document_ids(step))}"
             )

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from train.config import TrainConfig, stages_of
 from train.data.feed import Feed
 from train.data.shards import load_tokenizer
-from train.errors import TrainError
+from train.errors import TrainError, counted
 from train.files import sha256
 from train.hf.load import load, look
 from train.loop.backends import layer_backends
@@ -104,7 +104,8 @@ def make_plan(
         model = preset(model, vocab=data.vocab_size, context=context)
     if model.vocab < data.vocab_size:
         raise TrainError(
-            f"vocab is {model.vocab}, the shards use {data.vocab_size} tokens: raise vocab",
+            f"vocab is {model.vocab}, the shards use {counted(data.vocab_size, 'token')}: raise"
+            " vocab",
             exit_code=2,
         )
     if model.context < context:

@@ -7,7 +7,6 @@ ones in mapped files.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,7 +25,7 @@ from curate.corpus.shuffle.partitions import (
 from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
-from curate.disk.files import TEMPORARY, replacing
+from curate.disk.files import replacing, temporary_name
 from curate.disk.inside import remove
 from kernel_cache import njit
 
@@ -113,7 +112,7 @@ def write_buckets(task: Task) -> dict[str, Any]:
     high, (begin, stop) = task["partition_bits"], task["partitions"]
     members = buckets = 0
     folder = Path(task["folder"])
-    scratch = folder / f"{TEMPORARY}{os.getpid()}-scratch"
+    scratch = folder / temporary_name("scratch")
     scratch.mkdir(exist_ok=True)
     read = [PairFiles.within(Path(task["keys"]), group) for group in range(task["groups"])]
     with ExitStack() as stack:

@@ -10,7 +10,6 @@ A large array lies in a mapped file, which the system may write out and read aga
 from __future__ import annotations
 
 import mmap
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from curate.disk.files import TEMPORARY
+from curate.disk.files import temporary_name
 from curate.text.buffers import text_buffers
 
 ROW_BYTES = 40  # that a row takes by itself while it is ordered: its slice, position and offsets
@@ -32,7 +31,7 @@ def new_array(
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     if size < max(1, mapped_bytes):
         return np.empty(shape, dtype)
-    path = folder / f"{TEMPORARY}{os.getpid()}-array"
+    path = folder / temporary_name("array")
     array = np.memmap(path, dtype, "w+", shape=shape)
     path.unlink()
     return array.view(np.ndarray)

@@ -27,6 +27,7 @@ from curate.corpus.shuffle.tasks import MOST, Group, run_tasks
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
 from curate.disk.files import replacing
+from curate.disk.units import counted
 from curate.errors import RunFailed
 from kernel_cache import njit
 
@@ -265,7 +266,7 @@ def documents_in(groups: list[Group], label: str, most: int = MOST) -> int:
     count = sum(group.rows for group in groups)
     if count >= most:
         raise RunFailed(
-            f"{label} compares up to {most - 1:,} documents at once, these are {count:,};"
+            f"{label} compares up to {counted(most - 1, 'document')} at once, these are {count:,};"
             " run it on parts, each with --against the ones before"
         )
     return count

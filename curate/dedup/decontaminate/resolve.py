@@ -22,6 +22,7 @@ from curate.corpus.sketches import Sketches
 from curate.dedup.decontaminate.windows import Windows
 from curate.disk.database import literal
 from curate.disk.files import replacing
+from curate.disk.units import counted
 
 
 def item_tables(windows: Windows) -> tuple[pa.Table, pa.Table]:
@@ -165,7 +166,7 @@ def set_sentences(windows: Windows) -> list[str]:
         windows_text = f"windows of {length} {unit}"
         if windows.cutting.samples is not None:
             windows_text = f"{windows.cutting.samples} random windows of {length} {unit} an item"
-        line = f"{name}: {len(rows)} items, {windows_text}"
+        line = f"{name}: {counted(len(rows), 'item')}, {windows_text}"
         short = int(((count == 0) & (units < min(length, windows.cutting.shortest))).sum())
         if short:
             line += f"; {short} shorter than {min(length, windows.cutting.shortest)} not checked"
@@ -178,8 +179,8 @@ def set_sentences(windows: Windows) -> list[str]:
         lines.append(line)
     if windows.dropped:
         lines.append(
-            f"{windows.dropped} windows that more than {windows.cutting.max_items} items share are"
-            " not looked for (max_items)"
+            f"not looked for (max_items): {counted(windows.dropped, 'window')} that more than"
+            f" {counted(windows.cutting.max_items or 0, 'item')} share"
         )
     return lines
 
@@ -298,14 +299,17 @@ def _summary(db: Any, windows: Windows, hit: np.ndarray, max_hits: int | None) -
     notes += set_sentences(windows)
     (ignored,) = db.execute("SELECT count(*) FROM common").fetchone()
     if max_hits is not None:
-        notes.append(f"{ignored} windows in more than {max_hits} documents were ignored (max_hits)")
+        notes.append(
+            f"ignored (max_hits): {counted(ignored, 'window')} in more than"
+            f" {counted(max_hits, 'document')}"
+        )
     else:
         (often,) = db.execute(
             "SELECT count(*) FROM (SELECT gram FROM held GROUP BY gram HAVING count(*) > 10)"
         ).fetchone()
         if often:
             notes.append(
-                f"{often} windows stand in more than 10 documents; GPT-3 ignored such"
+                f"in more than 10 documents: {counted(often, 'window')}; GPT-3 ignored such"
                 " (max_hits: 10), which lets items pass that were copied often"
             )
     return {"sets": sets, "notes": notes}

@@ -28,6 +28,7 @@ class Decontaminate(Removal):
 
     name: ClassVar[str] = "decontaminate"
     paper: ClassVar[str] = "Brown et al. 2020, appendix C"
+    decided_by: ClassVar[str | None] = "curate.dedup.decontaminate.resolve"
 
     evals: tuple[str, ...] = Field(
         min_length=1,

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from curate.disk.units import counted
+
 # name -> (bands, rows). A preset says nothing of shingles or normal forms, in which these
 # pipelines differ too.
 PRESETS: dict[str, tuple[int, int]] = {
@@ -43,7 +45,7 @@ def curve_text(bands: int, rows: int) -> str:
     head = "  Jaccard  " + "".join(f"{s:>8.2f}" for s in SIMILARITIES)
     shares = "  found    " + "".join(f"{predicted(bands, rows, s):>8.1%}" for s in SIMILARITIES)
     half = f"half of the pairs at {midpoint(bands, rows):.3f}"
-    return f"minhash: {bands} bands of {rows} rows; {half}\n{head}\n{shares}"
+    return f"minhash: {bands} bands of {counted(rows, 'row')}; {half}\n{head}\n{shares}"
 
 
 def curve(bands: int, rows: int, steps: int = 100) -> dict[str, Any]:
@@ -51,7 +53,7 @@ def curve(bands: int, rows: int, steps: int = 100) -> dict[str, Any]:
     x = [i / steps for i in range(steps + 1)]
     middle = midpoint(bands, rows)
     return {
-        "title": f"MinHash, {bands} bands of {rows} rows",
+        "title": f"MinHash, {bands} bands of {counted(rows, 'row')}",
         "x_label": "Jaccard similarity of two documents",
         "y_label": "probability that they share a band",
         "x": x,

@@ -46,6 +46,7 @@ from curate.dedup.minhash.components import (
 )
 from curate.dedup.minhash.signatures import packed_bytes, standard_error
 from curate.disk.database import arrow_batches, literal
+from curate.disk.units import counted
 
 if TYPE_CHECKING:
     from curate.dedup.minhash.step import DedupMinhash
@@ -218,9 +219,10 @@ def notes(step: DedupMinhash, facts: dict[str, Any], histogram: np.ndarray) -> l
     bands, rows = step.banding
     chance = predicted(bands, rows, step.least)
     sentences = [
-        f"{bands} bands of {rows} rows: two documents of Jaccard similarity {step.least:.3f} share"
+        f"{bands} bands of {counted(rows, 'row')}: two documents of Jaccard similarity"
+        f" {step.least:.3f} share"
         f" a band with probability {chance:.3f}. {facts['candidates']:,} of"
-        f" {facts['documents']:,} documents share one with another."
+        f" {counted(facts['documents'], 'document')} share one with another."
     ]
     if step.kept_bits:
         error = standard_error(step.least, bands * rows, step.kept_bits)
@@ -241,7 +243,8 @@ def notes(step: DedupMinhash, facts: dict[str, Any], histogram: np.ndarray) -> l
             int(np.searchsorted(np.cumsum(histogram), share * total)) / BINS for share in (0.1, 0.5)
         )
         sentences.append(
-            f"Of the {total:,} documents dropped, half have a similarity of {middle:.3f} or more to"
+            f"Of the {counted(total, 'document')} dropped, half have a similarity of"
+            f" {middle:.3f} or more to"
             f" their partner, nine in ten {low:.3f} or more."
         )
     return sentences

@@ -8,7 +8,6 @@ are mapped into memory, so what is compared is limited by disk.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -44,7 +43,7 @@ from curate.dedup.minhash.components import (
     union,
 )
 from curate.dedup.minhash.signatures import equal_values, estimated, shingle_sets
-from curate.disk.files import TEMPORARY, replacing
+from curate.disk.files import replacing, temporary_name
 from curate.disk.inside import remove
 from curate.text.buffers import as_large_string
 from kernel_cache import njit, read_only
@@ -260,7 +259,7 @@ def match_part(task: Task) -> dict[str, Any]:
     part, folder = task["part"], Path(task["folder"])
     begin, count = task["begin"], task["count"]
     first, sizes = task["first"], Sizes.load(task)
-    scratch = folder / f"{TEMPORARY}{os.getpid()}-scratch"
+    scratch = folder / temporary_name("scratch")
     scratch.mkdir(exist_ok=True)
     with ExitStack() as stack:
         stack.callback(remove, scratch, inside=folder)

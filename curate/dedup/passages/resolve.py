@@ -25,6 +25,7 @@ from curate.corpus.sketches import Sketches, Task, sketch_batches
 from curate.dedup.passages.keys import estimated_passages
 from curate.dedup.passages.rows import Runs, member_files, ranks, row_files
 from curate.dedup.passages.shared import find_shared, partition_passages
+from curate.disk.units import counted
 
 if TYPE_CHECKING:
     from curate.dedup.passages.step import DedupPassages
@@ -259,7 +260,8 @@ def resolve(step: DedupPassages, sketches: Sketches) -> dict[str, Any]:
     counts: dict[str, Any] = {n: done.facts[n] for n in ("clusters", "members", "dropped", "cut")}
     if step.keep == "none":
         counts["notes"] = [
-            f"{done.facts['lost']:,} passages stood in more than one document; no copy of them was"
+            f"{counted(done.facts['lost'], 'passage')} stood in more than one document; no copy"
+            " of them was"
             " kept (keep: none)."
         ]
     return counts

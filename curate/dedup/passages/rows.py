@@ -8,7 +8,6 @@ the group's next task reads (resolve.py).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from curate.dedup import survivors
 from curate.dedup.passages.keys import unpacked
 from curate.dedup.passages.shared import repeated_file, shared_files, shared_of
 from curate.disk.database import database
-from curate.disk.files import TEMPORARY, replacing
+from curate.disk.files import replacing, temporary_name
 from kernel_cache import njit
 
 SORT_MEMORY = "512MB"
@@ -90,7 +89,7 @@ def ranks(documents: pa.Table, policy: str, folder: Path) -> np.ndarray:
     if survivors.preference(policy) == survivors.preference("first") or count < 2:
         return np.arange(count)
     rank = np.empty(count, np.int64)
-    with database(folder / f"{TEMPORARY}{os.getpid()}-spill-ranks") as db:
+    with database(folder / temporary_name("spill-ranks")) as db:
         db.execute(f"SET memory_limit = '{SORT_MEMORY}'")
         db.register("documents", documents.append_column("k", pa.array(np.arange(count))))
         order = f"SELECT k FROM documents ORDER BY {survivors.preference(policy)}, k"

@@ -9,7 +9,6 @@ no partition is as large as the commonest line is frequent.
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from curate.corpus.shuffle.tasks import Group, run_tasks
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
 from curate.dedup.passages.keys import unpacked
-from curate.disk.files import TEMPORARY, replacing
+from curate.disk.files import replacing, temporary_name
 from curate.disk.inside import remove
 from kernel_cache import njit
 
@@ -166,7 +165,7 @@ def write_shared(task: Task) -> dict[str, Any]:
     the partition that is looked at 30 more; of a very large one in mapped files."""
     high, (begin, stop) = task["partition_bits"], task["partitions"]
     folder, groups = Path(task["folder"]), task["groups"]
-    scratch = folder / f"{TEMPORARY}{os.getpid()}-scratch"
+    scratch = folder / temporary_name("scratch")
     scratch.mkdir(exist_ok=True)
     files = [PairFiles.within(Path(task["keys"]), group) for group in range(groups)]
     numbers: list[np.ndarray] = []

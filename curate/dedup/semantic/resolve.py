@@ -22,6 +22,7 @@ from curate.dedup.semantic import matrix as semantic_matrix
 from curate.dedup.semantic.compare import Matrix
 from curate.disk.database import literal
 from curate.disk.files import clear_temporary, replacing
+from curate.disk.units import counted
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -273,7 +274,9 @@ def _notes(step: DedupSemantic, folder: Path) -> list[str]:
     if path.exists():
         clusters = len(np.load(path, mmap_mode="r", allow_pickle=False))
         nearest = "its nearest one" if step.nearest == 1 else f"the {step.nearest} nearest"
-        sentences.append(f"{clusters} clusters; a document was compared within {nearest}.")
+        sentences.append(
+            f"{counted(clusters, 'cluster')}; a document was compared within {nearest}."
+        )
     return sentences
 
 

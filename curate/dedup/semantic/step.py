@@ -37,6 +37,7 @@ class DedupSemantic(DedupStep):
 
     name: ClassVar[str] = "dedup_semantic"
     paper: ClassVar[str] = "Abbas et al. 2023 (SemDeDup); Tirumala et al. 2023 (D4)"
+    decided_by: ClassVar[str | None] = "curate.dedup.semantic.resolve"
     free: ClassVar[frozenset[str]] = DedupStep.free | {
         "clusters", "nearest", "epsilon", "prototypicality", "recluster", "seed"
     }  # fmt: skip

@@ -8,7 +8,6 @@ too. A task holds 4 bytes a window or 8 a position, some 130 or 270 MB.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise
@@ -22,7 +21,7 @@ from curate.corpus.sketches import Run, Task
 from curate.dedup.suffix_array.passages import Passages, join, passages
 from curate.dedup.suffix_array.sort import HELD, SAME, Mapped, Orders, RegionText
 from curate.dedup.suffix_array.windows import Regions, order_of, same_window, window_end
-from curate.disk.files import TEMPORARY, replacing
+from curate.disk.files import replacing, temporary_name
 from curate.disk.inside import remove
 from kernel_cache import njit
 
@@ -352,7 +351,7 @@ def merge_windows(task: Task) -> dict[str, Any]:
     orders = Orders(folder, task["bases"], [])
     text = region_text.text().values
     starts = range_starts(region_text.regions(), task["size"])
-    scratch = folder / f"{TEMPORARY}{os.getpid()}-held-{task['part']}"
+    scratch = folder / temporary_name(f"held-{task['part']}")
     positions = orders.part(begins, ends, scratch, task["held"])
     counts = [end - begin for begin, end in zip(begins, ends, strict=True)]
     windows = repeated(

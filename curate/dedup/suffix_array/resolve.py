@@ -26,6 +26,7 @@ from curate.dedup.suffix_array.sort import RegionText, sort
 from curate.dedup.suffix_array.windows import Regions, continues
 from curate.disk.database import literal
 from curate.disk.inside import remove
+from curate.disk.units import counted
 from curate.text.buffers import as_large_string, text_buffers
 from kernel_cache import njit
 
@@ -343,7 +344,7 @@ def _decide(step: DedupSuffixArray, sketches: Sketches, sort_bytes: int) -> dict
     remove(work, inside=sketches.folder, must=True)
     cut = counts.pop("cut_bytes")
     counts["notes"] = [
-        f"{step.description}: {counts['dropped']:,} passages, {cut:,} bytes are cut."
+        f"{step.description}: {counted(counts['dropped'], 'passage')}, {cut:,} bytes are cut."
     ]
     return counts
 

@@ -81,6 +81,7 @@ class DedupSuffixArray(DedupStep):
 
     name: ClassVar[str] = "dedup_suffix_array"
     paper: ClassVar[str] = "Lee et al. 2022, ExactSubstr"
+    decided_by: ClassVar[str | None] = "curate.dedup.suffix_array.resolve"
 
     survivor: survivors.Survivor = Field(
         "first",

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.errors import UsageError
+from curate.formats.reading import ReadSettings
 from curate.inspect.report.bins import Histogram
 from curate.pages import templates
 from curate.scoring.language.examples import labelled
@@ -103,11 +104,12 @@ def evaluate_quality(
     negative: list[str],
     label: str | None = None,
     quiet: bool = False,
+    read: ReadSettings | None = None,
 ) -> dict[str, Any]:
     """The figures of `measures.measure`, and histograms of both sets' scores. A document has eight
     bytes in memory. UsageError where a set has no document with text."""
     loaded = Classifier(model, label)
-    sets = [Texts(positive, quiet), Texts(negative, quiet)]
+    sets = [Texts(positive, quiet, read), Texts(negative, quiet, read)]
     good, rest = (score_all(loaded, texts) for texts in sets)
     scores = np.concatenate((good, rest))
     figures = measure(scores, np.arange(len(scores)) < len(good))
@@ -118,8 +120,8 @@ def evaluate_quality(
         bins = Histogram(edges, "linear")
         bins.add(values)
         histograms[kind] = bins.dump()
-    read = {"positive": sets[0].tally, "negative": sets[1].tally}
-    about = {"model": str(model), "label": loaded.label, "read": read}
+    tallies = {"positive": sets[0].tally, "negative": sets[1].tally}
+    about = {"model": str(model), "label": loaded.label, "read": tallies}
     return {**about, **figures, "histograms": histograms}
 
 

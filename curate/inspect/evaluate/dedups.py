@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from curate.dedup.minhash.banding import predicted
 from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.step import DedupStep
-from curate.disk.units import format_bytes, format_percent
+from curate.disk.units import counted, format_bytes, format_percent
 from curate.documents.rejected import rejected_files
 from curate.inspect import results
 from curate.inspect.compare.compare import check_text
@@ -216,7 +216,7 @@ def _curves(evaluation: Evaluation) -> list[tuple[str, list[Any], str]]:
         if scored.method in evaluation.curves:
             bands, rows = evaluation.curves[scored.method]
             lines = [[(s, predicted(bands, rows, s)) for s in CURVE], points]
-            caption = f"line: the S-curve of {bands} bands of {rows} rows; dots: found"
+            caption = f"line: the S-curve of {bands} bands of {counted(rows, 'row')}; dots: found"
         curves.append((scored.method, lines, caption))
     return curves
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.disk.units import format_count, format_percent
+from curate.disk.units import counted, format_count, format_percent
 from curate.inspect.evaluate.extractors import RATIOS, VERDICTS, Evaluation
 from curate.inspect.evaluate.extractors_gold import FIELDS
 from curate.pages import templates
@@ -22,7 +22,7 @@ def kinds_of(figures: dict[str, Any]) -> list[tuple[str, str]]:
 def text_of(figures: dict[str, Any]) -> str:
     """The figures for a terminal."""
     everything = figures["all"]
-    shown = [f"{format_count(everything['pages'])} pages of {everything['sites']:,} sites"]
+    shown = [f"{counted(everything['pages'], 'page')} of {everything['sites']:,} sites"]
     shown += notes(figures["counts"])
     for measure, title in kinds_of(figures):
         family = measure.partition(".")[0]

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from curate.corpus.direct import DirectInput
-from curate.disk.units import format_percent
+from curate.disk.units import counted, format_percent
 from curate.errors import CurateError, RunFailed, UsageError
 from curate.formats.part import plan_reading
 from curate.formats.reading import ReadSettings
@@ -95,7 +95,7 @@ def evaluate(
         raise translated(error) from None
     if not figures["tokenizers"][0]["bytes"]:
         refused = documents.tally["rejected"] + documents.tally["corrupt"]
-        reason = f": {refused:,} records could not be taken" if refused else ""
+        reason = f": {counted(refused, 'record')} could not be taken" if refused else ""
         raise UsageError(f"no document with text in the input{reason}")
     for row, name, path in zip(figures["tokenizers"], names(tokenizers), tokenizers, strict=True):
         row["name"] = name
@@ -266,7 +266,8 @@ def text(evaluation: dict[str, Any], width: int, colours: bool) -> str:
     names = [_short(t["name"]) for t in every]
     body: Body = [([title, *cells], best) for title, cells, best in rows(every)]
     lines = [
-        f"{first['texts']:,} texts, {first['bytes']:,} bytes, {first['characters']:,} characters,"
+        f"{counted(first['texts'], 'text')}, {first['bytes']:,} bytes, {first['characters']:,}"
+        " characters,"
         f" {first['words']:,} words",
         "",
         *_grid(["", *names], body, colours),
@@ -282,7 +283,11 @@ def text(evaluation: dict[str, Any], width: int, colours: bool) -> str:
         lines += ["", f"text {nth}{', its beginning' if sample['cut'] else ''}"]
         for name, cut in zip(names, sample["pieces"], strict=True):
             tokens = sum(n for _, n in cut)
-            lines += ["─" * min(width, 40), f"{name}: {tokens:,} tokens", _cut(cut, colours)]
+            lines += [
+                "─" * min(width, 40),
+                f"{name}: {counted(tokens, 'token')}",
+                _cut(cut, colours),
+            ]
     return "\n".join(lines)
 
 
@@ -315,7 +320,8 @@ def _remarks(tokenizer: dict[str, Any]) -> list[str]:
         lines.append(f"  no text gives {whole(tokenizer['unreachable'])} of its tokens: {examples}")
     if lost := tokenizer["first_lost"]:
         lines.append(
-            f"  {tokenizer['lost']:,} of {tokenizer['texts']:,} texts do not come back; text"
+            f"  {tokenizer['lost']:,} of {counted(tokenizer['texts'], 'text')} do not come"
+            " back; text"
             f" {lost['text'] + 1:,} first, at character {lost['character']:,}"
             f" ({' became '.join(lost['code_points'])}):"
         )

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from curate.disk.units import counted
 from curate.errors import UsageError
+from curate.formats.reading import ReadSettings
 from curate.inspect import results
 from curate.inspect.evaluate.tokenizers import Documents, ratio, share, translated, whole
 from curate.pages import templates
@@ -21,6 +23,7 @@ def study(
     width: int,
     worth: float,
     as_json: bool,
+    read: ReadSettings | None = None,
 ) -> None:
     """Prints the figures; with OUT also study.json and study.html. sizes: with commas between."""
     from tokenize_kit.errors import TokenizerError
@@ -35,7 +38,7 @@ def study(
         wanted = [int(size) for size in sizes.split(",")]
     except ValueError:
         raise UsageError(f"--vocab {sizes}: give numbers with commas between") from None
-    documents = Documents(inputs, as_json)
+    documents = Documents(inputs, as_json, read)
 
     def texts() -> Iterator[str]:
         for data, offsets, _ in documents.batches():
@@ -67,7 +70,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 def text(figures: dict[str, Any]) -> str:
     """A study for a terminal."""
     about = (
-        f"learned from {figures['learned_from']:,} texts, measured on"
+        f"learned from {counted(figures['learned_from'], 'text')}, measured on"
         f" {figures['measured_on']:,} others ({figures['measured_bytes']:,} bytes); embeddings"
         f" {figures['width']:,} wide"
     )
@@ -85,7 +88,7 @@ def _advice(figures: dict[str, Any]) -> list[str]:
         advice[0] += "; a larger one may be worth it too"
     last = rows[-1]
     if last["vocab"] < last["asked"]:
-        advice.append(f"the corpus gives no more than {last['vocab']:,} tokens")
+        advice.append(f"the corpus gives no more than {counted(last['vocab'], 'token')}")
     return advice
 
 

@@ -208,6 +208,11 @@ def _step_figures(result: Forecast, step: Settings, sources: list[Figures]) -> S
             other = [f"{k}: {v!r}" for k, v in figures.settings.items() if settings.get(k) != v]
             values = ", ".join(other[:2])[:120]
             result.notes.append(f"{step.label}: measured with other settings ({values})")
+        elif figures.settings is None and (code := step.named_code()) is not None:
+            result.notes.append(
+                f"{step.label}: the figure is of a function that splits a text into words and keeps"
+                f" it; a run with --share measures {code}"
+            )
         return figures
     result.missing.append(f"no figure for step {step.label}: it is left out, as if it kept all")
     return None

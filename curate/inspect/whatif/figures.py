@@ -391,7 +391,7 @@ def _notes(question: Question, now: Verdicts, others: list[Resolved]) -> list[st
         reach = int(np.count_nonzero(_reaches(question, now, at)))
         notes.append(
             f"{setting}: {why}, so stored scores do not decide it; it may keep or drop each of the"
-            f" {reach:,} documents that reach {question.steps[at]}; --apply runs it again"
+            f" {counted(reach, 'document')} that reach {question.steps[at]}; --apply runs it again"
         )
     for step in others:
         notes.append(
@@ -407,7 +407,8 @@ def _notes(question: Question, now: Verdicts, others: list[Resolved]) -> list[st
     rows = int(np.count_nonzero(now.unmeasured))
     if rows:
         notes.append(
-            f"{rows:,} documents pass these rules, but steps behind an edit, a cut or a dedup never"
+            f"these rules let {counted(rows, 'document')} pass, but steps behind an edit, a cut"
+            " or a dedup never"
             " measured them: between none and all of them are kept; --apply measures them"
         )
     return notes

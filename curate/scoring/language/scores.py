@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from curate.disk.units import format_percent
+from curate.disk.units import counted, format_percent
 from curate.scoring.language.codes import comparable, script
 from curate.terminal.tables import table
 
@@ -170,8 +170,9 @@ def text_of(result: dict[str, Any]) -> str:
     """The figures for a terminal."""
     totals = result["known"]
     lines = [
-        f"{result['texts']} texts, accuracy {_percent(result['accuracy'])}",
-        f"{totals['texts']} texts in the {totals['labels']} languages that the model knows:"
+        f"{counted(result['texts'], 'text')}, accuracy {_percent(result['accuracy'])}",
+        f"{counted(totals['texts'], 'text')} in the {totals['labels']} languages that the model"
+        " knows:"
         f" accuracy {_percent(totals['accuracy'])}, macro F1 {_percent(totals['macro_f1'])}",
     ]
     error = result["calibration"]["all"]["error"]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +19,11 @@ from curate.errors import RunFailed, UsageError
 from curate.fetch.download import OFFLINE
 from curate.scoring.fasttext.model_file import read_header
 from curate.scoring.language import codes
-from curate.scoring.language.model import Model, fasttext_lines
 from curate.steps.contracts import Step
 from curate.terminal.progress import say
-from curate.text.unicode import row_chars
+
+if TYPE_CHECKING:
+    from curate.scoring.language.model import Model
 
 VARIABLE = "LLMCURATE_LID_MODEL"
 OPTION = "--set language.model=PATH"  # which every command with this step takes
@@ -222,9 +223,14 @@ class Language(Step):
             raise UsageError(f"{self.label}.keep: {error}") from None
 
     def open(self) -> None:
+        from curate.scoring.language.model import Model
+
         self._model = Model(self._path())
 
     def apply(self, docs: Documents) -> Documents:
+        from curate.scoring.language.model import fasttext_lines
+        from curate.text.unicode import row_chars
+
         if self._model is None:
             self.open()
         assert self._model is not None

@@ -30,7 +30,7 @@ import pyarrow as pa
 from curate.corpus.direct import DirectInput
 from curate.disk.files import TEMPORARY, clear_temporary, file_digest, replacing, write_text
 from curate.errors import UsageError
-from curate.formats.inputs import plan_inputs
+from curate.formats.part import plan_reading
 from curate.formats.reading import ReadSettings
 from curate.scoring.language.examples import BATCH, Example, Lines, Training
 from curate.scoring.language.train import fit_apart
@@ -44,8 +44,11 @@ from curate.text.buffers import as_large_string, text_buffers
 class Texts:
     """The documents of some inputs that have text; read as often as `batches` is called."""
 
-    def __init__(self, inputs: list[str], quiet: bool = False) -> None:
-        plan = plan_inputs(inputs, ReadSettings().partition_bytes)
+    def __init__(
+        self, inputs: list[str], quiet: bool = False, read: ReadSettings | None = None
+    ) -> None:
+        read = read or ReadSettings()
+        plan = plan_reading(inputs, read)
         web = [f for f in plan.files if f.format == "html" or _pages(f)]
         if web:
             raise UsageError(
@@ -53,7 +56,7 @@ class Texts:
             )
         for notice in plan.notices:
             say(notice, quiet)
-        self._direct = DirectInput(plan, ReadSettings())
+        self._direct = DirectInput(plan, read)
 
     def batches(self) -> Iterator[pa.LargeStringArray]:
         """Texts in batches, in input order."""

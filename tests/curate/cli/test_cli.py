@@ -263,12 +263,33 @@ def test_help_of_a_group_shows_its_default_action_and_the_subcommands(
     assert "--keep" in shown and "--threshold" in shown and "evaluate" in shown
 
 
+def test_init_says_what_comes_next(tmp_path: Path) -> None:
+    first = llmcurate("init", cwd=tmp_path).stdout.splitlines()
+    assert first[-1].startswith("next: llmcurate run recipe.yaml IN")
+    again = llmcurate("init", cwd=tmp_path).stdout
+    assert again.startswith(f"{tmp_path} is a workspace already\nnext: ")
+    elsewhere = llmcurate("init", "a folder", cwd=tmp_path).stdout
+    assert "next: cd 'a folder', then llmcurate run recipe.yaml IN" in elsewhere
+
+
+@pytest.mark.parametrize("name", ["in", "in/texts.jsonl.gz", "w.warc.wet.gz"])
+def test_input_in_the_place_of_a_recipe_is_told_from_one(tmp_path: Path, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    write_corpus(tmp_path / "in" / "texts.jsonl", [SENTENCES])
+    done = llmcurate("run", name, "-o", "out", cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"{name} is no recipe: " in done.stderr and f"run recipe.yaml {name}`" in done.stderr
+    (tmp_path / "c4").mkdir()  # a shipped recipe of that name is meant
+    planned = llmcurate("run", "c4", "in", "-o", "out", "--dry-run", cwd=tmp_path)
+    assert planned.returncode == 0, planned.stderr
+
+
 def test_a_workspace_runs_its_own_recipe(tmp_path: Path) -> None:
     bare = llmcurate("run", cwd=tmp_path)
     assert bare.returncode == 2 and "give RECIPE, or work in a workspace" in bare.stderr
     assert llmcurate("init", cwd=tmp_path).returncode == 0
     unnamed = llmcurate("run", cwd=tmp_path)
-    assert unnamed.returncode == 2 and "put `input: PATH` into the recipe" in unnamed.stderr
+    assert unnamed.returncode == 2 and "put `input: IN` into it" in unnamed.stderr
     (tmp_path / "page.html").write_text(
         f"<html><body><main><p>{SENTENCES}</p></main></body></html>"
     )

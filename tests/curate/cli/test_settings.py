@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from curate.cli.app import app, invoke
-from curate.cli.command_settings import COMMANDS, CommandSettings, Generate
+from curate.cli.command_settings import CommandSettings, Fetch
+from curate.cli.model_settings import Generate
 from curate.cli.reference import PAGE, reference_page
-from curate.cli.settings import SettingsCommand, setting_options
+from curate.cli.settings import SettingsCommand, setting_options, settings_classes
 from curate.dedup.methods import METHODS
 from curate.errors import UsageError
 from curate.steps.registry import REGISTRY
@@ -146,7 +147,9 @@ def test_the_reference_page_is_that_of_the_fields() -> None:
     assert page == reference_page(recipe_schema(list(REGISTRY))), "run `make reference`"
 
 
-@pytest.mark.parametrize("settings", COMMANDS, ids=lambda settings: str(settings.command))
+@pytest.mark.parametrize(
+    "settings", settings_classes().values(), ids=lambda settings: str(settings.command)
+)
 def test_a_command_offers_the_fields_of_its_class(
     settings: type[CommandSettings], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,7 +160,7 @@ def test_a_command_offers_the_fields_of_its_class(
 
 def test_a_wrong_value_names_its_option() -> None:
     with pytest.raises(UsageError, match="--parallel 65: should be less than or equal to 64"):
-        COMMANDS[1].of({"parallel": 65})
+        Fetch.of({"parallel": 65})
 
 
 def test_values_are_named_in_upper_case(capsys: pytest.CaptureFixture[str]) -> None:

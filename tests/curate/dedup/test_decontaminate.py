@@ -127,7 +127,7 @@ def test_n_grams_in_more_documents_than_max_hits_are_ignored(bench):
     for limit, gone in ((None, 5), (4, 5), (3, 1)):
         run = here(rows, evals=str(items), max_hits=limit)
         assert len(rows) - len(run.rows) == gone
-    assert "windows in more than 3 documents were ignored" in str(run.summary["notes"])
+    assert "ignored (max_hits): 2 windows in more than 3 documents" in str(run.summary["notes"])
     assert run.items[0]["documents"] == 1
 
 

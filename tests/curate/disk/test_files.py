@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 import xxhash
 
-from curate.disk.files import cache_folder, file_digest, replacing, stream_digest, text_digest
+from curate.disk.files import (
+    cache_folder,
+    clear_temporary,
+    file_digest,
+    replacing,
+    stream_digest,
+    temporary_name,
+    text_digest,
+)
 
 CONTENT = "naïve".encode() * 100_000
 
@@ -52,3 +60,24 @@ def test_a_file_of_the_same_bytes_keeps_its_time(tmp_path: Path, text: str, stay
         aside.write_text(text)
     assert path.read_text() == text and (path.stat().st_mtime == 1) == stays
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_machines_that_write_one_path_do_not_meet(tmp_path: Path) -> None:
+    """Processes of the same id, as in containers that share a folder: each file is whole."""
+    path = tmp_path / "file"
+    with replacing(path) as first:
+        first.write_text("the first")
+        with replacing(path) as second:
+            assert second != first
+            second.write_text("the second")
+        assert path.read_text() == "the second"
+    assert path.read_text() == "the first" and list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_process_of_any_machine_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / temporary_name("file")).write_text("half")
+    (tmp_path / temporary_name("folder")).mkdir()
+    (tmp_path / ".part-4711-file").write_text("of an older version")
+    (tmp_path / "file").write_text("whole")
+    clear_temporary(tmp_path)
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]

@@ -243,3 +243,11 @@ def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behin
     assert bench.bytes_of("there") == bench.bytes_of("here")
     assert servers() <= running
     assert [path for path in store.rglob("*") if path.is_file()] == []
+
+
+def test_no_task_counts_the_seconds_that_it_compiles(cluster):
+    """By the plug-in's clock, a thousand seconds."""
+    with RayEngine(1, 1) as engine:
+        list(engine.map("compiling:work", [{}]))
+        assert 0 <= engine.cpu < 500
+    assert all_ended()

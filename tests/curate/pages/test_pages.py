@@ -61,6 +61,26 @@ def test_a_word_of_megabytes_is_cut() -> None:
     assert len(left) < 300
 
 
+def test_checkouts_with_other_templates_do_not_compile_for_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path / "cache"))
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+        (folder / "page.html").write_text(f"{folder.name} {{{{ word }}}}")
+    compiled = []
+    for folder in (first, second, first, second):
+        templates._environment.cache_clear()
+        monkeypatch.setattr(templates, "FOLDER", folder)
+        assert render("page.html", word="<b>") == f"{folder.name} &lt;b&gt;"
+        files = (tmp_path / "cache" / "templates").iterdir()
+        compiled.append({path: path.stat().st_mtime_ns for path in files})
+    assert [len(files) for files in compiled] == [1, 2, 2, 2]
+    assert compiled[1] == compiled[3], "what one compiled, the other leaves as it is"
+    templates._environment.cache_clear()
+
+
 def test_pages_are_made_where_no_cache_can_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

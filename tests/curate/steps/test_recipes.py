@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,8 +16,9 @@ from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.run.plan import plan_run
 from curate.steps.recipe import compose, load, parse
-from curate.steps.registry import REGISTRY
+from curate.steps.registry import REGISTRY, step_class
 from curate.steps.shipped import shipped
+from tests.curate.command_line import environment
 
 MISTAKES = {
     "unknown key": (
@@ -190,3 +194,22 @@ def test_every_step_is_in_the_documentation_of_recipes():
     text = (Path(__file__).parents[3] / "docs/recipes.md").read_text(encoding="utf-8")
     for name in REGISTRY:
         assert re.search(rf"\b{name}\b", text), name
+
+
+def test_the_driver_loads_the_steps_of_a_shipped_recipe_without_numba():
+    """Three that few recipes have keep kernels beside their settings."""
+    rare = {"wangchanberta", "quality", "perplexity_model"}
+    script = """
+import sys
+from curate.steps.registry import REGISTRY, step_class
+for name in sorted(REGISTRY.keys() - set(sys.argv[1:])):
+    step_class(name)
+    assert "numba" not in sys.modules, name
+"""
+    subprocess.run([sys.executable, "-c", script, *rare], env=environment(), timeout=60, check=True)
+
+
+def test_what_a_dedup_decides_by_can_be_loaded_ahead():
+    for name in REGISTRY:
+        decided_by = getattr(step_class(name), "decided_by", None)
+        assert decided_by is None or find_spec(decided_by) is not None, name

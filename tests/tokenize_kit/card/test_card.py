@@ -157,7 +157,7 @@ def test_tokenizers_that_were_changed_have_a_page_too(cards, tmp_path):
         convert(cards["unigram"][0] / "tokenizer.model", tmp_path / "spm.model", "sentencepiece"),
     ]
     files = ["more/tokenizer.json", "less/tokenizer.json", "ranks/tokenizer.tiktoken", "spm.model"]
-    heads = ["9 tokens were added to", "tokens were taken away", "Converted to", "Converted to"]
+    heads = [" with 9 more", " tokens without ", "Converted to", "Converted to"]
     for card, file, head in zip(changed, files, heads, strict=True):
         path = tmp_path / file
         alone = path.name == "spm.model"

@@ -37,6 +37,15 @@ def test_the_one_step_whose_model_is_not_shipped_has_none() -> None:
     assert missing.startswith("no figure for step quality")
 
 
+def test_a_filter_from_a_file_has_the_figure_of_a_plain_function(tmp_path: Path) -> None:
+    (tmp_path / "rules.py").write_text("def keep(text, metadata):\n    return True\n")
+    (tmp_path / "in.jsonl").write_text('{"text": "a text"}\n')
+    (tmp_path / "r.yaml").write_text("steps: [{python: rules.py:keep}]")
+    printed = _here("run r.yaml in.jsonl -o out --dry-run --as-if 100TB", tmp_path)
+    assert "no figure" not in printed
+    assert re.search(r"note: python: the figure is of a function that .* rules\.py:keep", printed)
+
+
 def test_the_table_says_when_and_on_what_it_was_measured() -> None:
     assert re.search(r"\(20\d\d-\d\d-\d\d, .+\)", package_table().source)
 

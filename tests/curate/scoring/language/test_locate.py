@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,26 @@ def test_a_dry_run_fetches_no_model(monkeypatch: pytest.MonkeyPatch, bench: Any)
     assert web.asked == [] and not (bench.folder / "out").exists()
     again = bench.command("run", "r.yaml", "in.jsonl", "-o", "out", "--dry-run", "--json", "-q")
     assert json.loads(again.stdout)["partitions"] == 1
+
+
+def test_a_preview_of_a_refresh_fetches_no_model(
+    monkeypatch: pytest.MonkeyPatch, bench: Any, model: Path
+) -> None:
+    """Neither of the first one nor of one into a HOME whose model has left the cache."""
+    publish(monkeypatch, model.read_bytes())
+    web = _Web(monkeypatch, model.read_bytes())
+    (bench.folder / "r.yaml").write_text("steps: [language]")
+    bench.jsonl("in/1.jsonl", [{"text": "one text here"}])
+    refresh = ("refresh", "r.yaml", "in", "-o", "home")
+    first = bench.command(*refresh, "--dry-run")
+    assert first.stderr == "a refresh fetches https://example.test/m first\n" and not web.asked
+    assert bench.command(*refresh, "--quiet").returncode == 0 and len(web.asked) == 1
+    shutil.rmtree(cache_folder())
+    bench.jsonl("in/2.jsonl", [{"text": "another one"}])
+    later = bench.command(*refresh, "--dry-run")
+    assert later.returncode == 0 and "home: 1 new input" in later.stdout
+    assert later.stderr == first.stderr and len(web.asked) == 1
+    assert bench.command(*refresh, "--quiet").returncode == 0 and len(web.asked) == 2
 
 
 @pytest.mark.parametrize("content", [b"mode", b"model and more", b"", None])

@@ -1,0 +1,141 @@
+"""Settings of commands on tokenizers and models that run no step of a recipe, as those of
+command_settings.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from curate.cli.command_settings import CommandSettings
+
+
+class TokenizerEval(CommandSettings):
+    """The comparison of tokenizers."""
+
+    command = "tokenizer eval"
+
+    baseline: Path | None = Field(
+        None, description="Tokenizer whose lengths the others' are given as shares of."
+    )
+    pattern: str | None = Field(
+        None,
+        description="How text is cut, for a .tiktoken file: gpt2, cl100k, o200k, llama3 or qwen2.",
+    )
+    show: int = Field(
+        0, ge=0, le=100, description="Number of texts, the first ones, that are shown cut."
+    )
+    color: bool | None = Field(
+        None, description="Whether the output has colours. Without a value it does on a terminal."
+    )
+
+
+class TokenizerStudy(CommandSettings):
+    """The comparison of sizes of a vocabulary."""
+
+    command = "tokenizer study"
+
+    vocab: str = Field(
+        "4000,8000,16000,32000,64000", description="Sizes to compare, with commas between them."
+    )
+    digits: str = Field(
+        "single", description="How digits are cut: single, triples, triples-right or free."
+    )
+    width: int = Field(768, ge=1, description="Width of the model's embedding.")
+    worth: float = Field(
+        0.03, ge=0, le=1, description="Least share of the tokens that a doubled vocabulary saves."
+    )
+
+
+class TokenizerExtend(CommandSettings):
+    """The extension of a tokenizer."""
+
+    command = "tokenizer extend"
+
+    min_frequency: int = Field(
+        2, ge=1, description="Least occurrences of a pair of tokens that is merged (BPE)."
+    )
+    init: Literal["mean", "random"] = Field(
+        "mean",
+        description="New rows of the embeddings: the mean of a token's old parts, or random as the"
+        " old rows are.",
+    )
+    seed: int = Field(0, ge=0, description="Seed of the random rows.")
+
+
+class TokenizerPrune(CommandSettings):
+    """The pruning of a tokenizer."""
+
+    command = "tokenizer prune"
+
+    keep_used: int | None = Field(
+        None, ge=1, description="Number of tokens that stay, those used most."
+    )
+    min_count: int | None = Field(
+        None, ge=1, description="Least uses of a token that stays; 1 keeps all that are used."
+    )
+
+
+class Generate(CommandSettings):
+    """The sampling of texts."""
+
+    command = "generate"
+
+    prompts: Path | None = Field(
+        None, description="File of prompts: one a line, or .jsonl with `prompt` (or `text`)."
+    )
+    max_tokens: int = Field(100, ge=1, description="Most new tokens of a text.")
+    temperature: float = Field(
+        0.8, ge=0, description="Temperature of the sampling; 0 takes the likeliest token."
+    )
+    top_k: int = Field(
+        50, ge=0, description="Likeliest tokens that are sampled; 0: all (Fan et al. 2018)."
+    )
+    top_p: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="Probability that the likeliest tokens, which are sampled from, hold together"
+        " (Holtzman et al. 2020).",
+    )
+    min_p: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Least probability of a token that is sampled, as a share of the likeliest"
+        " one's (Nguyen et al. 2024).",
+    )
+    repetition_penalty: float = Field(
+        1.0,
+        gt=0,
+        description="Penalty of tokens that the text holds already; above 1 they become less"
+        " likely (Keskar et al. 2019).",
+    )
+    batch: int = Field(8, ge=1, description="Number of prompts that are continued at a time.")
+    seed: int = Field(0, description="Seed of the sampling: the same seed gives the same texts.")
+
+
+class ModelShow(CommandSettings):
+    """The set-up that a model's cost is worked out for."""
+
+    command = "model show"
+
+    gpu: str = Field(
+        "H200", description="GPU to plan for, such as H200, H100, A100 80GB, L40S or RTX 4090."
+    )
+    rows: int = Field(8, ge=1, description="Rows of a training step on one GPU.")
+    context: int | None = Field(
+        None, ge=1, description="Tokens in a row. Without a value the model's, at most 4,096."
+    )
+    batch: int = Field(1, ge=1, description="Number of texts that are decoded at once.")
+    vocab: int | None = Field(
+        None, ge=1, description="Size of the vocabulary. Without a value the model's."
+    )
+    precision: Literal["bf16", "fp32"] = Field(
+        "bf16", description="Precision of the training; bf16 is by autocast."
+    )
+    optimizer: str = Field(
+        "adamw", description="Optimizer of the training: adamw, muon, lion or adafactor."
+    )
+    recompute: bool = Field(False, description="Activations inside blocks are not kept.")

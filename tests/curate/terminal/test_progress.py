@@ -1,0 +1,33 @@
+"""The bar of a long work, and the time that it says is left."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import rich.console
+
+from curate.terminal.progress import Progress
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that the terminal's clock shows, in a list of one."""
+    now = [0.0]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(rich.console, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.mark.parametrize("done", [0, 4])
+def test_what_comes_before_the_first_is_in_no_forecast_of_the_others(clock, done):
+    """As kernels that compile, in a run that begins and in one that resumes."""
+    with Progress("stage", 20, done=done) as progress:
+        clock[0] = 1000.0
+        progress.update()
+        for _ in range(3):
+            clock[0] += 50.0
+            progress.update()
+        (bar,) = progress._bar.tasks
+    assert bar.completed == done + 4
+    assert bar.time_remaining == pytest.approx(50.0 * (20 - done - 4))

@@ -1,0 +1,61 @@
+"""One document is no `1 documents`: numbers of things in messages are written by `counted`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from curate.disk.units import counted as in_curate
+from tokenize_kit.errors import counted as in_tokenize_kit
+from train.errors import counted as in_train
+
+ROOT = Path(__file__).parents[1]
+NOUNS = (
+    "checkpoint", "cluster", "document", "file", "input", "item", "page", "partition", "passage",
+    "record", "row", "shard", "snapshot", "source", "step", "stretch", "text", "token", "window",
+)  # fmt: skip
+# Expressions that are no numbers, or whatever a damaged file says.
+TEXTS = {"kind", "of", "vocab", "tokens", "dtype.name", "manifest.get('documents')"}
+TEXTS |= {"manifest.get('tokens')"}
+PLURAL = re.compile(rf" (?:{'|'.join(NOUNS)})(?:e?s)\b(?!/)")
+
+
+def plurals(source: str) -> list[tuple[int, str]]:
+    """(line, plural) behind each number that an f-string of the source writes out itself."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.JoinedStr):
+            for value, text in zip(node.values, node.values[1:], strict=False):
+                if not isinstance(value, ast.FormattedValue) or not isinstance(text, ast.Constant):
+                    continue
+                match = PLURAL.match(str(text.value))
+                if match and ast.unparse(value.value) not in TEXTS:
+                    found.append((node.lineno, match.group().strip()))
+    return found
+
+
+@pytest.mark.parametrize("package", ["curate", "tokenize_kit", "train"])
+def test_no_message_writes_a_plural_behind_a_number_of_its_own(package):
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {plural}"
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for line, plural in plurals(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_no_page_writes_a_plural_behind_a_number_of_its_own():
+    behind = re.compile(rf"\|count \}}\}}{PLURAL.pattern}")
+    templates = sorted((ROOT / "curate" / "pages" / "templates").rglob("*.html"))
+    assert [t.name for t in templates if behind.search(t.read_text(encoding="utf-8"))] == []
+    assert behind.search("{{ number|count }} documents")
+
+
+@pytest.mark.parametrize("counted", [in_curate, in_tokenize_kit, in_train])
+def test_one_thing_has_no_plural(counted):
+    numbers = [counted(n, "document") for n in (0, 1, 2, 1234)]
+    assert numbers == ["0 documents", "1 document", "2 documents", "1,234 documents"]
+    assert [counted(n, "stretch") for n in (1, 2)] == ["1 stretch", "2 stretches"]
