@@ -26,7 +26,7 @@ def reference_page(schema: dict[str, Any]) -> str:
     """The page, in Markdown, of a schema of recipes."""
     # Names in upper case are shapes of single settings.
     steps = {n: d for n, d in schema["$defs"].items() if not n[0].isupper()}
-    commands = [f"llmcurate {command.command}" for command in COMMANDS]
+    commands = [f"llmcurate {command.command}" for command in settings_classes().values()]
     parts = [INTRODUCTION, f"Steps: {_links(steps)}.\n", f"Commands: {_links(commands)}.\n"]
     for name, definition in steps.items():
         title = "read" if name == "read" else f"`{name}`"
