@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where it is set, every process would compile every module it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow lint reference bench resolve clean
+.PHONY: install demo test test-slow lint reference docs run-docs bench resolve clean
 
 # Not compiled ahead: 14,000 files take a minute, and Python compiles the few that are imported.
 install: $(VENV)/.installed
@@ -19,7 +19,7 @@ install: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(if $(TORCH_INDEX),$(PIP) install -q --no-compile --index-url $(TORCH_INDEX) "$(TORCH)")
-	$(PIP) install -q --no-compile $(if $(TORCH_INDEX),,-c $(CONSTRAINTS) "$(TORCH)") -e ".[train,dev]"
+	$(PIP) install -q --no-compile $(if $(TORCH_INDEX),,-c $(CONSTRAINTS) "$(TORCH)") -e ".[train,dev,docs]"
 	@touch $@
 
 demo: install
@@ -43,6 +43,14 @@ lint: install
 # The schema of recipes and docs/reference.md, from the fields of settings.
 reference: install
 	$(BIN)/python -m curate.cli.reference
+
+# The documentation as a site: build/docs/index.html.
+docs: install
+	$(BIN)/python -m sphinx -q -W --keep-going docs build/docs
+
+# The outputs in the tutorial and the notebooks, written anew from what they print.
+run-docs: install
+	$(BIN)/python scripts/run_docs.py
 
 bench: install
 	@missed=; for script in benchmarks/bench_*.py; do echo "== $$script"; \

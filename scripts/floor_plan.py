@@ -1,7 +1,7 @@
-"""Write the floor plan of docs/architecture.md from the docstrings of packages and modules.
+"""Write the floor plan (docs/architecture.md) and docs/modules.md from docstrings.
 
 python scripts/floor_plan.py            # writes it
-python scripts/floor_plan.py --check    # exit status 1 where the document differs
+python scripts/floor_plan.py --check    # exit status 1 where a page differs
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENT = ROOT / "docs" / "architecture.md"
+PAGES = tuple(ROOT / "docs" / name for name in ("architecture.md", "modules.md"))
 # Rooms of curate in the order of import-linter's layers: each may import those below it.
 ROOMS = (
     "cli", "api", "refresh", "demo", "inspect", "run", "engines", "products", "mix", "dedup",
@@ -66,29 +66,29 @@ def modules(folder: Path) -> list[str]:
     return lines
 
 
-def written(document: str) -> str:
-    """The document with both generated parts as the tree has them."""
+def written(page: str) -> str:
+    """The page with its generated parts as the tree has them."""
     parts = {
         "rooms": ["```", *(line for name in PACKAGES for line in rooms(ROOT / name)), "```"],
         "modules": [line for name in PACKAGES for line in modules(ROOT / name)][1:],
     }
     for part, lines in parts.items():
         begin, end = f"<!-- {part}: made by scripts/floor_plan.py -->", f"<!-- end of {part} -->"
-        before, _, rest = document.partition(begin)
-        _, _, after = rest.partition(end)
-        document = f"{before}{begin}\n" + "\n".join(lines) + f"\n{end}{after}"
-    return document
+        if begin in page:
+            before, _, rest = page.partition(begin)
+            _, _, after = rest.partition(end)
+            page = f"{before}{begin}\n" + "\n".join(lines) + f"\n{end}{after}"
+    return page
 
 
 def main() -> int:
-    before = DOCUMENT.read_text(encoding="utf-8")
-    after = written(before)
-    if "--check" in sys.argv:
-        if after != before:
-            print("docs/architecture.md differs: run python scripts/floor_plan.py")
-        return int(after != before)
-    DOCUMENT.write_text(after, encoding="utf-8")
-    return 0
+    differ = [path for path in PAGES if written(text := path.read_text(encoding="utf-8")) != text]
+    for path in differ:
+        if "--check" in sys.argv:
+            print(f"{path.relative_to(ROOT)} differs: run python scripts/floor_plan.py")
+        else:
+            path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
+    return int("--check" in sys.argv and bool(differ))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ except ImportError:
 version, folder = sys.argv[1], Path(sys.argv[2])
 project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
 extras = project["optional-dependencies"]
-wanted = [*project["dependencies"], *extras["train"], *extras["dev"]]
+wanted = [*project["dependencies"], *extras["train"], *extras["dev"], *extras["docs"]]
 lines = []
 for line in wanted:
     need = Requirement(line)

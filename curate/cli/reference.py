@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,17 @@ Every step of a recipe with its settings, then the other commands with their opt
 fields of the settings by `make reference`. A setting of a step is written in a recipe
 (`- c4: {min_sentences: 3}`), on the command line of any recipe (`--set c4.min_sentences=3`), or as
 an option of the command that runs the step (`llmcurate filter c4 --min-sentences 3`). How a recipe
-is put together: [recipes.md](recipes.md).
+is put together: [recipes](recipes.md).
 """
 
 
 def reference_page(schema: dict[str, Any]) -> str:
     """The page, in Markdown, of a schema of recipes."""
-    parts = [INTRODUCTION]
-    for name, definition in schema["$defs"].items():
-        if name[0].isupper():
-            continue  # the shape of one setting
+    # Names in upper case are shapes of single settings.
+    steps = {n: d for n, d in schema["$defs"].items() if not n[0].isupper()}
+    commands = [f"llmcurate {command.command}" for command in settings_classes().values()]
+    parts = [INTRODUCTION, f"Steps: {_links(steps)}.\n", f"Commands: {_links(commands)}.\n"]
+    for name, definition in steps.items():
         title = "read" if name == "read" else f"`{name}`"
         rows = [_row(key, field, schema) for key, field in definition["properties"].items()]
         paper = f" Published: {definition['paper']}." if "paper" in definition else ""
@@ -43,6 +45,11 @@ def reference_page(schema: dict[str, Any]) -> str:
         parts.append(f"## `llmcurate {command.command}`\n\n{own['description']}\n")
         parts.append("| option | type | default | |\n|---|---|---|---|\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
+
+
+def _links(names: Iterable[str]) -> str:
+    """Links to the chapters of these names, by the anchors of their headings."""
+    return ",\n".join(f"[{n.removeprefix('llmcurate ')}](#{n.replace(' ', '-')})" for n in names)
 
 
 def _row(name: str, field: dict[str, Any], schema: dict[str, Any]) -> str:
