@@ -25,7 +25,7 @@ def warmup(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compile kernels for this machine, once and ahead of the first run.
+    """Compile kernels ahead of the first run.
 
     A run compiles those that it misses, so this saves only the wait. Where machines share a folder
     of kernels (NUMBA_CACHE_DIR), one of each kind of processor does it for all.
