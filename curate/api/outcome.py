@@ -6,7 +6,6 @@ from pathlib import Path
 
 from curate.disk.publish import Store, publish, scratch_of, url_of
 from curate.errors import UsageError
-from curate.inspect.report.page import write_records
 from curate.run.driver import make_plan, run_planned
 from curate.run.outcome import Options, Outcome
 from curate.run.plan import RunPlan
@@ -31,7 +30,7 @@ def run_plan(plan: RunPlan, folder: Path, options: Options, url: str | None = No
     store = Store(url) if url else None
     if store is not None:
         store.check()
-    outcome = run_planned(plan, folder, options, write_records)
+    outcome = run_planned(plan, folder, options)
     if store is not None:
         say(f"uploading new files to {store.url}", options.quiet)
         outcome.published = {"url": store.url, **publish(folder, store)}

@@ -25,7 +25,6 @@ from curate.disk.files import write_text
 from curate.disk.units import counted
 from curate.documents.edits import EDITS, edits_of
 from curate.documents.rejected import first_reasons, rejected_files
-from curate.inspect.report.page import write_records
 from curate.run import funnel
 from curate.run.driver import Options, Outcome, run_planned
 from curate.run.plan import plan_run
@@ -119,7 +118,7 @@ def run_demo(
     space = find(out)
     target = space.out_for("demo", plan.digest) if space else out / "runs" / "0001-demo"
     target = out / target.relative_to(out.resolve())
-    outcome = run_planned(plan, target, Options(workers, quiet), write_records)
+    outcome = run_planned(plan, target, Options(workers, quiet))
     near = next(s for s in recipe.steps if isinstance(s, DedupMinhash))
     shares = {s: predicted(*near.banding, s) for s in SIMILARITIES}
     rows = score(read_truth(web.truth), _result(target), shares)

@@ -13,7 +13,6 @@ from pathlib import Path
 from curate.disk.inside import inside
 from curate.errors import UsageError
 from curate.formats.reading import ReadSettings
-from curate.inspect.report.page import write_records
 from curate.refresh import snapshot
 from curate.refresh.outcome import How
 from curate.refresh.retention import PRODUCTS as FOLDER
@@ -46,8 +45,6 @@ def products_folder(home: Path, name: str) -> Path:
 def make_products(home: Path, name: str, recipe: Recipe, how: How) -> bool:
     """Makes the products of a snapshot, or goes on; whether anything was to do."""
     plan = make_plan(_alone(recipe), [str(snapshot.folder_of(home, name))])
-    done = run_planned(
-        plan, products_folder(home, name), Options(how.workers, how.quiet), write_records
-    )
+    done = run_planned(plan, products_folder(home, name), Options(how.workers, how.quiet))
     snapshot.point_current_to(home / FOLDER, name, within=".")
     return not done.nothing_new

@@ -20,7 +20,6 @@ from curate.disk.units import counted, format_bytes
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.column_plan import join_columns
 from curate.formats.inputs import InputPlan, plan_files
-from curate.inspect.report.page import write_records
 from curate.refresh import incremental, retention, snapshot
 from curate.refresh.forgetting import Scrubbed, scrub
 from curate.refresh.inputs import NewInputs, Remote, check_unchanged, find_new
@@ -307,7 +306,7 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
             options = Options(
                 how.workers, how.quiet, *where, allow_python=how.allow_python, slurm=how.slurm
             )
-            run_planned(plan, out, options, write_records)
+            run_planned(plan, out, options)
             _keep_ids(plan, out)
     entries = state.removals()
     base = snapshot.folder_of(home, refresh.base) if refresh.base else None

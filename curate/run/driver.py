@@ -6,6 +6,7 @@ killed anywhere goes on with what is missing and ends with the same bytes.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -31,7 +32,7 @@ from curate.run import assemble, deaths
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome
 from curate.run.plan import RunPlan, decisions_path, plan_run, stage_folder
-from curate.run.stages import Stages
+from curate.run.stages import REPORT, Stages
 from curate.steps.recipe import Recipe
 from curate.terminal.progress import Progress, say
 
@@ -81,7 +82,14 @@ def prompt_interrupt() -> Iterator[None]:
 Report = Callable[[Outcome, int], None]
 
 
-def run_planned(plan: RunPlan, out: Path, options: Options, report: Report) -> Outcome:
+def write_report(outcome: Outcome, workers: int) -> None:
+    """run.json and the pages of a run."""
+    importlib.import_module(REPORT).write_records(outcome, workers)
+
+
+def run_planned(
+    plan: RunPlan, out: Path, options: Options, report: Report = write_report
+) -> Outcome:
     """Runs a plan into `out`; resumes, reuses. report: writes run.json and the pages of the
     finished run, before the ledger has it as done."""
     check_engine(options.engine, options.address, options.exchange, options.slurm)

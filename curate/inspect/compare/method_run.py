@@ -122,13 +122,12 @@ def measure(
 def _run(task: dict[str, Any]) -> dict[str, Any]:
     """In the process of the method: runs it and measures."""
     from curate.disk.process import peak_bytes
-    from curate.inspect.report.page import write_records
     from curate.run.driver import Options, make_plan, run_planned
 
     out = Path(task["out"])
     fresh = not (out / "ledger.db").exists()
     plan = make_plan(recipe_of(task["method"], task["sets"]), task["inputs"])
-    outcome = run_planned(plan, out, Options(task["workers"], task["quiet"]), write_records)
+    outcome = run_planned(plan, out, Options(task["workers"], task["quiet"]))
     record = out / MEASURED
     first = outcome.stages[0]
     answer: dict[str, Any] = {

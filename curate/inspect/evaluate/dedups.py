@@ -27,7 +27,6 @@ from curate.inspect.compare.method_run import folder_of, recipes_of
 from curate.inspect.evaluate import planting
 from curate.inspect.evaluate.dedups_scoring import FOUND, MethodScore, gone, score
 from curate.inspect.evaluate.planting import Plant, Planted, draw
-from curate.inspect.report.page import write_records
 from curate.pages import templates
 from curate.run.driver import Options, Outcome, make_plan, run_planned
 from curate.steps.recipe import Recipe
@@ -129,7 +128,7 @@ def _run(
     recipe: Recipe, source: Path, out: Path, method: str, when: str, options: Options
 ) -> Outcome:
     target = folder_of(out / "runs", method) / when
-    return run_planned(make_plan(recipe, [str(source)]), target, options, write_records)
+    return run_planned(make_plan(recipe, [str(source)]), target, options)
 
 
 def _untouched(runs: Iterable[Outcome]) -> Callable[[Iterable[str]], set[str]]:

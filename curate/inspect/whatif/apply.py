@@ -15,7 +15,6 @@ from pathlib import Path
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.formats.listing import find_files
-from curate.inspect.report.page import write_records
 from curate.inspect.whatif.question import Question, ask
 from curate.run.driver import Options, Outcome, run_planned
 from curate.run.ledger import Ledger
@@ -41,7 +40,7 @@ def apply(run: Path, sets: tuple[str, ...], out: Path | None, options: Options) 
         _copy_stages(question, run, out)
     if plan.stages[0].folder_name != question.record["stages"][0]["folder"]:
         _check_unchanged(inputs)
-    return run_planned(plan, out, options, write_records)
+    return run_planned(plan, out, options)
 
 
 def _inputs(question: Question) -> InputPlan:
