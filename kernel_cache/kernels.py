@@ -39,7 +39,9 @@ import numpy as np
 from numba.core import config, types
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 
@@ -62,6 +64,12 @@ _IMPORT = re.compile(
     re.MULTILINE,
 )
 _COMMENT = re.compile(r"#.*")
+
+
+def prepare() -> None:
+    """Loads what numba loads with its first kernel, a fifth of a second."""
+    with global_compiler_lock:
+        cpu_target.target_context.refresh()
 
 
 def njit(

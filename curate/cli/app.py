@@ -32,6 +32,7 @@ from curate.cli import (  # noqa: F401 (their commands join the app)
     warmup,
 )
 from curate.cli.options import app
+from curate.cli.start import start_worker
 from curate.engines import late_pandas
 from curate.errors import CurateError, disk_error
 from curate.version import __version__
@@ -53,19 +54,8 @@ def _root(
     pass
 
 
-# Commands on documents, for which workers start while arguments are parsed, and the words with
-# which they make no run.
-_ON_DOCUMENTS = (
-    "run", "extract", "filter", "dedup", "decontaminate", "language", "perplexity", "quality",
-)  # fmt: skip
-_NO_RUN = {
-    "--help", "-h", "--dry-run", "clusters", "compare", "train", "evaluate", "threshold", "score",
-    "convert",
-}  # fmt: skip
-
-
 def main() -> None:
-    """The console script: one line for an error, its exit code, a traceback only with --debug."""
+    """The command: one line for an error, its exit code, a traceback only with --debug."""
     late_pandas.install()
     gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, and none is garbage
     arguments = sys.argv[1:]
@@ -78,10 +68,7 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
     """Runs the command line and returns its exit code."""
     from curate.engines import idle_workers
 
-    on_engine = any(a.startswith("--engine") for a in arguments)
-    on_documents = bool(arguments[:1]) and arguments[0] in _ON_DOCUMENTS
-    if on_documents and not on_engine and not _NO_RUN.intersection(arguments):
-        idle_workers.start()
+    start_worker(arguments)
     command = typer.main.get_command(app)
     try:
         result = command.main(arguments, prog_name="llmcurate", standalone_mode=False)

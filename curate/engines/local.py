@@ -50,6 +50,7 @@ class LocalEngine:
         environment: Mapping[str, str] = MappingProxyType({}),
         helper: bool = False,
     ) -> None:
+        self.here = True  # workers are on this machine
         self.workers = max(1, workers)
         self.cpu = 0.0  # seconds that tasks have taken in workers
         self._tick = tick

@@ -58,6 +58,24 @@ def resolve(
     return {**counts, "seconds": round(time.perf_counter() - began, 3)}
 
 
+def resolve_one_partition(payload: dict[str, Any]) -> dict[str, Any]:
+    """`resolve` in a worker, of a corpus of one partition. payload: `spec`, the stage's
+    specification, and the arguments of `resolve` as JSON has them."""
+    from curate.run.worker.specification import load_spec
+
+    spec = load_spec(payload["spec"])
+    folder, kind = Path(spec["folder"]), spec["sketch_kind"]
+    return resolve(
+        spec["sketch"],
+        SketchedCorpus(folder, 1, kind, payload["ids_changed"]),
+        Path(payload["own"]),
+        Path(payload["decisions"]),
+        (payload["size"][0], payload["size"][1]),
+        1,
+        sizes=Sizes(**payload["sizes"]),
+    )
+
+
 def _superseded(db: Any, whole: Path, path: Path) -> int:
     """Writes which earlier documents go for one of this run; returns how many."""
     mark = literal(MARK)

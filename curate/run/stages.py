@@ -8,8 +8,10 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -34,13 +36,17 @@ from curate.terminal.progress import Progress, say
 REPORT = "curate.inspect.report.page"
 
 
-def _load_ahead(*modules: str) -> None:
-    """Imports, in a thread, what this process needs once its workers have done a stage."""
+def _load_ahead(decided_by: str | None) -> None:
+    """Imports, in a thread, what this process needs once its workers have done a stage.
+    decided_by: the module whose kernels decide behind it."""
+    names = [decided_by] if decided_by else []
 
     def load() -> None:
-        for name in modules:
+        for name in (*names, "duckdb", "jinja2", REPORT):
             with suppress(ImportError):  # whoever needs it says so
                 importlib.import_module(name)
+            if name == decided_by and "kernel_cache.kernels" in sys.modules:
+                sys.modules["kernel_cache.kernels"].prepare()
 
     Thread(target=load).start()
 
@@ -63,7 +69,7 @@ class Stages:
         spec = self._write_spec(stage, folder)
         unreadable = self._prepare(stage, folder)
         decided_by = stage.sketch.decided_by if stage.sketch else None
-        _load_ahead(*([decided_by] if decided_by else []), "duckdb", "jinja2", REPORT)
+        _load_ahead(None if self._decides_in_worker(engine) else decided_by)
         record = sum_up(stage, self._map(stage, folder, spec, engine))
         for file in unreadable:  # of files beside the input
             record["corrupt"] += file["corrupt"]
@@ -167,9 +173,13 @@ class Stages:
             "sketch_kind": sketch_kind(stage),
             "later": {"steps": list(map(for_rehearsal, self._behind(stage))), "of": self._steps()},
         }
-        path = folder / f"stage{stage.decisions_key and '-' + stage.decisions_key}.json"
+        path = self._spec_path(stage)
         write_text(path, json.dumps(relative_paths(spec, folder, os.path.relpath), indent=1))
         return path
+
+    def _spec_path(self, stage: MapStage) -> Path:
+        folder = stage_folder(self.out, stage.folder_name)
+        return folder / f"stage{stage.decisions_key and '-' + stage.decisions_key}.json"
 
     def _behind(self, stage: MapStage) -> list[Step | CorpusStep]:
         """The steps of the stages behind one that are curate's own."""
@@ -210,17 +220,34 @@ class Stages:
         label = stage.sketch.label
         say(f"{label}: resolving", self.options.quiet)
         before = engine.cpu
-        counts = resolve(
-            stage.sketch,
-            self._corpus(stage),
-            self._own(stage),
-            decisions_path(self.out, stage),
-            (record["kept"], record["bytes_out"]),
-            self.options.count(),
-            lambda function, tasks: engine.map(function, tasks, deaths.retry_once(label)),
-            self.options.sizes,
-        )
+        corpus, own = self._corpus(stage), self._own(stage)
+        decisions, size = decisions_path(self.out, stage), (record["kept"], record["bytes_out"])
+
+        def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+            return engine.map(function, tasks, deaths.retry_once(label))
+
+        if self._decides_in_worker(engine):
+            payload = {
+                "part": 0,
+                "spec": str(self._spec_path(stage)),
+                "own": str(own),
+                "decisions": str(decisions),
+                "size": size,
+                "sizes": asdict(self.options.sizes),
+                "ids_changed": corpus.ids_changed,
+            }
+            ((_, counts),) = run("curate.run.resolve:resolve_one_partition", [payload])
+        else:
+            workers = self.options.count()
+            counts = resolve(
+                stage.sketch, corpus, own, decisions, size, workers, run, self.options.sizes
+            )
         return {**counts, "tasks_cpu": round(engine.cpu - before, 3)}
+
+    def _decides_in_worker(self, engine: Engine) -> bool:
+        """Whether a worker decides on a corpus of one partition: it has the kernels loaded, which
+        takes this process most of a second."""
+        return self.parts == 1 and getattr(engine, "here", False)
 
     def indexes(self) -> list[indexes.IndexedStep]:
         """What the plan's dedups leave for later runs to compare with."""

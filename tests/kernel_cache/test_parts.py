@@ -119,7 +119,7 @@ def test_a_part_is_machine_code_in_its_kernel_alone():
 def test_scipy_is_loaded_by_the_first_kernel_that_uses_linear_algebra():
     """Not by the first one of any kind, which takes a tenth of a second longer."""
     script = """
-import sys, numba, numpy as np, kernel_cache
+import sys, numba, numpy as np, kernel_cache.kernels
 assert numba.njit(lambda numbers: numbers.sum())(np.ones(3)) == 3.0
 assert "scipy.linalg" not in sys.modules
 assert numba.njit(lambda numbers: np.dot(numbers, numbers))(np.ones(3)) == 3.0

@@ -216,7 +216,7 @@ def test_the_report_counts_what_went_and_says_that_no_copy_was_kept(bench):
     counts = {k: decided[k] for k in ("clusters", "members", "dropped")}
     assert counts == {"clusters": 4, "members": 9, "dropped": 6}
     assert decided["notes"] == [
-        "1 passages stood in more than one document; no copy of them was kept (keep: none)."
+        "1 passage stood in more than one document; no copy of them was kept (keep: none)."
     ]
 
 
