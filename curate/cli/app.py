@@ -31,8 +31,8 @@ from curate.cli import (  # noqa: F401 (their commands join the app)
     training,
     warmup,
 )
+from curate.cli.early_worker import start_worker
 from curate.cli.options import app
-from curate.cli.start import start_worker
 from curate.engines import late_pandas
 from curate.errors import CurateError, disk_error
 from curate.version import __version__

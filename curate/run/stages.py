@@ -34,6 +34,7 @@ from curate.terminal.progress import Progress, say
 
 # The module that writes a run's report, by its name: a third of a second to load.
 REPORT = "curate.inspect.report.page"
+RESOLVE = "curate.run.resolve:resolve_one_partition"
 
 
 def _load_ahead(decided_by: str | None) -> None:
@@ -69,7 +70,7 @@ class Stages:
         spec = self._write_spec(stage, folder)
         unreadable = self._prepare(stage, folder)
         decided_by = stage.sketch.decided_by if stage.sketch else None
-        _load_ahead(None if self._decides_in_worker(engine) else decided_by)
+        _load_ahead(None if self._decides_in_worker(stage, engine) else decided_by)
         record = sum_up(stage, self._map(stage, folder, spec, engine))
         for file in unreadable:  # of files beside the input
             record["corrupt"] += file["corrupt"]
@@ -226,7 +227,7 @@ class Stages:
         def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
             return engine.map(function, tasks, deaths.retry_once(label))
 
-        if self._decides_in_worker(engine):
+        if self._decides_in_worker(stage, engine):
             payload = {
                 "part": 0,
                 "spec": str(self._spec_path(stage)),
@@ -236,7 +237,7 @@ class Stages:
                 "sizes": asdict(self.options.sizes),
                 "ids_changed": corpus.ids_changed,
             }
-            ((_, counts),) = run("curate.run.resolve:resolve_one_partition", [payload])
+            ((_, counts),) = run(RESOLVE, [payload])
         else:
             workers = self.options.count()
             counts = resolve(
@@ -244,10 +245,14 @@ class Stages:
             )
         return {**counts, "tasks_cpu": round(engine.cpu - before, 3)}
 
-    def _decides_in_worker(self, engine: Engine) -> bool:
-        """Whether a worker decides on a corpus of one partition: it has the kernels loaded, which
-        takes this process most of a second."""
-        return self.parts == 1 and getattr(engine, "here", False)
+    def _decides_in_worker(self, stage: MapStage, engine: Engine) -> bool:
+        """Whether a worker decides, on a corpus of one partition and no earlier one: it has the
+        kernels loaded, which takes this process most of a second."""
+        from curate.dedup.step import DedupStep
+
+        step = stage.sketch
+        alone = step is not None and not (isinstance(step, DedupStep) and step.earlier())
+        return alone and self.parts == 1 and getattr(engine, "here", False)
 
     def indexes(self) -> list[indexes.IndexedStep]:
         """What the plan's dedups leave for later runs to compare with."""

@@ -18,6 +18,7 @@ from curate.dedup.semantic import clusters as semantic_clusters
 from curate.dedup.semantic.resolve import curve
 from curate.dedup.semantic.step import DedupSemantic
 from curate.errors import RunFailed, UsageError
+from curate.run.stages import Stages
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 VERSIONS = SHARED / "corpora/dedup/versions.jsonl.zst"
@@ -193,6 +194,7 @@ def test_a_killed_resolve_ends_with_the_same_decisions(base, monkeypatch, broken
 
     with monkeypatch.context() as patch:
         patch.setattr(semantic_clusters, broken, die)
+        patch.setattr(Stages, "_decides_in_worker", lambda *_: False)  # it dies in this process
         with pytest.raises(KeyboardInterrupt):
             semantic(base, corpus(), f"killed-{broken}")
     (own,) = (base.folder / f"killed-{broken}/stages").glob("*/resolve-*")

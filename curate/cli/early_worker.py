@@ -1,11 +1,9 @@
-"""The console script: a worker starts before the command line itself is loaded.
+"""A worker that starts before the command line itself is loaded, where documents will be worked on.
 
-Both load their libraries for half a second or more, and with two cores at the same time.
+Both load libraries for half a second or more: on two cores at the same time.
 """
 
 from __future__ import annotations
-
-import sys
 
 # Commands on documents, for which workers start while arguments are parsed, and the words with
 # which they make no run.
@@ -26,15 +24,3 @@ def start_worker(arguments: list[str]) -> None:
         from curate.engines import idle_workers
 
         idle_workers.start()
-
-
-def main() -> None:
-    """The command `llmcurate`."""
-    start_worker([a for a in sys.argv[1:] if a != "--debug"])
-    from curate.cli.app import main as command
-
-    command()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,19 @@
+"""The command `llmcurate`, and `python -m curate`."""
+
+from __future__ import annotations
+
+import sys
+
+from curate.cli.early_worker import start_worker
+
+
+def main() -> None:
+    """Starts a worker where one will be needed, then loads the command line and runs it."""
+    start_worker([a for a in sys.argv[1:] if a != "--debug"])
+    from curate.cli.app import main as command
+
+    command()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""A worker decides on a corpus of one partition: the same bytes as where the driver does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from curate.run import resolve
+from curate.run.stages import Stages
+from tests.curate.command_line import environment
+
+NO_NUMBA = """
+import sys
+from curate.cli.app import invoke
+assert invoke(["dedup", "--method", "minhash", "in.jsonl", "-o", "out", "--quiet"]) == 0
+assert "numba" not in sys.modules
+"""
+METHODS = ["minhash", "exact", "bloom", "passages", "semantic", "suffix_array"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_worker_and_driver_decide_alike(bench, make_pages, monkeypatch, method):
+    rows = make_pages(40)
+    source = bench.jsonl("in.jsonl", [*rows, *({**row, "id": f"{row['id']}-2"} for row in rows)])
+    steps = [{f"dedup_{method}": {"max_removal": 1.0}}]
+    worker = bench.run(steps, source, out="worker")
+    monkeypatch.setattr(Stages, "_decides_in_worker", lambda *_: False)
+    driver = bench.run(steps, source, out="driver")
+    assert bench.bytes_of("worker") == bench.bytes_of("driver")
+    for timed in ("seconds", "tasks_cpu"):
+        worker.stages[0]["decided"].pop(timed)
+        driver.stages[0]["decided"].pop(timed)
+    assert worker.stages[0]["decided"] == driver.stages[0]["decided"]
+
+
+def test_the_driver_of_a_small_run_loads_no_numba(bench, make_pages):
+    bench.jsonl("in.jsonl", make_pages(5))
+    command = [sys.executable, "-c", NO_NUMBA]
+    subprocess.run(command, cwd=bench.folder, env=environment(), check=True, timeout=120)
+
+
+def dies_once(payload: dict) -> dict:
+    """Decides, but in the first process that is asked to."""
+    mark = Path(payload["own"] + ".died")
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return resolve.resolve_one_partition(payload)
+
+
+def test_another_worker_decides_when_one_dies(bench, make_pages, monkeypatch):
+    source = bench.jsonl("in.jsonl", make_pages(20))
+    bench.run(["dedup_minhash"], source, out="undisturbed")
+    monkeypatch.setattr("curate.run.stages.RESOLVE", f"{__name__}:dies_once")
+    bench.run(["dedup_minhash"], source)
+    (mark,) = bench.folder.glob("out/stages/*/*.died")
+    mark.unlink()
+    assert bench.bytes_of() == bench.bytes_of("undisturbed")
