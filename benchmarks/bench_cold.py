@@ -43,7 +43,7 @@ TARGETS = {"run fineweb": (25.0, None), "filter c4": (8.0, 1.0), "dedup minhash"
 def timed(arguments: list[str], kernels: Path, folder: Path) -> tuple[float, float]:
     """(wall, CPU) seconds of a command."""
     out = folder / f"out-{time.monotonic_ns()}"
-    line = [sys.executable, "-m", "curate.cli.app", *arguments]
+    line = [sys.executable, "-m", "curate", *arguments]
     line += [] if arguments[0] == "warmup" else ["-o", str(out), "--workers", "2"]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(kernels), "PYTHONPATH": path}
@@ -69,7 +69,7 @@ def main() -> None:
         kernels = folder / "kernels"
         extract = ["extract", str(archive), "-o", str(folder / "texts"), "--quiet"]
         print("warmup: {:.1f} s wall, {:.1f} s CPU".format(*timed(["warmup"], kernels, folder)))
-        subprocess.run([sys.executable, "-m", "curate.cli.app", *extract], check=True)
+        subprocess.run([sys.executable, "-m", "curate", *extract], check=True)
         texts = pq.read_table(folder / "texts" / "corpus").slice(0, 100)
         pq.write_table(texts, folder / "100.parquet")
         commands = {
