@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ def refuse() -> None:
     raise Busy
 
 
+PATIENCE = 120.0  # seconds; no kernel takes a tenth of it
 _held = 0  # kernels that this process compiles now, each within another
 
 
@@ -40,12 +42,10 @@ def alone(path: Path) -> Iterator[None]:
         with suppress(OSError):  # a folder of somebody else, a file system without locks
             path.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(lock.open("w"))
-            try:
-                _take(file, wait=False)
-            except BlockingIOError:
+            if not _taken(file):
                 if not _held:
                     compile_time.on_busy()
-                _take(file, wait=True)
+                _wait(file)
             stack.callback(lock.unlink, missing_ok=True)
         _held += 1
         try:
@@ -54,6 +54,18 @@ def alone(path: Path) -> Iterator[None]:
             _held -= 1
 
 
-def _take(file: IO[str], wait: bool) -> None:
+def _taken(file: IO[str]) -> bool:
+    """Whether this process has the lock now."""
     if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def _wait(file: IO[str]) -> None:
+    """Waits for the lock, or PATIENCE seconds: who has it may have been stopped."""
+    until = time.monotonic() + PATIENCE
+    while not _taken(file) and time.monotonic() < until:
+        time.sleep(0.02)

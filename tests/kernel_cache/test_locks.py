@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernel_cache import compile_time, njit
+from kernel_cache import compile_time, locks, njit
 from kernel_cache.kernels import _alone
 from kernel_cache.locks import Busy, alone, refuse
 
@@ -83,6 +83,13 @@ def test_a_folder_that_cannot_be_written_holds_nobody_up(tmp_path):
     (tmp_path / "file").touch()
     with alone(tmp_path / "file" / "kernel.nbc"):
         pass
+
+
+def test_who_has_a_lock_and_was_stopped_is_not_waited_for_for_ever(held, monkeypatch):
+    path, may_end, _ = held
+    monkeypatch.setattr(locks, "PATIENCE", 0.1)
+    with alone(path):
+        assert not may_end.is_set()
 
 
 def test_compiled_kernels_are_not_locked(tmp_path, monkeypatch):
