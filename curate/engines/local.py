@@ -91,7 +91,9 @@ class LocalEngine:
         waiting: deque[Task] = deque()
         source = iter(tasks)
         try:
-            while refill(waiting, source, self.workers) or any(w.task for w in self._pool):
+            while refill(waiting, source, self.workers) or any(
+                w.task is not None for w in self._pool
+            ):
                 self._send_tasks(function, waiting)
                 for worker, message in self._messages():
                     task = worker.task
