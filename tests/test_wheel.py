@@ -41,35 +41,38 @@ def test_the_wheel_holds_recipes_and_the_demo_web_and_no_tests(wheel: Path) -> N
     }
 
 
-@pytest.mark.timeout(600)  # the wheel's kernels may be compiled from nothing
-def test_the_wheel_alone_runs_the_demo_and_it_proves_itself(wheel: Path, tmp_path: Path) -> None:
-    site = tmp_path / "site"
+def run_alone(wheel: Path, folder: Path, *arguments: str) -> str:
+    """What a command prints that finds nothing but the wheel's files."""
+    site = folder / "site"
     zipfile.ZipFile(wheel).extractall(site)
     code = (
         f"import sys; sys.path.insert(0, {str(site)!r})\n"
         "import curate.cli.app; assert 'site' in curate.__file__, curate.__file__\n"
         "sys.exit(curate.cli.app.invoke(sys.argv[1:]))"
     )
-    # One worker: two would compile everything at the same time.
-    arguments = [
-        "demo",
-        "--json",
-        "--workers",
-        "1",
-        "--set",
-        "pretrain.steps=8",
-        "--set",
-        "pretrain.context=64",
-    ]
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
     )
     assert done.returncode == 0, done.stderr
-    outcome = json.loads(done.stdout.splitlines()[-1])
+    return done.stdout
+
+
+def test_the_wheel_alone_runs_a_filter_in_a_worker(wheel: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"id": "a", "text": "Short."}\n')
+    printed = run_alone(wheel, tmp_path, "filter", "gopher_quality", "in.jsonl", "-o", "out")
+    assert "kept 0 documents" in printed and (tmp_path / "out/report.html").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # the wheel's kernels may be compiled from nothing
+def test_the_wheel_alone_runs_the_demo_and_it_proves_itself(wheel: Path, tmp_path: Path) -> None:
+    settings = ["--set", "pretrain.steps=8", "--set", "pretrain.context=64"]
+    printed = run_alone(wheel, tmp_path, "demo", "--json", *settings)
+    outcome = json.loads(printed.splitlines()[-1])
     assert outcome["read"] == outcome["kept"] + outcome["rejected"]
     kinds = {row["kind"] for row in outcome["plants"]}
     assert {"boilerplate", "gibberish", "wrong_language", "pii: email", "near_dup 0.95"} <= kinds
@@ -93,10 +96,7 @@ def test_the_wheel_alone_runs_the_demo_and_it_proves_itself(wheel: Path, tmp_pat
         assert (run / name).is_file(), name
     assert (tmp_path / "demo" / "llmcurate.yaml").is_file()
     # Typed again it says that all is done: same web, same settings.
-    again = subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert again.returncode == 0
+    run_alone(wheel, tmp_path, "demo", "--json", *settings)
     assert [p.name for p in (tmp_path / "demo" / "runs").iterdir()] == ["0001-demo"]
 
 

@@ -147,11 +147,14 @@ class LocalEngine:
         """Whether a message was of kernels that are compiled; says so, and starts the helper."""
         if "compiling" in message:
             self.kernels += 1
-            if message["help"] and self._helper:
-                self._helper = False
-                helper = self._start()
-                helper.helps = True
-                self._send(helper, message["help"])
+            if self._helper:
+                helpers = [w for w in self._pool if w.helps]
+                if not helpers:  # it loads its libraries before it is known what it can do
+                    helpers = [self._start()]
+                    helpers[0].helps = True
+                if message["help"]:
+                    self._helper = False
+                    self._send(helpers[0], message["help"])
         elif "ready" in message:
             self._ready.add(message["ready"])
             self._steps = message["of"]

@@ -24,6 +24,7 @@ def test_a_new_step_installs_passes_its_test_and_runs_in_a_recipe(bench, monkeyp
     tested = bench.process("steps", "mostly_numbers")
     assert "max_share: number, 0 to 1, by default 0.2" in tested.stdout, tested.stderr
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(ROOT)]))
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)  # its output is read below
     own = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", package]
     done = subprocess.run(own, cwd=package, capture_output=True, text=True)
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
