@@ -82,6 +82,13 @@ def first_from(values, value):
 
 
 @njit(nogil=True)
+def place_of(values, value):
+    """Where a value stands in ascending values, -1 if it is not there."""
+    k = first_from(values, value)
+    return k if k < len(values) and values[k] == value else -1
+
+
+@njit(nogil=True)
 def copy(source, a, z, out, at):
     """Copies source[a:z] to `at` of out, of one dimension both; the place behind it."""
     for k in range(z - a):

@@ -28,7 +28,7 @@ from curate.text.tables import segments
 from curate.text.unicode import ASCII_SPACE, char_bytes, code_point, space_bytes
 from curate.text.words import CLUSTER, DIGIT, LETTER, OTHER, character_tables, words
 from kernel_cache import njit
-from kernel_cache.intrinsics import first_from
+from kernel_cache.intrinsics import place_of
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
@@ -103,16 +103,10 @@ def _is_abbreviation(data, start, end):
             break
         if b != 46 and _ASCII[b] != LETTER:
             inside = 48 <= b <= 57 or b == 95 or b == 39  # of a longer word
-            return i < end and not inside and _is_one_of(packed)
+            return i < end and not inside and place_of(_PACKED, packed) >= 0
         packed = (packed << np.uint64(8)) | np.uint64(b)
         i -= 1
-    return (i == start or ASCII_SPACE[data[i - 1]]) and _is_one_of(packed)
-
-
-@njit(nogil=True)
-def _is_one_of(packed):
-    k = first_from(_PACKED, packed)
-    return k < len(_PACKED) and _PACKED[k] == packed
+    return (i == start or ASCII_SPACE[data[i - 1]]) and place_of(_PACKED, packed) >= 0
 
 
 @njit(nogil=True)

@@ -16,7 +16,7 @@ from curate.errors import UsageError
 from curate.filters.url_kernel import Automaton, Folded, automaton, fold_all, normal_word
 from curate.text.hashing import hash_bytes
 from kernel_cache import njit
-from kernel_cache.intrinsics import copy
+from kernel_cache.intrinsics import copy, place_of
 
 _COMMENT = re.compile(r"(^|\s)#.*")
 BLOCK = 16 << 20  # bytes of a list that are taken up at once
@@ -131,25 +131,13 @@ def hashes(data, first, last):
     return out
 
 
-@njit(nogil=True)
-def _holds(keys, value):
-    low, high = 0, len(keys)
-    while low < high:
-        middle = (low + high) >> 1
-        if keys[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low < len(keys) and keys[low] == value
-
-
 @njit(cache=True, nogil=True)
 def exact_hits(data, first, last, keys):
     """bool[rows]: whether data[first[r]:last[r]] is in the list (keys: uint64[], sorted)."""
     out = np.zeros(len(first), np.bool_)
     for r in range(len(first)):
         if last[r] > first[r]:
-            out[r] = _holds(keys, hash_bytes(data, first[r], last[r]))
+            out[r] = place_of(keys, hash_bytes(data, first[r], last[r])) >= 0
     return out
 
 
@@ -161,7 +149,7 @@ def domain_hits(data, first, last, keys):
     for r in range(len(first)):
         a, z = first[r], last[r]
         while a < z:
-            if _holds(keys, hash_bytes(data, a, z)):
+            if place_of(keys, hash_bytes(data, a, z)) >= 0:
                 out[r] = a
                 break
             while a < z and data[a] != 46:

@@ -18,19 +18,20 @@ from curate.terminal.progress import Progress
 
 def warm_up(recipes: list[str], workers: int, quiet: bool) -> dict[str, Any]:
     """Compiles the kernels of these recipes, or of all shipped ones and of each step as it is by
-    default. Returns `steps`, how many there are, `compiled`, the
-    kernels, and `missing`, why a step could not be rehearsed, by step."""
+    default. Returns the numbers of `steps` that were rehearsed and of kernels that were `compiled`,
+    and why a step is `missing`, by its name."""
     steps = [step for name in recipes or names() for step in load(name).steps]
     steps += [] if recipes else _by_default()
-    own = [s for s in steps if not isinstance(s, Product) and not s.named_code()]
     tasks: dict[str, Any] = {}
     if any(isinstance(step, Product) for step in steps):
         tasks["products"] = None
-    for step in own:
-        assert isinstance(step, Step | CorpusStep)
-        identity = for_rehearsal(step)
-        tasks.setdefault(json.dumps([step.name, identity["settings"]]), identity)
     missing: dict[str, str] = {}
+    for step in steps:
+        if step.own_source() or step.named_code():
+            missing[step.name] = "no step of llmcurate; its kernels are compiled when it first runs"
+        elif isinstance(step, (Step, CorpusStep)):
+            identity = for_rehearsal(step)
+            tasks.setdefault(json.dumps([step.name, identity["settings"]]), identity)
     with LocalEngine(workers) as engine, Progress("warmup", len(tasks), quiet) as progress:
         # Whose kernels another process compiles comes later, when most of these are there.
         waiting = list(tasks.values())

@@ -18,7 +18,7 @@ from curate.text.lines import Extents
 from curate.text.tables import segments
 from curate.text.unicode import ASCII_SPACE, is_lower_ascii, space_bytes
 from kernel_cache import njit
-from kernel_cache.intrinsics import first_from
+from kernel_cache.intrinsics import place_of
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
@@ -82,8 +82,7 @@ def _abbreviation(data, start, stop):
         return data[start] < 97 and data[start] != 73  # an initial; "I." ends a sentence
     if n > _LONGEST:
         return False
-    k = first_from(_PACKED, value)
-    return k < len(_PACKED) and _PACKED[k] == value
+    return place_of(_PACKED, value) >= 0
 
 
 @njit(nogil=True, inline="always")

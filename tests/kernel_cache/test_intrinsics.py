@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.extract.units import order_of
-from kernel_cache.intrinsics import copy, first_from
+from kernel_cache.intrinsics import copy, first_from, place_of
 from tests.callable_kernels import callable_kernel
 
 numbers = st.integers(-5, 5) | st.integers(-(2**62), 2**62)
@@ -19,6 +19,8 @@ def test_a_search_finds_what_searchsorted_finds(values, value):
     ascending = np.array(sorted(values), np.int64)
     found = callable_kernel(first_from)(ascending, np.int64(value))
     assert found == np.searchsorted(ascending, value)
+    place = callable_kernel(place_of)(ascending, np.int64(value))
+    assert place == (found if value in values else -1)
 
 
 @settings(deadline=None)

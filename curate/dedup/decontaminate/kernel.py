@@ -17,6 +17,7 @@ from curate.text.hashing import mix
 from curate.text.unicode import char_bytes, code_point
 from curate.text.words import CONNECTOR, OTHER, character_tables
 from kernel_cache import njit
+from kernel_cache.intrinsics import place_of
 
 BASE = np.uint64(0x9E3779B97F4A7C15)
 BLOCK = 1 << 15  # characters of a document that are looked at together
@@ -147,19 +148,6 @@ def filter_bits(begins, shift):
 
 
 @njit(nogil=True)
-def _find(sorted_, value):
-    """The index of a value in sorted numbers, -1 if it is not there."""
-    low, high = 0, len(sorted_)
-    while low < high:
-        middle = (low + high) >> 1
-        if sorted_[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < len(sorted_) and sorted_[low] == value else -1
-
-
-@njit(nogil=True)
 def _probe(values, start, end, count, last, row, base, index, hits, n):
     """Writes the hits of windows that start at the first `last` of values[:count] behind the n hits
     that are there; returns how many there are, also where `hits` is too short for them."""
@@ -177,14 +165,14 @@ def _probe(values, start, end, count, last, row, base, index, hits, n):
     while True:
         bit = value >> shift
         if (bits[bit >> _SIX] >> (bit & _63)) & _ONE:
-            at = _find(begins, value)
+            at = place_of(begins, value)
             if at >= 0:
                 more = lengths[at]
                 whole = value
                 size = least
                 while more != 0 and i + size <= count:
                     if more & _ONE:
-                        key = _find(keys, _finished(whole, size))
+                        key = place_of(keys, _finished(whole, size))
                         if key >= 0:
                             if n < len(gram):
                                 gram[n], rows[n] = key, row

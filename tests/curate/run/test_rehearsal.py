@@ -106,6 +106,14 @@ def test_a_warmup_says_which_steps_it_could_not_rehearse(bench):
     assert missing.startswith("not compiled: quality: ") and "nowhere.bin" in missing
 
 
+def test_a_warmup_runs_no_code_that_a_recipe_names(bench):
+    source = "raise SystemExit('it ran')\ndef keep(text, metadata):\n    return True\n"
+    (bench.folder / "mine.py").write_text(source)
+    (bench.folder / "web.yaml").write_text("name: web\nsteps:\n  - python: mine.py:keep\n")
+    done = bench.command("warmup", "web.yaml")
+    assert done.returncode == 0 and "not compiled: python: no step of llmcurate" in done.stdout
+
+
 def test_a_rehearsal_of_products_leaves_no_files(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     rehearsal.rehearse_products()
