@@ -85,6 +85,8 @@ def rehearse_one(payload: dict[str, Any]) -> dict[str, Any]:
         return {"busy": True, "missing": None}
     except CurateError as error:  # a model or a library is not there
         return {"busy": False, "missing": str(error)}
+    except Exception as error:  # said by name; a run may never meet it
+        return {"busy": False, "missing": f"{type(error).__name__}: {error}"}
     return {"busy": False, "missing": None}
 
 

@@ -114,6 +114,15 @@ def test_a_warmup_runs_no_code_that_a_recipe_names(bench):
     assert done.returncode == 0 and "not compiled: python: no step of llmcurate" in done.stdout
 
 
+def test_a_step_that_cannot_work_on_the_sample_is_named(monkeypatch):
+    def rehearse(step, folder) -> None:
+        raise ValueError(step.label)
+
+    monkeypatch.setattr(rehearsal, "rehearse", rehearse)
+    payload = {"identity": {"step": "c4", "label": "c4", "settings": {}}, "wait": True}
+    assert rehearsal.rehearse_one(payload) == {"busy": False, "missing": "ValueError: c4"}
+
+
 def test_a_rehearsal_of_products_leaves_no_files(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     rehearsal.rehearse_products()
