@@ -8,7 +8,7 @@ ENV PIP_NO_CACHE_DIR=1 NUMBA_CACHE_DIR=/opt/kernels
 WORKDIR /src
 COPY . .
 # hadolint ignore=DL3013
-RUN pip install ".[train]" && rm -rf /src/*
+RUN pip install ".[train,verify]" && rm -rf /src/*
 # For the processor that builds the image, once for all containers.
 RUN llmcurate warmup && chmod -R a+rwX /opt/kernels
 WORKDIR /work

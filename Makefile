@@ -19,21 +19,23 @@ install: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(if $(TORCH_INDEX),$(PIP) install -q --no-compile --index-url $(TORCH_INDEX) "$(TORCH)")
-	$(PIP) install -q --no-compile $(if $(TORCH_INDEX),,-c $(CONSTRAINTS) "$(TORCH)") -e ".[train,dev,docs]"
+	$(PIP) install -q --no-compile $(if $(TORCH_INDEX),,-c $(CONSTRAINTS) "$(TORCH)") -e ".[train,verify,dev,docs]"
 	@touch $@
 
 demo: install
 	$(BIN)/llmcurate warmup
 	$(BIN)/llmcurate demo --out demo
+	$(BIN)/llmcurate verify "$$(ls -d demo/runs/*-demo | tail -n 1)"
+	@echo; echo "report: $$(ls -d demo/runs/*-demo | tail -n 1)/report.html"
 
 # Files side by side, one a core; those of one file one after the other. In their order: by number of
 # tests, the one that takes longest would begin last.
 test: install
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow"
 
-# The longest ones, which the others stand for in small: minutes more.
+# The longest ones, which the others stand for in small, and all examples of property tests: minutes more.
 test-slow: install
-	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
+	LLMCURATE_EXAMPLES=all $(BIN)/python -m pytest -n auto --dist loadfile -m "slow or hypothesis"
 
 lint: install
 	$(BIN)/ruff check curate tokenize_kit train kernel_cache pipelines tests benchmarks scripts

@@ -56,7 +56,7 @@ def measured(path: Path, rows: Rows, languages: set[str] | None = None) -> dict[
     import pyarrow as pa
 
     from curate.inspect.evaluate.classifiers import evaluate_language
-    from curate.scoring.language.codes import comparable
+    from curate.text.codes import comparable
 
     chosen = [r for r in rows if languages is None or comparable(r[1]) in languages]
     batches = [
@@ -69,9 +69,9 @@ def measured(path: Path, rows: Rows, languages: set[str] | None = None) -> dict[
 def main() -> None:
     from curate.engines.local import call_apart
     from curate.scoring.fasttext.model_file import read_header
-    from curate.scoring.language.codes import comparable
     from curate.scoring.language.examples import Training
     from curate.scoring.language.train import train
+    from curate.text.codes import comparable
 
     rows, held = split()
     theirs = need("models/lid.176.ftz")[0]

@@ -3,7 +3,7 @@
     python benchmarks/recipe_extractors.py
 
 The development pages of WCXB (Foley 2026) go through every recipe whose published extractor is not
-ours, without the steps on a whole corpus (dedup, perplexity) and without lists of URLs. What is
+ours, without the steps on a whole corpus (dedup, perplexity), classifiers and lists. What is
 published: for FineWeb DataTrove's own extractor and filters; for others the published extractor
 before our steps, where all visible text stands for Common Crawl's own (WET); the first lines
 compare each extractor with a real WET record. By recipe and extractor (* is shipped): pages kept,
@@ -34,6 +34,7 @@ from curate.api.outcome import carry_out
 from curate.extract.evaluate import f1_of_words, words
 from curate.extract.step import Extract
 from curate.run.outcome import Options
+from curate.scoring.quality.step import Quality
 from curate.steps.contracts import Step
 from curate.steps.recipe import load
 
@@ -80,8 +81,10 @@ def mean_f1(pairs: list[tuple[Counter[str], Counter[str]]]) -> float:
 
 def kept_by(name: str, texts: list[str], pages: list[WholePage]) -> Kept:
     """What a recipe's steps on single documents keep of the texts; no text is not kept."""
-    recipe = load(name)
-    steps = tuple(s for s in recipe.steps if isinstance(s, Step) and not isinstance(s, Extract))
+    recipe = load(name, ("c4.badwords=null",) if name == "c4" else ())
+    steps = tuple(
+        s for s in recipe.steps if isinstance(s, Step) and not isinstance(s, (Extract, Quality))
+    )
     alone = replace(recipe, steps=steps, cuts=frozenset())
     with tempfile.TemporaryDirectory() as folder:
         source, out = Path(folder) / "texts.jsonl", Path(folder) / "out"

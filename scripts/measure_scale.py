@@ -87,10 +87,12 @@ def train_perplexity(folder: Path) -> None:
 
 
 def write_recipe(folder: Path, recipe: str, left_out: set[str]) -> str:
-    """The shipped recipe without some steps. Over texts its dedups come first, so that they see all
-    documents: generated ones are no language."""
+    """The shipped recipe without some steps, and without a list that is fetched. Over texts its
+    dedups come first, so that they see all documents: generated ones are no language."""
     text = yaml.safe_load((ROOT / "pipelines" / f"{recipe}.yaml").read_text(encoding="utf-8"))
     steps = [s for s in text["steps"] if not left_out.intersection(s)]
+    for step in steps:
+        step.get("c4", {}).pop("badwords", None)
     if left_out == NEED_PAGES:
         steps.sort(key=lambda s: not next(iter(s)).startswith("dedup"))
     text["steps"] = steps

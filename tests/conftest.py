@@ -1,4 +1,5 @@
-"""Property tests draw the same examples on every run; LLMCURATE_EXPLORE=1 draws new ones."""
+"""Property tests draw the same examples on every run; LLMCURATE_EXPLORE=1 draws new ones,
+LLMCURATE_EXAMPLES=all as many as they ask for."""
 
 from __future__ import annotations
 
@@ -28,6 +29,19 @@ os.fsync = lambda file: None
 settings.register_profile("same", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile("explore" if os.environ.get("LLMCURATE_EXPLORE") else "same")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A property test draws a third of its examples; all of them by make test-slow."""
+    test = getattr(item, "function", None)
+    chosen = getattr(test, "_hypothesis_internal_use_settings", None)
+    if chosen is None or os.environ.get("LLMCURATE_EXAMPLES") == "all":
+        return
+    if not hasattr(test, "all_examples"):
+        test.all_examples = chosen.max_examples
+        fewer = max(5, chosen.max_examples // 3)
+        test._hypothesis_internal_use_settings = settings(chosen, max_examples=fewer)
+
 
 # numba makes millions of objects that stay: looking through them for garbage every 700 of them took
 # a twelfth of the time that such tests take.

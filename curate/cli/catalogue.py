@@ -108,8 +108,9 @@ def _facts(field: dict[str, Any], schema: dict[str, Any]) -> str:
 
 
 def _shown_setting(definition: dict[str, Any]) -> tuple[str, Any] | None:
-    """A setting for an example, with its default: the first that is a number or a choice."""
-    for name, field in definition.get("properties", {}).items():
+    """A setting for an example, with its default: the first choice, else the first number."""
+    fields = definition.get("properties", {}).items()
+    for name, field in sorted(fields, key=lambda entry: "enum" not in entry[1]):
         value = field.get("default")
         if "enum" in field or (isinstance(value, (int, float)) and not isinstance(value, bool)):
             return name, value

@@ -66,7 +66,9 @@ class Fetch(CommandSettings):
         None, description="URL in front of the paths of a list: https://data.commoncrawl.org/."
     )
     limit: int | None = Field(
-        None, ge=1, description="Number of files to fetch, the first ones. Without a value all are."
+        None,
+        ge=1,
+        description="Number of files or captures to fetch, the first ones; without a value all.",
     )
     rate: str | None = Field(None, description="Most bytes a second, all files together, as 5MB/s.")
     tries: int = Field(
@@ -76,6 +78,30 @@ class Fetch(CommandSettings):
     timeout: float = Field(60.0, ge=0.1, description="Seconds that a server may be silent.")
     keep_paths: bool = Field(
         False, description="Files lie in folders by host and path, as in their URLs."
+    )
+    index: tuple[str, ...] = Field(
+        (),
+        description="Domain, host or URL whose captures a URL index lists; their records are"
+        " fetched by range into WARC files.",
+    )
+    match: Literal["domain", "host", "prefix", "exact"] = Field(
+        "domain",
+        description="Captures of --index: of the domain and its subdomains, the host alone, URLs"
+        " that begin so, or the URL itself.",
+    )
+    crawl: tuple[str, ...] = Field(
+        (),
+        description="Crawl whose index is asked, as CC-MAIN-2024-22. Without a value it is the"
+        " newest.",
+    )
+    filter: tuple[str, ...] = Field(
+        ("=status:200",),
+        description="Condition on captures of --index, as the server has them: =status:200,"
+        " ~mime:.*html, !~url:.*print.*.",
+    )
+    server: str = Field(
+        "https://index.commoncrawl.org",
+        description="URL of the CDX server that --index asks, one request at a time.",
     )
 
 
@@ -167,7 +193,7 @@ class QualityTrain(CommandSettings):
     command = "quality train"
 
     preset: str = Field(
-        "dclm", description="Published settings to start from: dclm, llama or gpt3."
+        "dclm", description="Published settings to start from: dclm, llama, gpt3 or openwebmath."
     )
     balance: bool = Field(
         False, description="As many documents of the larger set are taken as of the smaller."
@@ -283,6 +309,34 @@ class DedupEvaluate(CommandSettings):
     )
 
 
+class DedupAudit(CommandSettings):
+    """The audit of duplicates within and between training and validation text."""
+
+    command = "dedup audit"
+
+    val: tuple[str, ...] = Field((), description="Files or folders of validation text.")
+    shards: Path | None = Field(
+        None,
+        description=(
+            "Folder of token shards of the input, whose val/ says which documents are validation "
+            "text."
+        ),
+    )
+    similarity: float = Field(
+        0.8,
+        gt=0,
+        lt=1,
+        description="Jaccard similarity from which on documents are near-duplicates.",
+    )
+    tokenizer: Path | None = Field(
+        None,
+        description=(
+            "tokenizer.json, or its folder: passages of 50 of its tokens are looked for (Lee et "
+            "al. 2022). Without a value passages of 200 characters."
+        ),
+    )
+
+
 class Hashes(CommandSettings):
     """The texts that hashes are measured on."""
 
@@ -297,16 +351,32 @@ class Export(CommandSettings):
 
     command = "export"
 
-    format: Literal["jsonl", "hf"] = Field(
+    format: Literal["jsonl", "warc", "minhash", "bloom", "hf"] = Field(
         "jsonl",
-        description="jsonl writes a corpus as JSON lines, hf a trained model for transformers.",
+        description="jsonl writes a corpus as JSON lines, warc as WARC records of plain text,"
+        " minhash its signatures for datasketch, bloom a filter for pybloom-live; hf writes a"
+        " trained model for transformers.",
     )
     compression: Literal["zst", "gz", "none"] = Field(
         "zst", description="Compression of the JSON lines."
     )
+    key: Literal["url", "text"] = Field(
+        "url", description="What a filter holds of the documents: their URLs or their texts."
+    )
     dtype: Literal["float32", "bfloat16"] = Field(
         "float32", description="Type of the weights of a model."
     )
+
+
+class Verify(CommandSettings):
+    """The sample that is recomputed."""
+
+    command = "verify"
+
+    documents: int = Field(
+        200, ge=1, le=100_000, description="Number of documents in the sample of each comparison."
+    )
+    seed: int = Field(0, ge=0, lt=2**64, description="Another seed draws another sample.")
 
 
 class Push(CommandSettings):

@@ -244,6 +244,53 @@ def evaluate(
         print(json.dumps(summary, ensure_ascii=False))
 
 
+@command(dedup_app, "DedupAudit", "audit")
+def audit(
+    inputs: Inputs = None,
+    out: Out = None,
+    workers: Workers = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Measure duplicates in training and validation text.
+
+    Shows the tables of Lee et al. 2022, near-duplicates and exact passages, and the longest match;
+    removes nothing. Without --val or --shards all of the input is training text.
+
+    \b
+    Examples:
+    llmcurate dedup audit corpus/ --val heldout.jsonl -o audit
+    llmcurate dedup audit corpus/ --shards shards -o audit
+    """
+    import json
+
+    from curate.cli.command_settings import DedupAudit
+    from curate.disk.files import make_folder, write_text
+    from curate.inspect.evaluate import duplicates
+
+    chosen = DedupAudit.of(settings)
+    inputs, folder = corpus_of(inputs), _folder(out, "audit")
+    make_folder(folder)
+    measured = duplicates.audit(
+        inputs,
+        list(chosen.val),
+        chosen.shards,
+        folder,
+        chosen.similarity,
+        chosen.tokenizer,
+        workers,
+        quiet or as_json,
+    )
+    data = measured.dump()
+    write_text(folder / "audit.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+    if as_json:
+        summary = {**data, "paths": {"audit": str(folder / "audit.json")}}
+        print(json.dumps(summary, ensure_ascii=False))
+    else:
+        print(duplicates.text(measured))
+
+
 def _folder(out: Path | None, title: str) -> Path:
     """OUT; in a workspace by default the next run."""
     return out if out is not None else workspace("-o OUT").out_for(title, "")
@@ -251,6 +298,37 @@ def _folder(out: Path | None, title: str) -> Path:
 
 def _paths(out: Path, key: str, name: str) -> dict[str, str]:
     return {key: str(out / f"{name}.json"), "page": str(out / f"{name}.html")}
+
+
+@dedup_app.command("import")
+def import_signatures(
+    signatures: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Files that `export --format minhash` wrote."),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="New folder to write.")],
+    as_json: Json = False,
+) -> None:
+    """Make MinHash signatures an index for --against.
+
+    The corpus that they were made of need not be here. Each file has ids and, as bytes of
+    datasketch's LeanMinHash, their signatures.
+
+    \b
+    Example:
+    llmcurate dedup import signatures.parquet -o theirs
+    llmcurate dedup new/ --method minhash --against theirs -o out
+    """
+    import json
+
+    from curate.dedup.minhash.lean import import_signatures as make_index
+    from curate.disk.units import counted
+
+    figures = make_index(signatures, out)
+    if as_json:
+        print(json.dumps({**figures, "out": str(out)}))
+    else:
+        print(f"{out}: signatures of {counted(figures['documents'], 'document')}")
 
 
 @command(dedup_app, "Hashes", "hashes")

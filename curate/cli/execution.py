@@ -78,7 +78,16 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
     missing = [file for step in recipe.steps for file in step.to_fetch()] if options.dry_run else []
     for file in missing:
         say(f"a run fetches {file} first", options.quiet)
-    plan = _plan(recipe, inputs, space, as_if, as_if or bool(missing))
+    on_paper = as_if or bool(missing)
+    try:
+        plan = _plan(recipe, inputs, space, as_if, on_paper)
+    except UsageError as error:
+        if not options.dry_run or on_paper:
+            raise
+        # A model or list that is still to come hides nothing else of the plan; any other mistake
+        # comes up again.
+        plan = _plan(recipe, inputs, space, as_if, True)
+        say(f"a run would end with: {error}", options.quiet)
     if options.out is not None:
         out = options.out
     elif space is not None:
@@ -163,7 +172,7 @@ def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
 
     skip, columns = recipe.read.skip_unreadable, recipe.read.named
     files = find_files(inputs, skip_unreadable=skip, columns=columns).files if inputs else []
-    if not any(f.format in ("archive", "html") for f in files):
+    if not any(f.holds_pages for f in files):
         return recipe
     say("the input holds web pages: extracting their main text first")
     steps = [*recipe.steps[:before], make_step("extract", {}), *recipe.steps[before:]]

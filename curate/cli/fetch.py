@@ -1,96 +1,200 @@
-"""`llmcurate fetch`: files of the web or of an object store."""
+"""`llmcurate fetch`: files of the web or of an object store, and captures of a URL index."""
 
+# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from curate.cli.options import Json, Quiet, app
 from curate.cli.settings import command
-from curate.errors import RunFailed
+from curate.errors import RunFailed, UsageError
+
+if TYPE_CHECKING:
+    from curate.cli.command_settings import Fetch
+    from curate.fetch.download import Outcome
+    from curate.fetch.transfer import Wanted
 
 
 @command(app, "Fetch")
 def fetch(
     sources: Annotated[
-        list[str],
-        typer.Argument(metavar="URL|LIST...", help="URLs, and files or URLs that list them."),
-    ],
+        Optional[list[str]],
+        typer.Argument(
+            metavar="URL|LIST|ROWS...",
+            help="URLs, files or URLs that list them, or rows of a URL index (CDXJ, parquet).",
+        ),
+    ] = None,
+    *,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder of the files.")],
     as_json: Json = False,
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Fetch files: resumed, tried again, checked.
+    """Fetch files, or captures of a URL index.
+
+    Resumed, tried again, checked.
 
     Files that are there are not fetched again. A sha256 or md5 beside a URL in a list is checked.
 
     \b
-    Example:
+    Examples:
     llmcurate fetch warc.paths.gz --base https://data.commoncrawl.org/ --limit 3 -o crawl
+    llmcurate fetch --index example.org --crawl CC-MAIN-2024-22 -o example
     """
     import json
-    import time
 
     from curate.cli.command_settings import Fetch
+    from curate.fetch.captures import is_rows
+
+    chosen, names = Fetch.of(settings), sources or []
+    rows = [name for name in names if is_rows(name)]
+    if not names and not chosen.index:
+        raise UsageError("give URLs or lists of them, rows of a URL index, or --index DOMAIN")
+    by_range = bool(rows or chosen.index)
+    if by_range and len(rows) < len(names):
+        raise UsageError("captures (--index, rows) and files are fetched by commands of their own")
+    work = _Work(chosen, out, quiet, silent=quiet or as_json)
+    summary, failure = _captures(rows, work) if by_range else _files(names, work)
+    if as_json:
+        print(json.dumps(summary, ensure_ascii=False))
+    if failure:
+        raise RunFailed(failure)
+
+
+@dataclass
+class _Work:
+    """How a command fetches, and when it began. silent: it says nothing of what came."""
+
+    chosen: Fetch
+    out: Path
+    quiet: bool
+    silent: bool
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes a second."""
+        from curate.disk.units import parse_rate
+
+        return parse_rate(self.chosen.rate) if self.chosen.rate else None
+
+    def download(
+        self, files: Sequence[Wanted], label: str = "fetch", parallel: int | None = None
+    ) -> Outcome:
+        """Files, with a line of progress."""
+        from curate.disk.units import format_bytes
+        from curate.fetch.download import download
+        from curate.terminal.progress import Progress, say
+
+        with Progress(label, len(files), self.quiet) as progress:
+
+            def watch(done: int, size: int) -> None:
+                pace = size / max(time.monotonic() - self.began, 1e-3)
+                progress.update(done, f"{format_bytes(size)}, {format_bytes(pace)}/s")
+
+            return download(
+                files,
+                self.chosen.tries,
+                parallel or self.chosen.parallel,
+                self.rate,
+                self.chosen.timeout,
+                watch=watch,
+                say=say,
+            )
+
+    def summary(self, fetched: int, there: int, size: int, label: str) -> dict[str, Any]:
+        """What came, said to the user and as figures."""
+        from curate.disk.units import counted, format_bytes
+        from curate.terminal.progress import say
+
+        seconds = time.monotonic() - self.began
+        present = f", {there} were there" if there else ""
+        count = f"{counted(fetched, label)}, {format_bytes(size)} in {seconds:.0f} s{present}"
+        say(f"fetched {count}: {self.out}", self.silent)
+        return {"fetched": fetched, "there": there, "bytes": size, "seconds": round(seconds, 3)}
+
+
+def _named(reasons: dict[str, str]) -> list[dict[str, str]]:
+    return [{"url": url, "reason": reason} for url, reason in reasons.items()]
+
+
+def _files(names: list[str], work: _Work) -> tuple[dict[str, Any], str | None]:
+    """(the outcome as JSON values, what failed) of files and lists of them."""
     from curate.disk.files import make_folder
-    from curate.disk.units import counted, format_bytes, parse_rate
-    from curate.fetch.download import download, fetch_one, forbid_offline
+    from curate.disk.units import counted
+    from curate.fetch.download import fetch_one, forbid_offline
     from curate.fetch.file_lists import wanted_files
     from curate.fetch.transfer import Wanted
-    from curate.terminal.progress import Progress, say
 
-    begin = time.monotonic()
-    chosen = Fetch.of(settings)
-    bytes_a_second = parse_rate(chosen.rate) if chosen.rate else None
+    chosen = work.chosen
 
     def fetch_list(url: str, path: Path) -> None:
         forbid_offline(url)
         try:
-            fetch_one(
-                Wanted(url, path), tries=chosen.tries, seconds=chosen.timeout, rate=bytes_a_second
-            )
+            fetch_one(Wanted(url, path), tries=chosen.tries, seconds=chosen.timeout, rate=work.rate)
         except RunFailed as error:
             raise RunFailed(f"{url}: {error}") from None
 
-    files = wanted_files(sources, out, chosen.base, chosen.keep_paths, chosen.limit, fetch_list)
-    make_folder(out)
-    with Progress("fetch", len(files), quiet) as progress:
+    files = wanted_files(names, work.out, chosen.base, chosen.keep_paths, chosen.limit, fetch_list)
+    make_folder(work.out)
+    outcome = work.download(files)
+    summary = {
+        "files": len(files),
+        **work.summary(len(outcome.fetched), len(outcome.there), outcome.bytes, "file"),
+        "failed": _named(outcome.failed),
+        "paths": [str(f.target) for f in files if f.url not in outcome.failed],
+    }
+    if not outcome.failed:
+        return summary, None
+    return summary, (
+        f"{len(outcome.failed)} of {counted(len(files), 'file')} did not come; the same"
+        " command tries them again and goes on where they stopped"
+    )
 
-        def watch(done: int, size: int) -> None:
-            pace = size / max(time.monotonic() - begin, 1e-3)
-            progress.update(done, f"{format_bytes(size)}, {format_bytes(pace)}/s")
 
-        outcome = download(
-            files,
-            chosen.tries,
-            chosen.parallel,
-            bytes_a_second,
-            chosen.timeout,
-            watch=watch,
-            say=say,
+def _captures(rows: list[str], work: _Work) -> tuple[dict[str, Any], str | None]:
+    """The same of captures, from rows and from a URL index."""
+    from curate.disk.files import make_folder
+    from curate.disk.units import counted
+    from curate.fetch.captures import Query, asked, local_captures
+    from curate.fetch.ranged import fetch_captures
+    from curate.terminal.progress import say
+
+    chosen = work.chosen
+    captures = [capture for name in rows for capture in local_captures(name)]
+    make_folder(work.out)
+    if chosen.index:
+        query = Query(chosen.index, chosen.match, chosen.crawl, chosen.filter, chosen.server)
+
+        def ask(files: Sequence[Wanted]) -> dict[str, str]:
+            return work.download(files, "index", parallel=1).failed
+
+        captures += asked(query, work.out / ".index", ask)
+    captures = captures[: chosen.limit]
+    if not captures:
+        raise RunFailed("there is nothing to fetch: the index lists no capture")
+    name = chosen.index[0] if chosen.index else Path(rows[0]).name.partition(".")[0]
+    result = fetch_captures(captures, work.out, name, chosen.base, work.download, say)
+    summary = {
+        "captures": result.captures,
+        "files": len(result.files),
+        **work.summary(len(result.files) - result.there, result.there, result.bytes, "file"),
+        "missing": _named(result.missing),
+        "failed": _named(result.failed),
+        "paths": [str(path) for path in result.files],
+    }
+    if result.failed:
+        count = counted(len(result.failed), "capture")
+        return summary, f"{count} did not come; the same command goes on where it stopped"
+    if result.missing:
+        count = counted(len(result.missing), "capture")
+        return summary, (
+            f"{count} cannot be had and are left out; they are listed in {work.out}/*.missing.cdxj"
         )
-    seconds = time.monotonic() - begin
-    if as_json:
-        summary = {
-            "files": len(files),
-            "fetched": len(outcome.fetched),
-            "there": len(outcome.there),
-            "failed": [{"url": u, "reason": r} for u, r in outcome.failed.items()],
-            "bytes": outcome.bytes,
-            "seconds": round(seconds, 3),
-            "paths": [str(f.target) for f in files if f.url not in outcome.failed],
-        }
-        print(json.dumps(summary, ensure_ascii=False))
-    elif not quiet:
-        there = f", {len(outcome.there)} were there" if outcome.there else ""
-        count = counted(len(outcome.fetched), "file")
-        say(f"fetched {count}, {format_bytes(outcome.bytes)} in {seconds:.0f} s{there}: {out}")
-    if outcome.failed:
-        raise RunFailed(
-            f"{len(outcome.failed)} of {counted(len(files), 'file')} did not come; the same"
-            " command tries them"
-            " again and goes on where they stopped"
-        )
+    return summary, None

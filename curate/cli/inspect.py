@@ -1,4 +1,4 @@
-"""`llmcurate explain`, `stats`, `whatif` and `browse`: looking at runs and corpora."""
+"""`llmcurate explain`, `stats`, `whatif`, `browse` and `verify`: looking at runs and corpora."""
 
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from curate.cli.options import (
+    DateColumn,
     Inputs,
     Json,
     Limit,
@@ -81,6 +82,7 @@ def stats(
     out: Out = None,
     limit: Limit = None,
     share: Share = None,
+    date_column: DateColumn = None,
     as_json: Json = False,
 ) -> None:
     """Measure a corpus: lengths, scores, languages, domains.
@@ -98,7 +100,7 @@ def stats(
 
     inputs = corpus_of(inputs)
     results.check_folder(out)
-    figures = {"inputs": inputs, **statistics.gather(inputs, reading(limit, share))}
+    figures = {"inputs": inputs, **statistics.gather(inputs, reading(limit, share, date_column))}
     results.show(
         figures,
         lambda: statistics.text(figures, sys.stdout.encoding),
@@ -237,3 +239,42 @@ def browse(
                 server.serve_forever()
             except KeyboardInterrupt:
                 print("stopped")
+
+
+@command(app, "Verify")
+def verify(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder OUT of a finished run.")],
+    out: Annotated[
+        Optional[Path],
+        typer.Option("-o", "--out", metavar="PATH", help="Folder for verify.html and verify.json."),
+    ] = None,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Recompute a sample of a run with other libraries.
+
+    Reads records with warcio, pages with resiliparse, labels with fasttext, signatures with
+    datasketch, Bloom filters with pybloom-live, cuts with pydivsufsort, tokens with tokenizers or
+    sentencepiece, perplexities with kenlm. A difference that no documented cause explains is exit
+    code 1; a library that is not installed is named.
+
+    \b
+    Example:
+    llmcurate verify out
+    """
+    from curate.cli.command_settings import Verify
+    from curate.inspect import results
+    from curate.inspect.verify import verify as verifying
+
+    chosen = Verify.of(settings)
+    results.check_folder(out)
+    verification = verifying.verify(run, chosen.documents, chosen.seed)
+    results.show(
+        verification.dump(),
+        lambda: verifying.text(verification),
+        lambda: verifying.render(verification),
+        out,
+        as_json,
+        name="verify",
+    )
+    raise typer.Exit(0 if verification.passed else 1)

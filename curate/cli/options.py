@@ -23,7 +23,7 @@ DEFAULT = "default"
 ORDER = (
     "init run fetch extract extract-eval filter dedup decontaminate language quality perplexity mix"
     " refresh forget tokenizer pretrain generate model which import export push stats explain"
-    " whatif browse search recipes steps schema new warmup demo"
+    " whatif browse verify search recipes steps schema new warmup demo"
 ).split()
 
 
@@ -157,6 +157,14 @@ Share = Annotated[
         " others.",
     ),
 ]
+DateColumn = Annotated[
+    Optional[str],
+    typer.Option(
+        "--date-column",
+        metavar="NAME",
+        help="Column of the input that holds the date of a document.",
+    ),
+]
 Sets = Annotated[
     Optional[list[str]],
     typer.Option(
@@ -195,6 +203,7 @@ def document_options(
     workers: Workers = 0,
     limit: Limit = None,
     share: Share = None,
+    date_column: DateColumn = None,
     export: Export = None,
     skip_unreadable: SkipUnreadable = False,
     as_json: Json = False,
@@ -204,7 +213,7 @@ def document_options(
     """The options of a command on documents."""
     from curate.cli.execution import CommandOptions
 
-    read = read_options(limit, share, skip_unreadable)
+    read = read_options(limit, share, skip_unreadable, date_column)
     return CommandOptions(out, workers, as_json, dry_run, quiet, read=read, export=export)
 
 
@@ -218,6 +227,7 @@ def engine_options(
     scratch: Scratch = None,
     limit: Limit = None,
     share: Share = None,
+    date_column: DateColumn = None,
     export: Export = None,
     skip_unreadable: SkipUnreadable = False,
     as_json: Json = False,
@@ -228,25 +238,34 @@ def engine_options(
     from curate.cli.execution import CommandOptions
 
     where = (engine, address, scratch, exchange)
-    read = read_options(limit, share, skip_unreadable)
+    read = read_options(limit, share, skip_unreadable, date_column)
     return CommandOptions(
         out, workers, as_json, dry_run, quiet, *where, read, export, slurm=tuple(slurm or ())
     )
 
 
 def read_options(
-    limit: int | None, share: float | None, skip_unreadable: bool = False
+    limit: int | None,
+    share: float | None,
+    skip_unreadable: bool = False,
+    date_column: str | None = None,
 ) -> dict[str, Any]:
     """The settings of `read` that options give."""
-    values = {"limit": limit, "share": share, "skip_unreadable": skip_unreadable or None}
+    values = {
+        "limit": limit,
+        "share": share,
+        "columns": {"date": date_column} if date_column else None,
+        "skip_unreadable": skip_unreadable or None,
+    }
     return {name: value for name, value in values.items() if value is not None}
 
 
-def reading(limit: int | None, share: float | None) -> ReadSettings:
+def reading(limit: int | None, share: float | None, date_column: str | None = None) -> ReadSettings:
     """How a command reads documents itself: the first ones, or a share of them."""
     from curate.steps.recipe import build
 
-    return build("read", []).reading(**read_options(limit, share)).read
+    given = read_options(limit, share, date_column=date_column)
+    return build("read", []).reading(**given).read
 
 
 def workspace(missing: str) -> Workspace:

@@ -281,13 +281,15 @@ def _newest(missing: str) -> Path:
 
 @command(app, "Export")
 def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -> None:
-    """Write a corpus as JSON lines, or a model for transformers.
+    """Write a corpus, or a model, for other tools.
 
-    A corpus becomes OUT/jsonl/part-*.jsonl.zst with all columns.
+    A corpus becomes OUT/jsonl/part-*.jsonl.zst with all columns; or OUT/warc/part-*.warc.gz,
+    OUT/signatures.parquet (datasketch's LeanMinHash) or OUT/filter.bloom (pybloom-live).
 
     \b
     Examples:
     llmcurate export corpus/ -o out
+    llmcurate export corpus/ -o out --format warc
     llmcurate export model/ -o hf-model --format hf --dtype bfloat16
     """
 
@@ -297,7 +299,8 @@ def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -
     if chosen.format == "hf":
         export_model(inputs or [], chosen.dtype, options)
     else:
-        run_steps("export", [("export", {"compression": chosen.compression})], inputs, options)
+        settings = chosen.model_dump(include={"format", "compression", "key"})
+        run_steps("export", [("export", settings)], inputs, options)
 
 
 def export_model(inputs: list[str], dtype: str, options: CommandOptions) -> None:

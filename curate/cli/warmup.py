@@ -49,5 +49,11 @@ def warmup(
     kernels = counted(done["compiled"], "kernel")
     steps = counted(done["steps"], "step")
     print(f"{steps} rehearsed, {kernels} compiled, kept in {kernels_folder()}")
+    if not recipes and done["missing"]:
+        lacking = ", ".join(sorted(done["missing"]))
+        print(
+            f"compiled when they first have their models and lists (--json says which): {lacking}"
+        )
+        return
     for step, why in done["missing"].items():
         print(f"not compiled: {step}: {why}")

@@ -33,7 +33,7 @@ class DirectInput:
 
     def batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         """Columns (None: all) of the documents that have text, in input order."""
-        kept = refused = size = text_size = passed_over = 0
+        kept = refused = size = text_size = passed_over = bad_dates = 0
         skipped: Counter[str] = Counter()
         by_rule: Counter[str] = Counter()
         self.corrupt = []
@@ -64,6 +64,7 @@ class DirectInput:
             skipped.update(reader.account.skipped)
             self.corrupt += reader.account.corrupt
             passed_over += reader.account.passed_over
+            bad_dates += reader.account.bad_dates
             for piece, documents in zip(slices, reader.account.documents, strict=False):
                 before[piece.file] = before.get(piece.file, 0) + documents
         self.tally = {
@@ -71,6 +72,7 @@ class DirectInput:
             "kept": kept,
             "rejected": refused,
             "passed_over": passed_over,
+            "bad_dates": bad_dates,
             "skipped": dict(skipped),
             "corrupt": len(self.corrupt),
             "corrupt_examples": self.corrupt[:100],

@@ -1,9 +1,9 @@
 """Scores at given ranks: exact order statistics of a corpus, by language, by tasks.
 
 Two rounds over the sketches. Tasks count how many scores fall into each range of floats: those with
-the same first 20 bits, 256 ranges an octave. Then they write the scores of the few ranges in which
-a wanted rank lies, each once with its count. So nothing sorts the scores of a corpus, and the
-caller holds some thousandths of them.
+the same first 20 bits, 256 ranges an octave (28 bits, 65,536 ranges, where many ranks are wanted).
+Then they write the scores of the few ranges in which a wanted rank lies, each once with its count.
+So nothing sorts the scores of a corpus, and the caller holds some thousandths of them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.shuffle.tasks import Group, run_tasks
@@ -22,7 +23,9 @@ from curate.corpus.sketches import Run, Task
 from curate.disk.database import paths_literal
 from curate.disk.files import replacing
 
-BITS = 20  # of a float that say which range it is in
+# Bits of a float that say which range it is in; FINE where many ranks are wanted, whose ranges
+# would hold most scores otherwise.
+BITS, FINE = 20, 28
 ALL = ""  # the language where none is told apart
 
 TOTALS = pa.schema(
@@ -40,30 +43,36 @@ SCORES = pa.schema([("lang", pa.string()), ("score", pa.float64()), ("scores", p
 Ranked = dict[str, dict[int, float]]  # by language and rank (from 0, the least) the score
 
 
-def float_ranges(scores: np.ndarray) -> np.ndarray:
+def float_ranges(scores: np.ndarray, bits: int = BITS) -> np.ndarray:
     """uint32: the range of each float64; ranges ascend as floats do, NaN comes last."""
-    bits = scores.view(np.uint64)
+    pattern = scores.view(np.uint64)
     low = np.uint64(1 << 63)
-    ordered = np.where(bits & low, ~bits, bits | low)
-    return (ordered >> np.uint64(64 - BITS)).astype(np.uint32)
+    ordered = np.where(pattern & low, ~pattern, pattern | low)
+    return (ordered >> np.uint64(64 - bits)).astype(np.uint32)
 
 
-def read_scores(group: Group, by_lang: bool) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """(languages, int64[rows] which of them, float64[rows] scores) of a group; NaN: no score."""
-    columns = ["score", *(["lang"] if by_lang else [])]
+def read_scores(
+    group: Group, by_lang: bool, column: str = "score"
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """(languages, int64[scores] which of them, float64[scores] scores) of a group; NaN: no score.
+    The column is one of scores, or of lists of them, whose documents count score by score."""
+    columns = [column, *(["lang"] if by_lang else [])]
     tables = []
     for file in group.files:  # not as a data set: a folder `lang=de` above it is no column
         with pq.ParquetFile(file.path, pre_buffer=False) as source:
             tables.append(source.read(columns=columns, use_threads=False))
     table = pa.concat_tables(tables).combine_chunks()
-    score = table["score"].cast(pa.float64()).to_numpy()
+    listed = pa.types.is_list(table.schema.field(column).type)
+    each = pc.list_parent_indices(table[column]).to_numpy() if listed else slice(None)
+    scores = pc.list_flatten(table[column]) if listed else table[column]
+    score = scores.cast(pa.float64()).to_numpy()
     if not by_lang:
         return [ALL], np.zeros(len(score), np.int64), score
     coded = table["lang"].combine_chunks()
     if isinstance(coded, pa.ChunkedArray):  # no row
         return [], np.zeros(0, np.int64), score
     coded = coded.dictionary_encode()
-    return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64), score
+    return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)[each], score
 
 
 def count_files(folder: Path, group: int) -> tuple[Path, Path]:
@@ -81,7 +90,8 @@ def count_scores_files(task: Task) -> dict[str, list[str]]:
 def count_scores(task: Task) -> dict[str, Any]:
     """A task: documents, scores, the least and the greatest by language; scores by range. Held are
     some 40 bytes a document of the group."""
-    langs, code, score = read_scores(Group.load(task), task["by_lang"])
+    bits = task["bits"]
+    langs, code, score = read_scores(Group.load(task), task["by_lang"], task["column"])
     mask = ~np.isnan(score)
     documents = np.bincount(code, minlength=len(langs))
     code, score = code[mask], score[mask]
@@ -89,11 +99,11 @@ def count_scores(task: Task) -> dict[str, Any]:
     low, high = np.full(len(langs), np.inf), np.full(len(langs), -np.inf)
     np.minimum.at(low, code, score)
     np.maximum.at(high, code, score)
-    keys, counts = np.unique((code << BITS) | float_ranges(score), return_counts=True)
+    keys, counts = np.unique((code << bits) | float_ranges(score, bits), return_counts=True)
     names = pa.array(langs, pa.string())
     none = scored == 0
     totals = [names, documents, scored, pa.array(low, mask=none), pa.array(high, mask=none)]
-    ranges = [names.take(pa.array(keys >> BITS)), keys & ((1 << BITS) - 1), counts]
+    ranges = [names.take(pa.array(keys >> bits)), keys & ((1 << bits) - 1), counts]
     paths = count_files(Path(task["folder"]), task["part"])
     for path, schema, columns in zip(paths, (TOTALS, RANGES), (totals, ranges), strict=True):
         _store(path, schema, columns)
@@ -120,8 +130,8 @@ def pick_scores_files(task: Task) -> dict[str, list[str]]:
 
 def pick_scores(task: Task) -> dict[str, Any]:
     """A task: the scores in the wanted ranges, each once with how often it stands there."""
-    langs, code, score = read_scores(Group.load(task), task["by_lang"])
-    range_number = float_ranges(score)
+    langs, code, score = read_scores(Group.load(task), task["by_lang"], task["column"])
+    range_number = float_ranges(score, task["bits"])
     ranges: list[tuple[str, np.ndarray, np.ndarray]] = []
     for number, lang in enumerate(langs):
         wanted = np.array(task["wanted"].get(lang, []), np.uint32)
@@ -137,9 +147,17 @@ def pick_scores(task: Task) -> dict[str, Any]:
     return {}
 
 
-def write_counts(run: Run, folder: Path, groups: list[Group], by_lang: bool) -> None:
-    """The first round, into a folder."""
-    tasks = [{**group.dump(), "by_lang": by_lang, "folder": str(folder)} for group in groups]
+def write_counts(
+    run: Run,
+    folder: Path,
+    groups: list[Group],
+    by_lang: bool,
+    column: str = "score",
+    bits: int = BITS,
+) -> None:
+    """The first round, into a folder. column: of the sketches, that holds the scores."""
+    settings = {"by_lang": by_lang, "column": column, "bits": bits, "folder": str(folder)}
+    tasks = [{**group.dump(), **settings} for group in groups]
     run_tasks(run, f"{__name__}:count_scores", tasks)
 
 
@@ -163,9 +181,11 @@ def find_ranks(
     counted: Path,
     wanted: Mapping[str, list[int]],
     by_lang: bool,
+    column: str = "score",
+    bits: int = BITS,
 ) -> Ranked:
     """The second round: the scores at the wanted ranks of each language. counted: the folder of the
-    first. Ranks are those of scores that are there."""
+    first, column, bits: as there. Ranks are those of scores that are there."""
     ranges = _by_lang(db, [count_files(counted, group.part)[1] for group in groups], "place")
     # By language and rank: the range of that rank, and the scores before the range.
     range_of_rank: dict[str, dict[int, tuple[int, int]]] = {}
@@ -181,13 +201,14 @@ def find_ranks(
         lang: sorted({number for number, _ in ranges_of_lang.values()})
         for lang, ranges_of_lang in range_of_rank.items()
     }
-    settings = {"by_lang": by_lang, "wanted": ranges_by_lang, "folder": str(folder)}
+    settings = {"by_lang": by_lang, "column": column, "bits": bits, "folder": str(folder)}
+    settings["wanted"] = ranges_by_lang
     run_tasks(run, f"{__name__}:pick_scores", [{**group.dump(), **settings} for group in groups])
     scores = _by_lang(db, score_files(folder, len(groups)), "score")
     ranked: Ranked = {}
     for lang, ranges_of_lang in range_of_rank.items():
         values, counts = scores[lang]
-        range_number = float_ranges(np.ascontiguousarray(values))
+        range_number = float_ranges(np.ascontiguousarray(values), bits)
         for rank, (wanted_range, before) in ranges_of_lang.items():
             mask = range_number == wanted_range
             k = int(np.searchsorted(np.cumsum(counts[mask]) + before, rank, "right"))

@@ -72,14 +72,14 @@ class DedupExact(DedupStep):
             "compared as they are and URLs in normal form."
         ),
     )
-    hash: Literal["xxh3-128", "murmur3-128", "blake2b-128", "blake2b-256", "sha256", "sha1-64"] = (
-        Field(
-            "xxh3-128",
-            description=(
-                "The hash that texts or URLs are compared by; the number is its size in bits. "
-                "`llmcurate dedup hashes` shows the speed of each and the odds of a collision."
-            ),
-        )
+    hash: Literal[
+        "xxh3-128", "murmur3-128", "blake2b-128", "blake2b-256", "sha256", "sha3-256", "sha1-64"
+    ] = Field(
+        "xxh3-128",
+        description=(
+            "The hash that texts or URLs are compared by; the number is its size in bits. "
+            "`llmcurate dedup hashes` shows the speed of each and the odds of a collision."
+        ),
     )
 
     @property

@@ -49,6 +49,11 @@ def _sha256() -> Digest:
     return lambda text: sha256(text).digest()
 
 
+def _sha3_256() -> Digest:
+    sha3_256 = hashlib.sha3_256
+    return lambda text: sha3_256(text).digest()
+
+
 def _blake2b(size: int) -> Digest:
     blake2b = hashlib.blake2b
     return lambda text: blake2b(text, digest_size=size).digest()
@@ -63,6 +68,7 @@ HASHES: dict[str, Hash] = {
     "blake2b-128": Hash(128, lambda: _blake2b(16), "resists texts made to collide (2^64 trials)"),
     "blake2b-256": Hash(256, lambda: _blake2b(32), "resists texts made to collide"),
     "sha256": Hash(256, _sha256, "resists texts made to collide; known to every tool"),
+    "sha3-256": Hash(256, _sha3_256, "resists texts made to collide; FIPS 202, slow"),
     "sha1-64": Hash(64, _sha1_64, "CCNet's; collides by chance from 10^9 passages on"),
 }
 

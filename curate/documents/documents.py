@@ -99,10 +99,11 @@ class Documents:
         mask: np.ndarray,
         rule: str,
         value: np.ndarray | None = None,
-        threshold: float | None = None,
+        threshold: float | np.ndarray | None = None,
         detail: Sequence[str | None] | None = None,
     ) -> Documents:
-        """Marks the rows where mask: bool[rows]; value: number[rows]; detail: text[rows]."""
+        """Marks the rows where mask: bool[rows]; value: number[rows]; threshold: of all, or
+        number[rows]; detail: text[rows]."""
         rows = np.flatnonzero(mask)
         if len(rows) == 0:
             return self
@@ -112,7 +113,7 @@ class Documents:
             rule,
             rows,
             values,
-            np.nan if threshold is None else float(threshold),
+            _each(threshold, rows),
             None if detail is None else tuple(detail[int(r)] for r in rows),
             self.entry if self.entry is not None else self.text,
         )
@@ -151,6 +152,13 @@ class Documents:
 
     def _with(self, name: str, array: pa.Array) -> pa.Table:
         return _set(self.table, name, array)
+
+
+def _each(threshold: float | np.ndarray | None, rows: np.ndarray) -> np.ndarray:
+    """float64[rows]: the threshold of each of the rows; NaN for none."""
+    if isinstance(threshold, np.ndarray) and threshold.ndim:
+        return threshold[rows].astype(np.float64)
+    return np.full(len(rows), np.nan if threshold is None else float(threshold))
 
 
 def _set(table: pa.Table, name: str, array: pa.Array) -> pa.Table:

@@ -1,21 +1,48 @@
 """Limits: which column a rule compares with which setting, and on which side it drops.
 
 A step that decides by limits measures, annotates and then calls `decide`, which reads nothing but
-those columns. So the same columns, stored with a run, say what other settings would have kept
-(`llmcurate whatif`), by the very code that decided in the run.
+those columns and the language. So the same columns, stored with a run, say what other settings
+would have kept (`llmcurate whatif`), by the very code that decided in the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
     from curate.steps.contracts import Settings
+    from curate.text.profiles import Chosen
+
+
+@dataclass(frozen=True)
+class Langs:
+    """The column `lang`. names: its labels; at: int[rows], an index into them, -1 for none."""
+
+    names: Sequence[str | None]
+    at: np.ndarray
+
+    def __getitem__(self, rows: slice | np.ndarray) -> Langs:
+        return Langs(self.names, self.at[rows])
+
+
+@dataclass(frozen=True)
+class ByLang:
+    """Thresholds by language. thresholds: by the code of a profile, NaN where the rule is off;
+    profiles: which profile judges a document."""
+
+    thresholds: Mapping[str, float]
+    profiles: Chosen
+
+    def of(self, label: str | None) -> float | None:
+        """The threshold for a label; None where the rule's own holds."""
+        profile = self.profiles.of(label)
+        return None if profile is None else self.thresholds.get(profile.code)
 
 
 @dataclass(frozen=True)
@@ -26,7 +53,8 @@ class Limit:
     empty where it is fixed. threshold: None where the rule is off. above: drops what is larger,
     else what is smaller; closed: drops the threshold itself too. only: a column that must be above
     0 for the rule to judge a document. unless: a rule of the same step, earlier in its list, whose
-    documents this one leaves alone. detail: what the reason says.
+    documents this one leaves alone. detail: what the reason says. by_lang: what stands in for
+    the threshold in documents of some languages.
     """
 
     rule: str
@@ -38,9 +66,23 @@ class Limit:
     only: str | None = None
     unless: str | None = None
     detail: str | None = None
+    by_lang: ByLang | None = None
 
-    def over(self, values: np.ndarray, threshold: float) -> np.ndarray:
-        """bool[rows]: which values are beyond a threshold; NaN is not."""
+    @property
+    def on(self) -> bool:
+        """Whether the rule judges any document."""
+        return self.threshold is not None or self.by_lang is not None
+
+    def thresholds(self, langs: Langs) -> float | np.ndarray:
+        """What holds for each row: float64[rows], or one number for all; NaN where it is off."""
+        own = np.nan if self.threshold is None else self.threshold
+        if self.by_lang is None:
+            return own
+        each = [self.by_lang.of(name) for name in (*langs.names, None)]
+        return np.array([own if x is None else x for x in each], np.float64)[langs.at]
+
+    def over(self, values: np.ndarray, threshold: float | np.ndarray) -> np.ndarray:
+        """bool[rows]: which values are beyond a threshold, or each beyond its own; NaN is not."""
         mask: np.ndarray
         if self.above:
             mask = values >= threshold if self.closed else values > threshold
@@ -52,13 +94,13 @@ class Limit:
 Columns = Callable[[str], np.ndarray]
 
 
-def marks(limits: Iterable[Limit], column: Columns) -> dict[str, np.ndarray]:
+def marks(limits: Iterable[Limit], column: Columns, langs: Langs) -> dict[str, np.ndarray]:
     """rule -> bool[rows], for the rules that are on; column: gives a column's number[rows]."""
     masks: dict[str, np.ndarray] = {}
     for limit in limits:
-        if limit.threshold is None:
+        if not limit.on:
             continue
-        mask = limit.over(column(limit.column), limit.threshold)
+        mask = limit.over(column(limit.column), limit.thresholds(langs))
         if limit.only is not None:
             mask = mask & (column(limit.only) > 0)
         if limit.unless in masks:
@@ -67,18 +109,25 @@ def marks(limits: Iterable[Limit], column: Columns) -> dict[str, np.ndarray]:
     return masks
 
 
+def langs_of(docs: Documents) -> Langs:
+    """The languages of a batch."""
+    coded = docs.table["lang"].combine_chunks().dictionary_encode()
+    at = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
+    return Langs(coded.dictionary.to_pylist(), at.astype(np.int64))
+
+
 def decide(docs: Documents, limits: Iterable[Limit]) -> Documents:
     """The batch after the rules of a step that has annotated its columns."""
-    chosen = list(limits)
+    chosen, langs = list(limits), langs_of(docs)
 
     def column(name: str) -> np.ndarray:
         values: np.ndarray = docs.table[f"{docs.step}.{name}"].to_numpy()
         return values
 
-    for rule, mask in marks(chosen, column).items():
+    for rule, mask in marks(chosen, column, langs).items():
         limit = next(x for x in chosen if x.rule == rule)
         detail = None if limit.detail is None else [limit.detail] * len(docs)
-        docs = docs.drop(mask, rule, column(limit.column), limit.threshold, detail)
+        docs = docs.drop(mask, rule, column(limit.column), limit.thresholds(langs), detail)
     return docs
 
 

@@ -53,15 +53,15 @@ class Reason(NamedTuple):
 class Drop:
     """One rule's marks on a batch.
 
-    rows: int64[marked]; values: float64[marked] (NaN for none); entry: the text as it entered the
-    step, all rows.
+    rows: int64[marked]; values, thresholds: float64[marked] (NaN for none); entry: the text as it
+    entered the step, all rows.
     """
 
     step: str
     rule: str
     rows: np.ndarray
     values: np.ndarray
-    threshold: float
+    thresholds: np.ndarray
     details: tuple[str | None, ...] | None
     entry: pa.LargeStringArray
 
@@ -109,7 +109,7 @@ def _reasons(drops: Sequence[Drop]) -> tuple[np.ndarray, pa.StructArray, np.ndar
     details: list[str | None] = []
     for drop in drops:
         details.extend(drop.details if drop.details is not None else [None] * len(drop.rows))
-    thresholds = np.array([drop.threshold for drop in drops])[origin]
+    thresholds = np.concatenate([drop.thresholds for drop in drops])
     values = np.concatenate([drop.values for drop in drops])
     columns = {
         "step": pa.array([drop.step for drop in drops], pa.string()).take(pa.array(origin)),

@@ -238,7 +238,7 @@ def language_tag(value: str | None) -> str | None:
 
 def published(value: str | None) -> datetime | None:
     """A stated date as a time, UTC where it names no zone; None for what is no date."""
-    from curate.formats.columns import parse_date
+    from curate.formats.dates import parse_date
 
     return parse_date(value) or parse_date(day_in(value or ""))
 

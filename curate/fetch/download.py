@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.errors import CurateError, RunFailed, UsageError, disk_error
-from curate.fetch.sources import Http, Source, Store
+from curate.fetch.sources import Http, Refused, Source, Store
 from curate.fetch.transfer import (
     PART,
     Manners,
@@ -41,11 +41,13 @@ class NoRoom(RunFailed):
 
 @dataclass
 class Outcome:
-    """What became of the files; failed: URL -> reason, in the order they were given."""
+    """What became of the files; failed: URL -> reason, in the order they were given; refused: those
+    of them that no other try will bring."""
 
     fetched: list[Path] = field(default_factory=list)
     there: list[Path] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
     bytes: int = 0  # of the files that were fetched
 
 
@@ -82,6 +84,7 @@ def download(
     sources = _Sources(parallel, seconds)
     sizes: dict[str, int] = {}
     reasons: dict[str, str] = {}
+    refused: set[str] = set()
     done = len(files) - len(missing)
     watch(done, 0)
     with ThreadPoolExecutor(parallel, thread_name_prefix="fetch") as threads:
@@ -99,6 +102,8 @@ def download(
                         raise
                     except CurateError as error:
                         reasons[wanted.url] = str(error)
+                        if isinstance(error, Refused):
+                            refused.add(wanted.url)
                         say(f"{wanted.url}: {error}")
                     done += 1
                 watch(done, received[0])
@@ -106,7 +111,7 @@ def download(
             stop.set()
             threads.shutdown(cancel_futures=True)
             raise
-    outcome = Outcome(bytes=sum(sizes.values()))
+    outcome = Outcome(bytes=sum(sizes.values()), refused=refused)
     for wanted, complete in zip(files, there, strict=True):
         if complete:
             forget_note(wanted.target.with_name(wanted.target.name + PART))

@@ -22,6 +22,7 @@ from curate.fetch.transfer import PART, Wanted
 _LISTS = (".paths", ".paths.gz", ".txt", ".txt.gz", ".sha256", ".md5", "sums")
 _SUM = re.compile(r"(?:(sha256|md5):)?([0-9a-f]{64}|[0-9a-f]{32})", re.I | re.ASCII)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.I | re.ASCII)
+COMMON_CRAWL = "https://data.commoncrawl.org/"  # where paths begin that begin with crawl-data/
 MOST_LIST = 1 << 30  # bytes of a list, unpacked
 # What a list from elsewhere may name besides its own store: nothing that fsspec reads from this
 # machine.

@@ -25,6 +25,17 @@ TRY_AGAIN = frozenset((408, 425, 429, 500, 502, 503, 504))
 _RANGE = re.compile(r"bytes\s+(\d+)-(\d+)/(\d+|\*)\s*", re.I | re.ASCII)
 
 
+# Behind a URL: `#bytes=OFFSET+LENGTH`, a part of a file that is fetched as a file of its own.
+_SPAN = re.compile(r"#bytes=(\d{1,18})\+(\d{1,18})", re.ASCII)
+
+
+def span_of(url: str) -> tuple[str, int, int | None]:
+    """(URL, offset, length) of a URL that may end in a span; length None: up to the end."""
+    place, mark, rest = url.rpartition("#bytes=")
+    match = _SPAN.fullmatch(f"{mark}{rest}")
+    return (place, int(match[1]), int(match[2])) if match else (url, 0, None)
+
+
 class Refused(CurateError):
     """No further try will help; the message says why."""
 
@@ -88,8 +99,10 @@ class Http:
         import urllib3
 
         headers = dict(self._settings["headers"])
-        if offset:
-            headers["Range"] = f"bytes={offset}-"
+        url, first, length = span_of(url)
+        if offset or length is not None:
+            last = "" if length is None else first + length - 1
+            headers["Range"] = f"bytes={first + offset}-{last}"
             if validator:
                 headers["If-Range"] = validator
         try:
@@ -101,7 +114,12 @@ class Http:
         except ValueError as error:  # a redirect to something that is no URL
             raise Refused(_line(error)) from None
         try:
-            return self._answer(response, url, offset, validator)
+            answer = self._answer(response, url, first + offset, validator)
+            if length is not None:
+                if response.status != 206:
+                    raise Refused("the server sends whole files, no ranges")
+                answer.start, answer.size = offset, length
+            return answer
         except BaseException:
             response.close()
             raise
@@ -254,6 +272,7 @@ class Store:
         """See Source. A validator is the store's ETag or checksum, else time of change and size."""
         import fsspec
 
+        url, first, length = span_of(url)
         try:
             fs, path = fsspec.core.url_to_fs(url)
         except (ImportError, ValueError) as error:
@@ -267,7 +286,7 @@ class Store:
             if info.get("type") == "directory":
                 raise Refused("it is a folder; name its files")
             file = fs.open(path, "rb")
-            file.seek(offset)
+            file.seek(first + offset)
         except (FileNotFoundError, PermissionError) as error:
             raise _no_file(error) from None
         except (Failed, CurateError, MemoryError):
@@ -275,9 +294,11 @@ class Store:
         except Exception as error:  # each store has errors of its own
             raise Failed(_line(error)) from None
 
+        end = None if length is None else first + length
+
         def read(size: int) -> bytes:
             try:
-                data: bytes = file.read(size)
+                data: bytes = file.read(size if end is None else min(size, end - file.tell()))
                 return data
             except (PermissionError, FileNotFoundError) as error:
                 raise _no_file(error) from None
@@ -286,7 +307,7 @@ class Store:
             except Exception as error:
                 raise Failed(_line(error)) from None
 
-        size = info.get("size")
+        size = info.get("size") if length is None else length
         return Answer(offset, None if size is None else int(size), version, read, file.close)
 
     def about(self, url: str) -> tuple[int | None, str | None]:

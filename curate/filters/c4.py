@@ -1,174 +1,94 @@
 """C4's page rules (Raffel et al. 2020, section 2.2), as TensorFlow Datasets' code has them.
 
 Source of every constant: tensorflow_datasets/text/c4_utils.py. One thing is ours: sentences are
-counted by an approximation of Punkt (curate/text/sentences.py). mC4's rule on paragraphs, and the
-bad word filter, softened by the md5 of the page's URL, are here too.
+counted by an approximation of Punkt (curate/text/sentences.py). mC4's rule on paragraphs is here
+too; bad words stand in bad_words.py.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
-from collections.abc import Iterable
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, PrivateAttr
+from pydantic import Field, model_validator
 
 from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
-from curate.errors import UsageError
+from curate.filters.bad_words import BadWordRule
 from curate.steps.contracts import Step
+from curate.steps.profiled import Profiled
 
-# Languages whose words are matched without boundaries, as `get_badwords_filter_fn` of c4_utils.py.
-UNBOUNDED = ("ja", "th", "zh")
-
-
-def _tree(words: Iterable[str]) -> dict:
-    root: dict = {}
-    for word in words:
-        node = root
-        for letter in word:
-            node = node.setdefault(letter, {})
-        node[""] = {}
-    return root
-
-
-def _pattern(node: dict) -> str:
-    branches = [re.escape(k) + _pattern(node[k]) for k in sorted(node) if k]
-    if not branches:
-        return ""
-    body = branches[0] if len(branches) == 1 else "(?:" + "|".join(branches) + ")"
-    return f"(?:{body})?" if "" in node else body
+# What the paper's text says, in the version that TensorFlow Datasets' constants are not of: "we
+# discarded any page with fewer than 5 sentences and only retained lines that contained at least 3
+# words". It names no limit of a page's or a word's length. The text in JMLR says 3 and 5, as the
+# code does.
+PAPER = {
+    "min_words_per_line": 3,
+    "min_sentences": 5,
+    "max_page_chars": 1_000_000_000,
+    "max_word_chars": 1_000_000_000,
+}
 
 
-def badwords_regex(words: Iterable[str], lang: str) -> re.Pattern[str]:
-    """The compiled pattern for lower-cased text; its group 0 is the word that matched.
-
-    It matches as `(?:\\W|^)(word1|word2|...)(?:\\W|$)` of c4_utils.py does; the words come from a
-    prefix tree, which makes the search tens of times faster.
-    """
-    kept = sorted({w.strip().lower() for w in words} - {""})
-    if not kept:
-        raise UsageError(f"bad words: no word for language {lang!r} in the list")
-    body = _pattern(_tree(kept))
-    return re.compile(body if lang in UNBOUNDED else rf"(?<!\w){body}(?!\w)")
-
-
-def read_words(location: str, sha256: str | None) -> dict[str, list[str]]:
-    """Words by language from a path or URL: JSON lines with `lang` and `term` (or `word`), or plain
-    lines (language "en"); .gz is unpacked. A URL needs its sha256, which is checked."""
-    from curate.fetch.file_lists import read_list
-
-    data = read_list(location, sha256, "badwords", "badwords_sha256")
-    words: dict[str, list[str]] = {}
-    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        if line.lstrip().startswith("{"):
-            try:
-                entry = json.loads(line)
-                words.setdefault(entry.get("lang", "en"), []).append(
-                    entry["term"] if "term" in entry else entry["word"]
-                )
-            except (ValueError, KeyError):
-                raise UsageError(f"badwords: {location}:{number} has no word") from None
-        else:
-            words.setdefault("en", []).append(line)
-    return words
-
-
-def patterns(location: str, sha256: str | None) -> dict[str, re.Pattern[str]]:
-    """Compiled patterns by language."""
-    return {
-        lang: badwords_regex(words, lang) for lang, words in read_words(location, sha256).items()
-    }
-
-
-def spared(url: str, fraction: float) -> bool:
-    """Whether a page with a bad word is kept all the same: md5(url) decides, so that it is the
-    same in every run. `fraction` of the pages is dropped (1.0: all)."""
-    numerator, denominator = float(fraction).as_integer_ratio()
-    return int(hashlib.md5(url.encode()).hexdigest(), 16) % denominator >= numerator
-
-
-class C4(Step):
+class C4(Profiled, BadWordRule):
     """Drops lines that are no sentences and pages that hold code, filler or too little text."""
 
     name: ClassVar[str] = "c4"
     paper: ClassVar[str] = "Raffel et al. 2020, section 2.2; tensorflow_datasets/text/c4_utils.py"
 
-    variant: Literal["tfds"] = Field(
+    variant: Literal["tfds", "paper"] = Field(
         "tfds",
-        description="The reading of the rules: tfds is the code of TensorFlow Datasets.",
+        description="The reading of the rules: tfds is the code of TensorFlow Datasets; paper is"
+        " the text of Raffel et al. on arXiv, whose limits stand where none are given.",
     )
     max_page_chars: int = Field(
         190_000,
         ge=0,
-        description="Pages with more characters are dropped (c4_utils.py).",
+        description="Pages with more characters are dropped (c4_utils.py); by variant paper none"
+        " are.",
     )
     max_word_chars: int = Field(
         1000,
         ge=1,
-        description="Lines with a word of more characters are cut (c4_utils.py).",
+        description="Lines with a word of more characters are cut (c4_utils.py); by variant paper"
+        " none are.",
     )
     min_words_per_line: int = Field(
         5,
         ge=0,
-        description="Lines with fewer words are cut.",
+        description="Lines with fewer words are cut (c4_utils.py); by variant paper those with"
+        " fewer than 3.",
     )
     min_sentences: int = Field(
         3,
         ge=0,
-        description="Pages with fewer sentences in the lines that stay are dropped (c4_utils.py).",
+        description="Pages with fewer sentences in the lines that stay are dropped (c4_utils.py);"
+        " by variant paper those with fewer than 5.",
     )
     require_end_mark: bool = Field(
         True,
         description='Lines that do not end in . ? ! or ", or that end in ..., are cut (Raffel et'
         " al. 2020, section 2.2).",
     )
-    badwords: str | None = Field(
-        None,
-        description="Path or URL of a word list: pages that hold one of its words are dropped;"
-        " none: the rule is skipped.",
-    )
-    badwords_sha256: str | None = Field(
-        None, description="The sha256 of the word list, needed where it is given by URL."
-    )
-    badwords_lang: str = Field(
-        "en", description="The language whose words count for pages without a lang."
-    )
-    badwords_fraction: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="The share of pages with a bad word that is dropped, chosen by the md5 of their"
-        " URL (c4_utils.py).",
-    )
 
-    _words: dict[str, re.Pattern[str]] | None = PrivateAttr(default=None)
-
-    def notes(self) -> list[str]:
-        skipped = f"{self.label}: no bad word list was given, so that rule was skipped"
-        return [] if self.badwords else [skipped]
-
-    def resources(self) -> list[str]:
-        return [self.badwords] if self.badwords else []
-
-    def open(self) -> None:
-        if self.badwords and self._words is None:
-            self._words = patterns(self.badwords, self.badwords_sha256)
+    @model_validator(mode="before")
+    @classmethod
+    def _of_variant(cls, settings: Any) -> Any:
+        """The variant's limits where none are given."""
+        by_paper = isinstance(settings, dict) and settings.get("variant") == "paper"
+        return {**PAPER, **settings} if by_paper else settings
 
     def apply(self, docs: Documents) -> Documents:
         from curate.documents.cutting import cut
-        from curate.filters.c4_kernel import SPAN_RULES, judge_lines, spans_of_lines
+        from curate.filters.c4_kernel import KEPT, SPAN_RULES, judge_lines, spans_of_lines
+        from curate.filters.c4_languages import line_facts
         from curate.text.tables import segments
 
         data, offsets = docs.buffers()
         tables = segments(docs)
         lines, words, chars = tables.lines, tables.words, tables.chars
+        facts = line_facts(docs, list(self.parts(docs)))
         verdict, cited, hits, sentences, citations = judge_lines(
             data,
             lines.rows,
@@ -181,7 +101,10 @@ class C4(Step):
             self.max_word_chars,
             self.min_words_per_line,
             self.require_end_mark,
+            facts.marks,
+            facts.more_words,
         )
+        sentences = sentences + facts.sentences(lines.rows, verdict == KEPT)
         docs = docs.annotate("lines", np.diff(lines.rows).astype(np.int32))
         docs = docs.annotate("lines_kept", hits[:, 2].astype(np.int32))
         docs = docs.annotate("sentences", sentences.astype(np.int32))
@@ -204,28 +127,13 @@ class C4(Step):
         )
         spans = Spans(rows, starts, ends, rules, SPAN_RULES, swaps, ("", "\n"))
         docs = cut(docs, spans)
-        return self._drop_badwords(docs, clean) if self.badwords else docs
+        return self.drop_bad_words(docs, clean) if self.badwords else docs
 
-    def limits(self) -> list[Limit]:
+    def own_limits(self) -> list[Limit]:
         few = Limit("few_sentences", "sentences", "min_sentences", self.min_sentences, above=False)
         # A page without any kept line has no text left, whatever the sentence minimum.
         none = Limit("no_line_left", "lines_kept", "", 1, above=False, unless="few_sentences")
         return [few, none]
-
-    def _drop_badwords(self, docs: Documents, clean: np.ndarray) -> Documents:
-        matches: list[str | None] = [None] * len(docs)
-        self.open()
-        patterns = self._words or {}
-        texts, urls, langs = docs.text, docs.table["url"], docs.table["lang"]
-        for row in np.flatnonzero(clean):
-            label = langs[int(row)].as_py() or self.badwords_lang
-            pattern = patterns.get(label.split("-")[0].split("_")[0])
-            match = pattern.search(texts[int(row)].as_py().lower()) if pattern else None
-            url = urls[int(row)].as_py() or ""
-            if match and not spared(url, self.badwords_fraction):
-                matches[int(row)] = match.group(0)
-        mask = np.array([m is not None for m in matches], np.bool_)
-        return docs.drop(mask, "bad_word", detail=matches)
 
 
 class C4Paragraphs(Step):

@@ -57,6 +57,7 @@ for _i, (_p, _k, _) in enumerate(_PHRASES):
 _LAST[[91, 123]] = 255
 _EDIT = np.frombuffer(b"[edit]", np.uint8).copy()
 _NEEDED = np.frombuffer(b"[citation needed]", np.uint8).copy()
+ENDS, OPEN = 1, 2  # how a line ends by a profile's end marks
 
 
 @njit(nogil=True)
@@ -163,9 +164,10 @@ def _ends_well(data, start, end):
 
 
 @njit(nogil=True)
-def _judge_text(text, b, e, words, phrases, min_words, require_end_mark):
-    """The verdict on a line whose citations are gone, text[b:e]; phrases: its phrases."""
-    if require_end_mark and not _ends_well(text, b, e):
+def _judge_text(text, b, e, words, phrases, min_words, require_end_mark, mark):
+    """The verdict on a line whose citations are gone, text[b:e]; phrases: its phrases; mark: of a
+    language whose end marks are others, ENDS or OPEN."""
+    if require_end_mark and mark != ENDS and (mark == OPEN or not _ends_well(text, b, e)):
         return NO_END_MARK
     if words < min_words:
         return SHORT
@@ -211,12 +213,15 @@ def judge_lines(
     max_word,
     min_words,
     require_end_mark,
+    marks,
+    more_words,
 ):
     """(verdict: uint8[lines], cited: bool[lines], hits: int64[rows, 3], sentences: int64[rows],
     citations: int64): what becomes of every line, and what the lines of a row hold.
 
     hits counts lines with lorem ipsum, lines with a curly bracket, and kept lines; citations is
-    the number of citations in kept lines of the whole batch.
+    the number of citations in kept lines of the whole batch. marks: uint8[lines], 0, ENDS or OPEN;
+    more_words: int64[lines], words that no white space parts, whose lengths nobody knows.
     """
     rows = len(row_lines) - 1
     verdict = np.zeros(len(start), np.uint8)
@@ -236,7 +241,7 @@ def judge_lines(
                 continue
             first, stop = line_words[k], line_words[k + 1]
             too_long = False
-            if z - a > max_word:
+            if z - a > max_word and more_words[k] == 0:
                 for w in range(first, stop):
                     too_long = too_long or word_chars[w] > max_word
             if too_long:
@@ -248,10 +253,13 @@ def judge_lines(
                 n, removed = _without_citations(data, a, z, scratch)
             if removed:
                 held = find_phrases(scratch, begin, n)
-                words = _count_words(scratch, begin, n)
-                judged = _judge_text(scratch, begin, n, words, held, min_words, require_end_mark)
+                words = _count_words(scratch, begin, n) + more_words[k]
+                judged = _judge_text(
+                    scratch, begin, n, words, held, min_words, require_end_mark, marks[k]
+                )
             else:
-                judged = _judge_text(data, a, z, stop - first, held, min_words, require_end_mark)
+                words = stop - first + more_words[k]
+                judged = _judge_text(data, a, z, words, held, min_words, require_end_mark, marks[k])
             verdict[k] = judged
             if judged == KEPT:
                 hits[r, 2] += 1

@@ -12,14 +12,15 @@ import numpy as np
 from pydantic import Field
 
 from curate.documents.documents import Documents
-from curate.documents.limits import Limit, decide
-from curate.steps.contracts import Step
+from curate.documents.limits import Limit
+from curate.steps.profiled import WordCounting
+from curate.text.profiles import Profile
 
 # DataTrove's default is a tenth of the paper's limit.
 MAX_DUPLICATE_CHARS = {"datatrove": 0.01, "paper": 0.1}
 
 
-class FineWebQuality(Step):
+class FineWebQuality(WordCounting):
     """Drops documents whose lines lack end marks, are short, are copies, or hold few words."""
 
     name: ClassVar[str] = "fineweb_quality"
@@ -62,10 +63,10 @@ class FineWebQuality(Step):
         " (DataTrove 0.10, fineweb_quality_filter.py).",
     )
 
-    def apply(self, docs: Documents) -> Documents:
-        return decide(measured(docs, self.variant, self.short_line_chars), self.limits())
+    def measure(self, docs: Documents, profile: Profile | None) -> Documents:
+        return measured(docs, self.variant, self.short_line_chars, profile)
 
-    def limits(self) -> list[Limit]:
+    def own_limits(self) -> list[Limit]:
         paper = self.variant == "paper"
         copies = self.max_duplicate_chars
         if copies is None:
@@ -85,9 +86,12 @@ class FineWebQuality(Step):
         return limits
 
 
-def measured(docs: Documents, variant: str, short_line_chars: int) -> Documents:
+def measured(
+    docs: Documents, variant: str, short_line_chars: int, profile: Profile | None = None
+) -> Documents:
     """The batch with the columns that the rules look at. variant, short_line_chars: as in the
-    step's settings."""
+    step's settings; profile: whose end marks and words all of it has, None: those of English."""
+    from curate.filters.other_words import word_number
     from curate.filters.repeats import duplicates, last_code_points, ratio
     from curate.filters.tokens import TERMINAL, symbol_tokens
     from curate.text.lines import newline_lines, written_lines
@@ -99,7 +103,11 @@ def measured(docs: Documents, variant: str, short_line_chars: int) -> Documents:
     newlines = np.diff(newline_lines(docs).rows) - 1
     paper = variant == "paper"
     docs = docs.annotate("lines", number.astype(np.int32))
-    marked = TERMINAL[last_code_points(data, lines.start, lines.end)]
+    ends, marked_lines = TERMINAL, lines
+    if profile is not None:
+        ends, marked_lines = TERMINAL.copy(), written_lines(docs, strip=True)
+        ends[[ord(mark) for mark in profile.end_marks]] = True
+    marked = ends[last_code_points(data, marked_lines.start, marked_lines.end)]
     docs = docs.annotate("end_marks", ratio(_by_row(lines.rows, marked), number))
     short = _short(data, lines.start, lines.end, short_line_chars - paper)
     docs = docs.annotate("short_lines", ratio(_by_row(lines.rows, short), number))
@@ -107,7 +115,7 @@ def measured(docs: Documents, variant: str, short_line_chars: int) -> Documents:
     share = ratio(copied, row_chars(data, offsets) - newlines)
     docs = docs.annotate("duplicate_line_chars", share)
     if not paper:
-        share = ratio(newlines, np.diff(symbol_tokens(docs).rows))
+        share = ratio(newlines, word_number(docs, symbol_tokens(docs), profile))
         docs = docs.annotate("newlines", share)
     return docs
 

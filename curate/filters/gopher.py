@@ -13,8 +13,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from curate.documents.documents import Documents
-from curate.documents.limits import Limit, decide
-from curate.steps.contracts import Step
+from curate.documents.limits import Limit
+from curate.steps.profiled import WordCounting
+from curate.text.profiles import Profile
 
 Variant = Literal["paper", "datatrove", "dolma", "dclm"]
 VARIANT = (
@@ -23,7 +24,7 @@ VARIANT = (
 )
 
 
-class GopherQuality(Step):
+class GopherQuality(WordCounting):
     """Drops documents whose words, symbols and lines do not look like prose."""
 
     name: ClassVar[str] = "gopher_quality"
@@ -80,12 +81,12 @@ class GopherQuality(Step):
         " are dropped; variants paper and datatrove count different ones (Rae et al. 2021, A1.1).",
     )
 
-    def apply(self, docs: Documents) -> Documents:
+    def measure(self, docs: Documents, profile: Profile | None) -> Documents:
         from curate.filters.gopher_measures import quality_measures
 
-        return decide(quality_measures(docs, self.variant), self.limits())
+        return quality_measures(docs, self.variant, profile)
 
-    def limits(self) -> list[Limit]:
+    def own_limits(self) -> list[Limit]:
         together = self.variant in ("dolma", "dclm")
         symbols = ["symbol_ratio"] if together else ["hash_ratio", "ellipsis_ratio"]
 
@@ -113,7 +114,7 @@ MAX_LINE_CHARS = 0.20
 DOLMA_MAX_LINE_CHARS = 0.30  # dolma configs/dolma-v1_6/mixer
 
 
-class GopherRepetition(Step):
+class GopherRepetition(WordCounting):
     """Drops documents that repeat lines, paragraphs or runs of words."""
 
     name: ClassVar[str] = "gopher_repetition"
@@ -157,13 +158,18 @@ class GopherRepetition(Step):
     )
 
     def apply(self, docs: Documents) -> Documents:
-        from curate.filters.gopher_measures import empty, repetition_measures
+        from curate.filters.gopher_measures import empty
 
         if self.variant in ("datatrove", "dclm"):
             docs = docs.drop(empty(docs, self.variant), "empty")
-        return decide(repetition_measures(docs, self.variant), self.limits())
+        return super().apply(docs)
 
-    def limits(self) -> list[Limit]:
+    def measure(self, docs: Documents, profile: Profile | None) -> Documents:
+        from curate.filters.gopher_measures import repetition_measures
+
+        return repetition_measures(docs, self.variant, profile)
+
+    def own_limits(self) -> list[Limit]:
         lines = self.max_duplicate_line_chars
         if lines is None:
             lines = DOLMA_MAX_LINE_CHARS if self.variant == "dolma" else MAX_LINE_CHARS

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from curate.documents.documents import Documents
+from curate.filters.other_words import estimated, stop_words, unspaced_tokens
 from curate.filters.repeats import (
     EVERY,
     GREEDY,
@@ -37,6 +38,7 @@ from kernel_cache import njit
 
 if TYPE_CHECKING:
     from curate.filters.gopher import Variant
+    from curate.text.profiles import Profile
 
 # What begins a bullet line and what ends an ellipsis line, as bits.
 _BULLET, _HYPHEN, _STAR, _CIRCLE = 1, 2, 4, 8  # • - * ●
@@ -154,8 +156,11 @@ def _marked_lines(data, rows, start, end, bullets, ellipses):
     return out
 
 
-def quality_measures(docs: Documents, variant: Variant) -> Documents:
-    """The batch with the columns that the rules look at."""
+def quality_measures(
+    docs: Documents, variant: Variant, profile: Profile | None = None
+) -> Documents:
+    """The batch with the columns that the rules look at. profile: whose words all of it has; None:
+    those of English."""
     data, offsets = docs.buffers()
     tokens = _quality_tokens(docs, variant)
     number = np.diff(tokens.rows)
@@ -173,7 +178,12 @@ def quality_measures(docs: Documents, variant: Variant) -> Documents:
         total, median = _token_chars(tokens.rows, tokens.chars)
         count = firsts if variant == "dclm" else number
         length = median if variant == "dolma" else ratio(total, number)
-    docs = docs.annotate("words", count.astype(np.int32))
+    if profile is not None and profile.clusters:
+        number, plain, firsts, alphas = estimated(docs, tokens, profile)
+        count = {"datatrove": plain, "dclm": firsts}.get(variant, number)
+        total = plain_chars if variant == "datatrove" else _word_chars(tokens)
+        length = ratio(total, count)
+    docs = docs.annotate("words", np.round(count).astype(np.int32))
     docs = docs.annotate("word_length", length)
     if variant == "dolma":
         docs = docs.annotate("symbol_ratio", ratio(symbols, number))
@@ -187,6 +197,8 @@ def quality_measures(docs: Documents, variant: Variant) -> Documents:
     docs = docs.annotate("bullet_lines", ratio(marked[:, 0], n_lines))
     docs = docs.annotate("ellipsis_lines", ratio(marked[:, 1], n_lines))
     docs = docs.annotate("alpha_words", ratio(alphas, number))
+    if profile is not None:
+        stops, distinct = stop_words(docs, tokens, profile, variant in ("paper", "dclm")).T
     held = distinct if variant in ("datatrove", "paper") else stops
     docs = docs.annotate("stop_words", held.astype(np.int32))
     return docs
@@ -221,9 +233,11 @@ def empty(docs: Documents, variant: Variant) -> np.ndarray:
     return mask
 
 
-def repetition_measures(docs: Documents, variant: Variant) -> Documents:
-    """The batch with the columns that the rules look at."""
-    return _repeated_n_grams(_repeated_pieces(docs, variant), variant)
+def repetition_measures(
+    docs: Documents, variant: Variant, profile: Profile | None = None
+) -> Documents:
+    """The batch with the columns that the rules look at. profile: as of `quality_measures`."""
+    return _repeated_n_grams(_repeated_pieces(docs, variant), variant, profile)
 
 
 def _repeated_pieces(docs: Documents, variant: Variant) -> Documents:
@@ -260,11 +274,16 @@ def _repeated_pieces(docs: Documents, variant: Variant) -> Documents:
     return docs.annotate("duplicate_line_chars", ratio(n_chars, whole))
 
 
-def _repeated_n_grams(docs: Documents, variant: Variant) -> Documents:
-    tokens = _repetition_tokens(docs, variant)
+def _repeated_n_grams(docs: Documents, variant: Variant, profile: Profile | None) -> Documents:
+    unspaced, per_word = profile is not None and profile.clusters > 0, 1.0
+    if profile is not None and unspaced:
+        tokens, _, per_word = unspaced_tokens(docs, profile)
+    else:
+        tokens = _repetition_tokens(docs, variant)
     way = {"datatrove": GREEDY, "dolma": EVERY}.get(variant, UNION)
     counts = variant in ("datatrove", "dolma")  # an n-gram that stands there once
-    n_chars = n_gram_chars(tokens, way, not counts, variant == "datatrove", counts)
+    spaces = variant == "datatrove" and not unspaced
+    n_chars = n_gram_chars(tokens, way, not counts, spaces, counts, per_word)
     if variant == "datatrove":
         whole = row_chars(*docs.buffers())
     else:

@@ -25,11 +25,11 @@ from curate.filters.opt_out_robots import (
     signals_of,
 )
 from curate.formats.compression import open_input
+from curate.formats.dates import parse_date
 from curate.formats.events import Corrupt
 from curate.formats.heads import Record
 from curate.formats.http import decode_body, parse_head
 from curate.formats.records import ReadLimits, records
-from curate.formats.warc import parse_date
 
 ROBOTS, TDMREP, AI = "/robots.txt", "/.well-known/tdmrep.json", "/ai.txt"
 MOST_CORRUPT = 100  # places that are named

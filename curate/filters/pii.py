@@ -219,10 +219,17 @@ def email_around(before: str, after: str) -> tuple[int, int] | None:
     return len(before[len(before) - len(local) :].encode()), len(domain.encode())
 
 
-RULES = ("email", "ip", "credit_card", "phone")  # in this order where two would overlap
-COLUMNS = {"email": "emails", "ip": "ips", "credit_card": "credit_cards", "phone": "phones"}
+RULES = ("key", "email", "ip", "credit_card", "phone")  # in this order where two would overlap
+COLUMNS = {
+    "key": "keys",
+    "email": "emails",
+    "ip": "ips",
+    "credit_card": "credit_cards",
+    "phone": "phones",
+}
 MIN_CARD_DIGITS = 13
-EXAMPLES: dict[str, tuple[str, ...]] = {
+Choices = dict[str, tuple[str, ...]]  # what may stand in place of each kind
+EXAMPLES: Choices = {
     "email": ("email@example.com", "firstname.lastname@example.org"),  # those of DataTrove
     "ipv4": (
         "192.0.2.1",
@@ -234,16 +241,22 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "ipv6": ("2001:db8::1", "2001:db8::2", "2001:db8::3"),
     "credit_card": ("4111 1111 1111 1111",),
+    "key": ("<KEY>",),
     "phone": ("+1-202-555-0100", "+1-202-555-0101", "+1-202-555-0102", "+1-202-555-0103"),
 }
 # Dolma v1.6, configs/dolma-v1_6/mixer; it has no card numbers.
-TOKENS: dict[str, tuple[str, ...]] = {
+TOKENS: Choices = {
     "email": ("|||EMAIL_ADDRESS|||",),
     "ipv4": ("|||IP_ADDRESS|||",),
     "ipv6": ("|||IP_ADDRESS|||",),
     "credit_card": ("|||CREDIT_CARD|||",),
+    "key": ("|||KEY|||",),
     "phone": ("|||PHONE_NUMBER|||",),
 }
+# StarCoder (Li et al. 2023, section 4).
+_TAGS = ("EMAIL", "IP_ADDRESS", "IP_ADDRESS", "CREDIT_CARD", "KEY", "PHONE")
+TAGS: Choices = {kind: (f"<{tag}>",) for kind, tag in zip(TOKENS, _TAGS, strict=True)}
+_REPLACEMENTS: dict[str, Choices] = {"example": EXAMPLES, "token": TOKENS, "tag": TAGS}
 _BEFORE, _BEHIND = 96, 16  # bytes of context that the rules see
 Match = tuple[int, int, int, int, str]  # row, start, end, rank of its rule, kind
 
@@ -263,10 +276,16 @@ class Pii(Step):
         description="Numbers of 13 to 16 digits that begin as an issuer's and have the right check"
         " digit are replaced (ISO/IEC 7812).",
     )
-    replacement: Literal["example", "token"] = Field(
+    keys: bool = Field(
+        False,
+        description="Keys and tokens of services, and private keys, are replaced where their form"
+        " alone says what they are (detect-secrets, as BigCode used it for StarCoder).",
+    )
+    replacement: Literal["example", "token", "tag"] = Field(
         "example",
         description="The replacement: example is an address or number that is nobody's, token is"
-        " |||EMAIL_ADDRESS||| and the like, as in Dolma v1.6.",
+        " |||EMAIL_ADDRESS||| and the like, as in Dolma v1.6, tag is <EMAIL>, <KEY> and so on, as"
+        " in StarCoder.",
     )
     max_found: int | None = Field(
         None,
@@ -304,6 +323,13 @@ class Pii(Step):
                         matches += _email(view, row, start, end, low, high)
                 elif self.ips:
                     matches += _address(view, row, start, end, low, high, kind)
+        if self.keys:
+            from curate.filters.pii_keys import keys_in
+
+            for row in range(len(offsets) - 1):
+                low, high = int(offsets[row]), int(offsets[row + 1])
+                for start, end in keys_in(bytes(view[low:high])):
+                    matches.append((row, low + start, low + end, RULES.index("key"), "key"))
         if self.phones or self.credit_cards:
             least = MIN_DIGITS if self.phones else MIN_CARD_DIGITS
             for row, start, end in pii_kernel.find_numbers(data, offsets, least).T.tolist():
@@ -322,7 +348,7 @@ class Pii(Step):
 
         if not matches:
             return docs
-        replacements = EXAMPLES if self.replacement == "example" else TOKENS
+        replacements = _REPLACEMENTS[self.replacement]
         words = tuple(dict.fromkeys(w for kind in replacements.values() for w in kind))
         view = memoryview(data)  # type: ignore[arg-type]
         rows, start, end, rank = (np.array([f[k] for f in matches], np.int64) for k in range(4))
@@ -349,7 +375,7 @@ class Pii(Step):
 def _chosen(
     view: memoryview,
     matches: list[Match],
-    replacements: dict[str, tuple[str, ...]],
+    replacements: Choices,
     words: tuple[str, ...],
 ) -> list[int]:
     """The replacement of each: the same for the same text within a document, and the next one in
@@ -377,7 +403,7 @@ def _email(
     before = _text(view, max(low, start - 4 * MAX_LOCAL), start)
     sizes = email_around(before, _text(view, end, min(high, end + MAX_DOMAIN + 16)))
     if sizes is not None:
-        yield row, start - sizes[0], end + sizes[1], 0, "email"
+        yield row, start - sizes[0], end + sizes[1], RULES.index("email"), "email"
 
 
 def _address(
@@ -388,11 +414,11 @@ def _address(
     address = _text(view, start, end)
     if kind == pii_kernel.IPV6:
         if ipv6_in(address):
-            yield row, start, end, 1, "ipv6"
+            yield row, start, end, RULES.index("ip"), "ipv6"
         return
     before = _text(view, max(low, start - _BEFORE), start)
     if ipv4_in(before, address, _text(view, end, min(high, end + _BEHIND))):
-        yield row, start, end, 1, "ipv4"
+        yield row, start, end, RULES.index("ip"), "ipv4"
 
 
 def _numbers(

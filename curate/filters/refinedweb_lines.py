@@ -288,7 +288,8 @@ def judge_paper(data, offsets, rows, start, end, flags, limits, most, any_, ends
                 rule = ONE_WORD
             cuts = 0
             if rule == 0 and words <= most:
-                cuts = cut_anywhere(data, a, z, any_, np.bool_(False), mark, base)
+                # From the line's start: the white space before a pattern goes with it there, too.
+                cuts = cut_anywhere(data, start[k], z, any_, np.bool_(False), mark, base)
                 last = ANYWHERE
                 for edge in (END, START):
                     hit = cut_at_edge(

@@ -110,7 +110,7 @@ def _window(chars, at, n):
 
 
 @njit(cache=True, nogil=True)
-def _n_grams(rows, hashes, chars, way, longest, spaces, singles):
+def _n_grams(rows, hashes, chars, way, longest, spaces, singles, sizes):
     n_rows = len(rows) - 1
     out = np.zeros((n_rows, 9), np.int64)
     most = 1
@@ -130,8 +130,9 @@ def _n_grams(rows, hashes, chars, way, longest, spaces, singles):
         for p in range(words):
             where[p] = p
             value[p] = hashes[base + p]
-        for n in range(2, 11):
-            if words < n or (held == 0 and n > TOP):
+        wanted = np.int64(0)  # of sizes
+        for n in range(2, sizes[8] + 1):
+            if words < n or (held == 0 and wanted > 2):
                 break
             # Those whose (n-1)-grams, here and one word on, both repeat.
             kept = np.int64(0)
@@ -165,7 +166,10 @@ def _n_grams(rows, hashes, chars, way, longest, spaces, singles):
                 held = kept
             else:
                 held = 0
-            if n <= TOP:
+            if n != sizes[wanted]:
+                continue
+            wanted += 1
+            if wanted <= 3:
                 best, size_of_best = 1, np.int64(0)
                 if held == 0 and singles:
                     size_of_best = _window(chars, base, n)
@@ -178,16 +182,16 @@ def _n_grams(rows, hashes, chars, way, longest, spaces, singles):
                         size_of_best = max(size_of_best, _window(chars, base + where[c], n))
                 if size_of_best and spaces:
                     size_of_best += n - 1
-                out[r, n - 2] = best * size_of_best
+                out[r, wanted - 1] = best * size_of_best
             elif way == UNION:
                 covered = np.int64(0)
                 for c in range(held):
                     a = max(where[c], covered)
                     covered = where[c] + n
-                    out[r, n - 2] += _window(chars, base + a, covered - a)
+                    out[r, wanted - 1] += _window(chars, base + a, covered - a)
             elif way == EVERY:
                 for c in range(held):
-                    out[r, n - 2] += _window(chars, base + where[c], n)
+                    out[r, wanted - 1] += _window(chars, base + where[c], n)
             else:
                 free = np.int64(0)  # the first word that is not skipped
                 for c in range(held):
@@ -195,7 +199,7 @@ def _n_grams(rows, hashes, chars, way, longest, spaces, singles):
                     if p < free:
                         continue
                     if counts[place[c]] < 0:
-                        out[r, n - 2] += _window(chars, base + p, n)
+                        out[r, wanted - 1] += _window(chars, base + p, n)
                         free = p + n
                     else:
                         counts[place[c]] = -1
@@ -203,15 +207,22 @@ def _n_grams(rows, hashes, chars, way, longest, spaces, singles):
 
 
 def n_gram_chars(
-    tokens: Tokens, way: int, longest: bool, spaces: bool, singles: bool
+    tokens: Tokens,
+    way: int,
+    longest: bool,
+    spaces: bool,
+    singles: bool,
+    per_word: float = 1.0,
 ) -> np.ndarray:
     """int64[rows, 9]: characters in the most frequent 2-, 3- and 4-gram, times how often it
     stands there, and in duplicate 5- to 10-grams, counted the given way.
 
     longest: of equally frequent n-grams the longest, else the first; spaces: one space between its
-    words counts; singles: an n-gram that stands there once is the most frequent one, too.
+    words counts; singles: an n-gram that stands there once is the most frequent one, too. per_word:
+    tokens in a word, so that an n-gram has that many times n tokens.
     """
-    return _n_grams(tokens.rows, tokens.hash, tokens.chars, way, longest, spaces, singles)
+    sizes = np.floor(per_word * np.array(N_GRAMS) + 0.5).astype(np.int64)
+    return _n_grams(tokens.rows, tokens.hash, tokens.chars, way, longest, spaces, singles, sizes)
 
 
 @njit(cache=True, nogil=True)
@@ -242,4 +253,21 @@ def last_code_points(data, start, end):
                 break
         if start[k] < end[k]:
             out[k] = code_point(data, last, end[k])
+    return out
+
+
+@njit(cache=True, nogil=True)
+def longest_repeats(hashes: np.ndarray, rows: np.ndarray, periods: int) -> np.ndarray:
+    """int64[rows]: how often the most repeated sequence of up to `periods` tokens stands in a row;
+    1 where none follows itself, 0 of no token. hashes: uint64[tokens]; rows: int64[rows + 1]."""
+    out = np.zeros(len(rows) - 1, np.int64)
+    for r in range(len(out)):
+        a, z = rows[r], rows[r + 1]
+        out[r] = z > a
+        for period in range(1, min(periods, z - a - 1) + 1):
+            run = np.int64(0)
+            for t in range(a + period, z):
+                run = run + 1 if hashes[t] == hashes[t - period] else np.int64(0)
+                if run % period == 0 and run // period >= out[r]:
+                    out[r] = run // period + 1
     return out

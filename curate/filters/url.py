@@ -1,4 +1,4 @@
-"""Documents dropped by their URL: block lists of domains, hosts, pages and words.
+"""Documents dropped by their URL: block lists of domains, hosts, pages and words; or kept by it.
 
 After RefinedWeb (Penedo et al. 2023, appendix G.1) and DataTrove's `url_filter.py`. No list is
 shipped. The step reads nothing but the URL, so it can run before `extract` and after it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow as pa
 from pydantic import BeforeValidator, Field, PrivateAttr
 
 from curate.documents.documents import Documents
+from curate.errors import UsageError
 from curate.steps.contracts import Step
 from curate.text.buffers import as_large_string, text_buffers
 
@@ -34,6 +36,7 @@ class _Lists:
     urls: np.ndarray
     allow: np.ndarray
     exclude: np.ndarray
+    kept: tuple[np.ndarray, np.ndarray, np.ndarray]  # domains, hosts, addresses
     words: url_lists.Words
     subwords: url_lists.Words
 
@@ -73,6 +76,15 @@ class UrlFilter(Step):
     allow: Names = Field(
         (), description="Domains, or @FILE for a file of them, whose pages this step never drops."
     )
+    keep_domains: Names = Field(
+        (),
+        description="Files of domains: only pages of these domains and of their subdomains stay,"
+        " beside those of the other two keep lists; none: no such limit.",
+    )
+    keep_hosts: Names = Field(
+        (), description="Files of hosts: only pages of exactly these hosts stay, likewise."
+    )
+    keep_urls: Names = Field((), description="Files of addresses: only these pages stay, likewise.")
     sha256: dict[str, str] = Field(
         {}, description="The sha256 of each list that is given by URL, by that URL."
     )
@@ -85,7 +97,20 @@ class UrlFilter(Step):
     def resources(self) -> list[str]:
         words = (*self.banned_words, *self.soft_words, *self.banned_subwords)
         named = self._files((*self.exclude, *self.allow))
-        return [*self.domains, *self.hosts, *self.urls, *words, *named]
+        kept = (*self.keep_domains, *self.keep_hosts, *self.keep_urls)
+        return [*self.domains, *self.hosts, *self.urls, *words, *named, *kept]
+
+    def identity(self) -> dict[str, Any]:
+        """UsageError where a list is not there that says what stays: a recipe names it, and the
+        user has it."""
+        for key in ("keep_domains", "keep_hosts", "keep_urls"):
+            for path in getattr(self, key):
+                if "://" not in path and not Path(path).is_file():
+                    raise UsageError(
+                        f"{self.label}: no list {path}: give --set {self.label}.{key}=FILE (the"
+                        " recipe says where to get one)"
+                    )
+        return super().identity()
 
     def notes(self) -> list[str]:
         if self.resources() or self.exclude:
@@ -106,6 +131,11 @@ class UrlFilter(Step):
                 urls=url_lists.address_keys(self.urls, pins, label),
                 allow=self._named(self.allow, "allow"),
                 exclude=self._named(self.exclude, "exclude"),
+                kept=(
+                    url_lists.host_keys(self.keep_domains, pins, label),
+                    url_lists.host_keys(self.keep_hosts, pins, label),
+                    url_lists.address_keys(self.keep_urls, pins, label),
+                ),
                 words=url_lists.words(self.banned_words, self.soft_words, pins, label),
                 subwords=url_lists.words(self.banned_subwords, (), pins, label, between=""),
             )
@@ -130,6 +160,8 @@ class UrlFilter(Step):
         allowed = url_lists.domain_hits(*hosts, lists.allow) >= 0
         docs = docs.annotate("known", has_url).annotate("allowed", allowed)
         docs = self._drop_hosts(docs, lists, folded, ~allowed)
+        if self.keep_domains or self.keep_hosts or self.keep_urls:
+            docs = self._drop_unlisted(docs, lists, folded, ~allowed)
         return self._drop_words(docs, lists, folded, ~allowed)
 
     def _drop_hosts(
@@ -148,6 +180,21 @@ class UrlFilter(Step):
         first, last = url_lists.key_places(folded)
         listed = url_lists.exact_hits(data, first, last, lists.urls) & judged
         return docs.drop(listed, "url", ones, 1, _named(folded, listed, first, last))
+
+    def _drop_unlisted(
+        self, docs: Documents, lists: _Lists, folded: Folded, judged: np.ndarray
+    ) -> Documents:
+        from curate.filters import url_lists
+
+        data, start, host_end = folded.data, folded.start, folded.host_end
+        domains, hosts, addresses = lists.kept
+        listed = url_lists.domain_hits(data, start, host_end, domains) >= 0
+        listed |= url_lists.exact_hits(data, start, host_end, hosts)
+        first, last = url_lists.key_places(folded)
+        listed |= url_lists.exact_hits(data, first, last, addresses)
+        gone = ~listed & judged
+        detail = _named(folded, gone, start, host_end)
+        return docs.drop(gone, "not_listed", listed.astype(np.int32), 1, detail)
 
     def _drop_words(
         self, docs: Documents, lists: _Lists, folded: Folded, judged: np.ndarray

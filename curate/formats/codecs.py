@@ -1,4 +1,4 @@
-"""Decoders of one compressed member: a gzip member, a zstd frame, an lz4 frame.
+"""Decoders of one compressed member: a gzip member, a zstd, lz4 or xz frame, a bzip2 stream.
 
 Each decoder streams: it holds one slice of input and at most `OUT` bytes of output (for zstd eight
 blocks of 128 KiB), whatever the member inflates to. After it was iterated to the end, `end` is the
@@ -8,10 +8,11 @@ damage is yielded first and then `BadMember` is raised.
 
 from __future__ import annotations
 
+import lzma
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 fast_zlib: Any = zlib
 with suppress(ImportError):  # twice as fast; zlib has the last word on whatever it refuses
@@ -31,7 +32,9 @@ MAX_WINDOW = 128 << 20
 GZIP = b"\x1f\x8b\x08"
 ZSTD = b"\x28\xb5\x2f\xfd"
 LZ4 = b"\x04\x22\x4d\x18"
-MAGIC = {"gzip": GZIP, "zstd": ZSTD, "lz4": LZ4}
+BZIP2 = b"BZh"
+XZ = b"\xfd7zXZ\x00"
+MAGIC = {"gzip": GZIP, "zstd": ZSTD, "lz4": LZ4, "bzip2": BZIP2, "xz": XZ}
 
 
 class BadMember(Exception):
@@ -211,15 +214,22 @@ class ZstdFrame:
         return self.start + length, bool(flags & 4)
 
 
-class Lz4Frame:
-    """One lz4 frame (not the legacy format)."""
+class Streamed:
+    """A member whose library decodes piece by piece, within a bound of output."""
+
+    name: ClassVar[str]
+    errors: ClassVar[tuple[type[Exception], ...]]
 
     def __init__(self, source: Source, offset: int, **_: Any) -> None:
         self.source, self.start, self.end = source, offset, offset
 
+    def decoder(self) -> Any:
+        """A decoder with `decompress(data, max_length=N)`, as the standard library's have it."""
+        raise NotImplementedError
+
     def __iter__(self) -> Iterator[bytes]:
         delivered = 0
-        for step in (STEP, 256):
+        for step in (STEP, 256):  # the second pass, in small steps, only where the first failed
             try:
                 seen = 0
                 for out in self._decode(step):
@@ -228,19 +238,17 @@ class Lz4Frame:
                         yield out[-(seen - delivered) :]
                         delivered = seen
                 return
-            except (RuntimeError, ValueError, EOFError, MemoryError) as error:
-                what = f"lz4: {_reason(error)}"
+            except self.errors as error:
+                what = f"{self.name}: {_reason(error)}"
         raise BadMember(what)
 
     def _decode(self, step: int) -> Iterator[bytes]:
-        import lz4.frame
-
-        decoder = lz4.frame.LZ4FrameDecompressor()
+        decoder = self.decoder()
         self.end = self.start
         while True:
             data = self.source.at(self.end, step)
             if not data:
-                raise BadMember("lz4: the file ends inside a frame", truncated=True)
+                raise BadMember(f"{self.name}: the file ends inside a frame", truncated=True)
             self.end += len(data)
             out = decoder.decompress(data, max_length=OUT)
             if out:
@@ -255,7 +263,47 @@ class Lz4Frame:
                 return
 
 
-DECODERS: dict[str, Any] = {"gzip": GzipMember, "zstd": ZstdFrame, "lz4": Lz4Frame}
+class Lz4Frame(Streamed):
+    """One lz4 frame (not the legacy format)."""
+
+    name = "lz4"
+    errors = (RuntimeError, ValueError, EOFError, MemoryError)
+
+    def decoder(self) -> Any:
+        import lz4.frame
+
+        return lz4.frame.LZ4FrameDecompressor()
+
+
+class Bzip2Stream(Streamed):
+    """One bzip2 stream; a multistream file, as Wikimedia's dumps are, has many."""
+
+    name = "bzip2"
+    errors = (OSError, ValueError, EOFError)
+
+    def decoder(self) -> Any:
+        import bz2
+
+        return bz2.BZ2Decompressor()
+
+
+class XzStream(Streamed):
+    """One xz stream, whose dictionary is no larger than MAX_WINDOW."""
+
+    name = "xz"
+    errors = (lzma.LZMAError, ValueError, EOFError)
+
+    def decoder(self) -> Any:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_WINDOW)
+
+
+DECODERS: dict[str, Any] = {
+    "gzip": GzipMember,
+    "zstd": ZstdFrame,
+    "lz4": Lz4Frame,
+    "bzip2": Bzip2Stream,
+    "xz": XzStream,
+}
 
 
 def _reason(error: BaseException) -> str:

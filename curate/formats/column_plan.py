@@ -13,6 +13,7 @@ from curate.errors import UsageError
 from curate.formats.columns import EXTRA, KNOWN, Columns, column_name, kind_of
 from curate.formats.delimited import read_header
 from curate.formats.jsonl import sample
+from curate.formats.kinds import FORMATS
 from curate.formats.parquet import read_schema
 
 MOST = 500  # columns planned from JSON keys; later keys go to `extra`
@@ -83,6 +84,9 @@ def carried_columns(
                     name = column_name(key)
                     if key not in KNOWN and (name in kinds or len(kinds) < MOST):
                         kinds[name] = _same(kinds.get(name), kind_of(value), file.path, key)
+        else:
+            for name, kind in getattr(FORMATS[file.format].reader, "COLUMNS", {}).items():
+                kinds[name] = _same(kinds.get(name), kind, file.path, name)
     if json_lines:
         kinds[EXTRA] = "json"
     return {name: kind or "string" for name, kind in sorted(kinds.items())}

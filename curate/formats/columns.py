@@ -1,4 +1,4 @@
-"""Unknown input columns: typed once at planning time and carried along; dates of records.
+"""Unknown input columns: typed once at planning time and carried along.
 
 The types are fixed before any partition is read, from parquet schemas and from the first lines
 of JSON files, so that every partition writes the same schema. What does not fit its column later
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -117,18 +116,3 @@ def split_extra(record: dict[str, Any], columns: dict[str, str]) -> dict[str, An
 def schema(columns: dict[str, str]) -> list[tuple[str, pa.DataType]]:
     """All columns that readers give, in their order."""
     return [*CORE, *PAYLOAD, *((name, arrow_type(kind)) for name, kind in columns.items())]
-
-
-def parse_date(value: Any) -> datetime | None:
-    """A time from ISO text or from seconds since 1970; UTC where no zone is given."""
-    try:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return datetime.fromtimestamp(value, timezone.utc)
-        if isinstance(value, str) and value:
-            text = value.strip().replace("Z", "+00:00")
-            when = datetime.fromisoformat(text)
-            when = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
-            return when.astimezone(timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        pass
-    return None

@@ -1,10 +1,11 @@
 """Compressed files as a chain of members that survives damage.
 
-gzip members, zstd frames and lz4 frames are all called members here; the kind is told by magic
-bytes, never by a file's name. A damaged member is reported with its offset, what decompressed
-before the damage is still delivered, and reading resumes at the next member that decodes. Input is
-a seekable binary file (local or fsspec); memory stays below a few MiB whatever a member inflates to
-(zstd: plus the window that the frame asks for, `codecs.MAX_WINDOW` at most).
+gzip members, zstd and lz4 frames, bzip2 and xz streams are all called members here; the kind is
+told by magic bytes, never by a file's name. A damaged member is reported with its offset, what
+decompressed before the damage is still delivered, and reading resumes at the next member that
+decodes. Input is a seekable binary file (local or fsspec); memory stays below a few MiB whatever a
+member inflates to (zstd and xz: plus the window that the member asks for, `codecs.MAX_WINDOW` at
+most).
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from typing import Any, BinaryIO, NamedTuple
 
 from curate.formats.codecs import (
     BLOCK,
+    BZIP2,
     DECODERS,
     GZIP,
     LZ4,
     MAGIC,
     MAX_WINDOW,
+    XZ,
     ZSTD,
     BadMember,
     Source,
@@ -38,6 +41,8 @@ def open_input(path: str) -> BinaryIO:
 
 START, DATA, END, BREAK = "start", "data", "end", "break"
 _SKIPPABLE = b"\x2a\x4d\x18"
+_BZIP2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")
+"""What follows a bzip2 stream's header: a block, or the end of an empty stream."""
 _PROBE = 1 << 20
 """A candidate for resuming counts once this much of it (compressed) has decoded without error."""
 _EFFORT = 64 << 20
@@ -66,7 +71,7 @@ class CorruptData(ValueError):
 
 
 def sniff(file: BinaryIO) -> str:
-    """`gzip`, `zstd`, `lz4` or `plain`, by the first bytes of the file."""
+    """`gzip`, `zstd`, `lz4`, `bzip2`, `xz` or `plain`, by the first bytes of the file."""
     source, at = Source(file), 0
     for _ in range(16):
         head = source.exact(at, 8)
@@ -76,6 +81,10 @@ def sniff(file: BinaryIO) -> str:
             return "zstd"
         if head[:4] == LZ4:
             return "lz4"
+        if head[:6] == XZ:
+            return "xz"
+        if head[:3] == BZIP2 and source.exact(at + 4, 6) in _BZIP2_BLOCKS:
+            return "bzip2"
         if not _skippable(head):
             return "plain"
         at += 8 + int.from_bytes(head[4:], "little")
@@ -259,15 +268,18 @@ def decompressed_chunks(
     codec: str | None = None,
     on_corrupt: Callable[[int, str], object] | None = None,
     max_window: int = MAX_WINDOW,
+    start: int = 0,
+    end: int | None = None,
 ) -> Iterator[bytes]:
-    """The decompressed content of a file, in chunks of at most about 1 MiB.
+    """The decompressed content of a file, in chunks of at most about 1 MiB; start, end: of the
+    members that start there alone, as of `members`.
 
     `on_corrupt(offset, what)` is called where bytes cannot be read, after the last chunk before
     the damage and before the first one behind it, so a reader of lines can drop the line that the
     damage cut. Without it, damage raises `CorruptData`. A chunk is delivered before its member's
     checksum is known; a mismatch is reported when the member ends.
     """
-    for piece in members(file, codec=codec, max_window=max_window):
+    for piece in members(file, start, end, codec, max_window):
         if piece.kind == DATA:
             yield piece.data
         elif piece.kind == BREAK:

@@ -15,8 +15,8 @@ from typing import BinaryIO
 
 from curate.errors import UsageError
 from curate.formats.columns import Columns
-from curate.formats.compression import decompressed_chunks, open_input
-from curate.formats.events import Corrupt, Event, Row
+from curate.formats.compression import decompressed_chunks, open_input, sniff
+from curate.formats.events import Corrupt, Event, Portion, Row
 from curate.formats.jsonl import BOM, lines, to_row
 
 SEPARATORS = "\t,;|"
@@ -109,7 +109,26 @@ def read_header(path: str, codec: str, columns: Columns) -> list[str]:
     return names
 
 
-def read(
+def why_no_documents(path: str, columns: Columns) -> str | None:
+    """Tables without a text are no documents."""
+    try:
+        with open_input(path) as file:
+            codec = sniff(file)
+        read_header(path, codec, columns)
+    except UsageError:
+        return "it has no column `text`"
+    return None
+
+
+def read(portion: Portion) -> Iterator[Event]:
+    """Events of all rows of a file."""
+    with open_input(portion.path) as file:
+        yield from read_rows(
+            file, portion.codec, portion.max_record, portion.kinds, portion.columns
+        )
+
+
+def read_rows(
     file: BinaryIO, codec: str, limit: int, kinds: dict[str, str], columns: Columns
 ) -> Iterator[Event]:
     """Events of all rows; limit: bytes of the longest row read."""

@@ -6,9 +6,11 @@ A reader never drops anything in silence. Whatever it meets becomes one of three
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+from curate.formats.columns import Columns
 
 Reject = tuple[str, float | None, float | None, str | None]
 
@@ -38,6 +40,8 @@ class Row:
     """The language that the input itself declares, or None."""
     extra: dict[str, Any] | None = None
     """Input columns that no field above takes (jsonl); None for archives."""
+    bad_date: bool = False
+    """Whether a date is stated that cannot be read."""
     offset: int = 0
     """Where the record starts in the file, in bytes; for compressed archives the start of the
     member that the record begins in."""
@@ -62,3 +66,28 @@ class Corrupt:
 
 
 Event = Row | Skipped | Corrupt
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What a reader is to read: a file, or a slice of it."""
+
+    path: str
+    """As `open_input` opens it."""
+    rel: str
+    """The file's name below the input."""
+    format: str = ""
+    codec: str = "plain"
+    start: int = 0
+    end: int | None = None
+    """[start, end) is a slice that the reader's `slices` cut; None: up to the end of the file."""
+    kinds: dict[str, str] = field(default_factory=dict)
+    """The columns of the run beside those that every document has: name -> kind."""
+    columns: Columns = field(default_factory=Columns)
+    """The names that columns of the input have."""
+    max_record: int = 64 << 20
+    """A record of more bytes is rejected without being held."""
+    max_payload: int = 64 << 20
+    """A document of more bytes after decompression is rejected."""
+    rows: int = 1000
+    """Rows of a table, where the reader gives tables."""

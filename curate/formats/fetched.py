@@ -22,7 +22,7 @@ from curate.disk.inside import inside
 from curate.disk.units import counted
 from curate.errors import RunFailed, UsageError
 from curate.fetch.download import download
-from curate.fetch.file_lists import listed_files, place_of
+from curate.fetch.file_lists import COMMON_CRAWL, listed_files, place_of
 from curate.fetch.hub import pinned
 from curate.fetch.sources import Failed, Http, Refused, Source, Store
 from curate.fetch.transfer import Wanted, is_there
@@ -31,7 +31,6 @@ from curate.formats.kinds import format_by_name
 from curate.terminal.progress import Progress, say
 
 LISTS = (".paths", ".paths.gz")  # files with a path or URL a line, as Common Crawl has them
-COMMON_CRAWL = "https://data.commoncrawl.org/"
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any
 from curate.disk.files import text_digest
 from curate.disk.process import AT_ONCE, in_order
 from curate.formats.columns import Columns
-from curate.formats.compression import open_input, verified_boundaries
+from curate.formats.kinds import FORMATS
 from curate.formats.listing import InputFile, find_files, readable
 
 MANY_SLICES = 1000  # small files in one partition at most
@@ -75,21 +75,9 @@ class InputPlan:
 
 def _slices(numbered: tuple[int, InputFile], target: int) -> list[Slice]:
     number, file = numbered
-    if file.format == "parquet":
-        from curate.formats.parquet import row_group_slices
-
-        return [Slice(number, a, b) for a, b in row_group_slices(file.path, target)]
-    starts = [0]
-    if file.size > target + target // 2:
-        if file.format == "archive" and file.codec != "plain":
-            with open_input(file.path) as f:
-                starts = verified_boundaries(f, file.size, target)
-        elif file.format == "jsonl" and file.codec == "plain":
-            starts = list(range(0, file.size, target))
-            if len(starts) > 1 and file.size - starts[-1] < target // 2:
-                starts.pop()
-    ends = [*starts[1:], None]
-    return [Slice(number, a, b) for a, b in zip(starts, ends, strict=True)]
+    cut = getattr(FORMATS[file.format].reader, "slices", None)
+    ranges = cut(file, target) if cut else [(0, None)]
+    return [Slice(number, start, end) for start, end in ranges]
 
 
 def plan_inputs(

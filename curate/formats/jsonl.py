@@ -14,9 +14,10 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from curate.formats.columns import KNOWN, Columns, parse_date, split_extra
-from curate.formats.compression import open_input
-from curate.formats.events import Corrupt, Event, Row
+from curate.formats.columns import KNOWN, Columns, split_extra
+from curate.formats.compression import decompressed_chunks, open_input, sniff
+from curate.formats.dates import column_date
+from curate.formats.events import Corrupt, Event, Portion, Row
 
 CHUNK = 1 << 20
 BOM = b"\xef\xbb\xbf"
@@ -28,7 +29,7 @@ def _chunks(file: BinaryIO, start: int) -> Iterator[bytes]:
         yield chunk
 
 
-def _first_line(file: BinaryIO, start: int, end: int | None) -> int | None:
+def first_line(file: BinaryIO, start: int, end: int | None) -> int | None:
     """Where the first line that begins in [start, end) does; None if one long line covers it all.
 
     Reads no further than `end`: a line of many ranges is not read again for each of them.
@@ -125,9 +126,10 @@ def to_row(record: dict[str, Any], offset: int, columns: dict[str, str]) -> Row:
         if value is not None and not (name == "source" and isinstance(value, str)):
             rest[name] = value
     when = record.get("date")
-    row.date = parse_date(when)
+    row.date = column_date(when)
     if when is not None and row.date is None:
         rest["date"] = when
+        row.bad_date = True
     if row.text is None:
         row.reject = ("no_text", None, None, "the record has no `text` string")
     row.extra = split_extra(rest, columns)
@@ -136,7 +138,41 @@ def to_row(record: dict[str, Any], offset: int, columns: dict[str, str]) -> Row:
     return row
 
 
-def read(
+def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
+    """A plain file in ranges of bytes; a line belongs to the one in which it begins."""
+    starts = [0]
+    if file.codec == "plain" and file.size > target + target // 2:
+        starts = list(range(0, file.size, target))
+        if len(starts) > 1 and file.size - starts[-1] < target // 2:
+            starts.pop()
+    return list(zip(starts, [*starts[1:], None], strict=True))
+
+
+def why_no_documents(path: str, columns: Columns) -> str | None:
+    """Files of settings and the like are no documents."""
+    with open_input(path) as file:
+        codec = sniff(file)
+    names = {key for record in sample(path, codec, 100) for key in columns.record(record)}
+    if names.isdisjoint(("text", "payload")):
+        return "no JSON line with a `text` among its first hundred"
+    return None
+
+
+def read(portion: Portion) -> Iterator[Event]:
+    """Events of the lines that start in the portion."""
+    with open_input(portion.path) as file:
+        yield from read_lines(
+            file,
+            portion.codec,
+            portion.start,
+            portion.end,
+            portion.max_record,
+            portion.kinds,
+            portion.columns,
+        )
+
+
+def read_lines(
     file: BinaryIO,
     codec: str,
     start: int,
@@ -146,11 +182,9 @@ def read(
     columns: Columns = Columns(),
 ) -> Iterator[Event]:
     """Events of the lines that start in [start, end); limit: bytes of the longest line read."""
-    from curate.formats.compression import decompressed_chunks
-
     damage: list[Corrupt] = []
     if codec == "plain":
-        first = _first_line(file, start, end)
+        first = first_line(file, start, end)
         if first is None:
             return
         numbered = lines(_chunks(file, first), first, end, limit)
@@ -187,8 +221,6 @@ def read(
 
 def sample(path: str, codec: str, count: int, limit: int = 1 << 20) -> Iterator[dict[str, Any]]:
     """The first objects of a file, for typing its columns."""
-    from curate.formats.compression import decompressed_chunks
-
     with open_input(path) as file:
         chunks = (
             _chunks(file, 0)

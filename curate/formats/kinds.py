@@ -1,21 +1,94 @@
-"""The format of a file, by its name or its content, and whether it holds documents at all."""
+"""The formats that are read: a line of FORMATS each, and a module that reads it.
+
+A reader is a module of this package with
+
+    read(portion) -> events             documents (or tables of them), other records, damage
+    slices(file, target) -> [(start, end), ...]    how a large file is cut; without it, not at all
+    COLUMNS = {name: kind}                         what it states beside what every document has
+    why_no_documents(path, columns) -> str | None  why a file in a folder is passed over
+
+of which only `read` must be. It is imported when a file of its format is met, and imports
+the library that it stands on when it reads one. A file's format is told by its name, else by how
+its content begins.
+"""
 
 from __future__ import annotations
 
-from curate.errors import UsageError
+import re
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
 from curate.formats import delimited
 from curate.formats.columns import Columns
-from curate.formats.compression import open_input, sniff
+from curate.formats.compression import decompressed_chunks, open_input
 
-FORMATS = {
-    "archive": (".warc", ".wet", ".wat", ".arc"),
-    "jsonl": (".jsonl", ".ndjson", ".json"),
-    "parquet": (".parquet", ".pq"),
-    "csv": (".csv", ".tsv", ".tab"),
-    "html": (".html", ".htm", ".xhtml"),
-    "text": (".txt", ".text", ".md", ".rst"),
-}
-PACKING = (".gz", ".zst", ".zstd", ".lz4")
+
+@dataclass(frozen=True)
+class Format:
+    """name: as run.json has it; module: of this package, which reads it; endings: of file names;
+    begins: how the unpacked content begins; pages: its documents are web pages, of which `extract`
+    makes text; package: what it imports, where that is not installed with llmcurate; extra: which
+    brings it."""
+
+    name: str
+    module: str
+    endings: tuple[str, ...] = ()
+    begins: bytes | None = None
+    pages: bool = False
+    package: str = ""
+    extra: str = ""
+
+    @property
+    def reader(self) -> Any:
+        """The module."""
+        return import_module(f"curate.formats.{self.module}")
+
+    @property
+    def missing(self) -> str | None:
+        """What to do where the package is not there."""
+        if not self.package or find_spec(self.package) is not None:
+            return None
+        return f"pip install 'llmcurate[{self.extra}]' reads it"
+
+
+_XML = rb"(?:<\?xml[^>]{0,200}\?>)?\s*"
+_TEX = rb"(?s).{257}ustar|(?:[ \t\r\n]|%[^\n]*\n)*\\document(?:class|style)\b"
+# Of two whose beginnings fit, the first counts.
+_FORMATS = (
+    Format("parquet", "parquet", (".parquet", ".pq"), rb"PAR1"),
+    Format("wat", "wat", (".wat",), rb"(?s)\s*WARC/.{0,480}\.warc\.wat"),
+    Format("archive", "warc", (".warc", ".wet", ".arc"), rb"\s*(?:WARC/|filedesc://)", pages=True),
+    Format("jsonl", "jsonl", (".jsonl", ".ndjson", ".json"), rb"\s*\{"),
+    Format("csv", "delimited", (".csv", ".tsv", ".tab")),
+    Format(
+        "html", "whole", (".html", ".htm", ".xhtml"), rb"(?i)\s*<(?:!doctype html|html)", pages=True
+    ),
+    Format("text", "whole", (".txt", ".text", ".md", ".rst")),
+    Format("wacz", "wacz", (".wacz",), pages=True),
+    Format(
+        "mediawiki",
+        "mediawiki",
+        begins=_XML + rb"<mediawiki\b",
+        package="mwparserfromhell",
+        extra="wiki",
+    ),
+    Format("stackexchange", "stackexchange", begins=_XML + rb"<posts>"),
+    Format(
+        "stackexchange-7z",
+        "stackexchange",
+        (".7z",),
+        rb"7z\xbc\xaf\x27\x1c",
+        package="py7zr",
+        extra="stackexchange",
+    ),
+    Format("latex", "latex", (".tar", ".tgz", ".tex"), _TEX),
+    Format("pdf", "pdf", (".pdf",), rb"%PDF-", package="pypdfium2", extra="pdf"),
+)
+FORMATS = {kind.name: kind for kind in _FORMATS}
+PACKING = (".gz", ".zst", ".zstd", ".lz4", ".bz2", ".xz")
+HEAD = 4096  # bytes by which a content is told
 
 
 def format_by_name(name: str) -> str | None:
@@ -23,59 +96,25 @@ def format_by_name(name: str) -> str | None:
     lower = name.lower()
     for ending in PACKING:
         lower = lower.removesuffix(ending)
-    for kind, endings in FORMATS.items():
-        if lower.endswith(endings):
-            return kind
+    for kind in _FORMATS:
+        if lower.endswith(kind.endings):
+            return kind.name
     return None
 
 
 def format_by_content(path: str, columns: Columns) -> str | None:
     """A file's format as its first bytes tell it."""
-    from curate.formats.compression import decompressed_chunks
-
-    with open_input(path) as f:
-        if f.read(4) == b"PAR1":
-            return "parquet"
-        f.seek(0)
-        head = next(iter(decompressed_chunks(f, None, lambda offset, what: None)), b"")
-    header = delimited.names_in(bytes(head[:4096]))
-    head = bytes(head[:512]).lstrip()
-    if head.startswith((b"WARC/", b"filedesc://")):
-        return "archive"
-    if head.startswith(b"{"):
-        return "jsonl"
-    if head[:15].lower().startswith((b"<!doctype html", b"<html")):
-        return "html"
-    return "csv" if "text" in map(columns.name, header) else None
-
-
-_OUR_PAGE = b'<meta name=generator content="llmcurate">'  # in curate/pages/templates/page.html
+    with open_input(path) as file:
+        head = next(iter(decompressed_chunks(file, None, lambda offset, what: None)), b"")[:HEAD]
+    head = bytes(head).removeprefix(b"\xef\xbb\xbf")
+    for kind in _FORMATS:
+        if kind.begins is not None and re.match(kind.begins, head):
+            return kind.name
+    return "csv" if "text" in map(columns.name, delimited.names_in(head)) else None
 
 
 def why_no_documents(path: str, kind: str, columns: Columns) -> str | None:
     """Why a file of a known format in a folder holds no documents: its records have no text, or we
     wrote it."""
-    if kind == "html":
-        with open_input(path) as f:
-            return "a page of a report" if _OUR_PAGE in f.read(200) else None
-    if kind == "jsonl":
-        from curate.formats.jsonl import sample
-
-        with open_input(path) as f:
-            codec = sniff(f)
-        records = sample(path, codec, 100)
-        names = {key for record in records for key in columns.record(record)}
-        if names.isdisjoint(("text", "payload")):
-            return "no JSON line with a `text` among its first hundred"
-    try:
-        if kind == "parquet":
-            from curate.formats.parquet import read_schema
-
-            read_schema(path, columns)
-        if kind == "csv":
-            with open_input(path) as f:
-                codec = sniff(f)
-            delimited.read_header(path, codec, columns)
-    except UsageError:
-        return "it has no column `text`"
-    return None
+    reason = getattr(FORMATS[kind].reader, "why_no_documents", None)
+    return reason(path, columns) if reason else None

@@ -20,7 +20,12 @@ from curate.fetch.hub import INSTALL, is_hub, pinned
 from curate.formats import standard_input
 from curate.formats.columns import Columns
 from curate.formats.compression import open_input, sniff
-from curate.formats.kinds import format_by_content, format_by_name, why_no_documents
+from curate.formats.kinds import (
+    FORMATS,
+    format_by_content,
+    format_by_name,
+    why_no_documents,
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,12 @@ class InputFile:
     stamp: str
     state: str = ""
     url: str = ""
+
+    @property
+    def holds_pages(self) -> bool:
+        """Whether its documents are web pages, of which `extract` makes text."""
+        is_text = self.format == "archive" and ".wet" in self.rel
+        return FORMATS[self.format].pages and not is_text
 
 
 # blob_id: of the Hugging Face hub; it names a file's content, whatever the commit.
@@ -369,10 +380,14 @@ def _opened(file: _Listed, columns: Columns) -> InputFile | _Notice:
     if kind is None:
         if not file.folder:
             raise UsageError(
-                f"input {file.location}: not a format this tool reads (WARC, ARC, WET, JSON lines,"
-                " parquet, CSV, HTML or plain text)"
+                f"input {file.location}: not a format this tool reads ({', '.join(FORMATS)};"
+                " docs/inputs.md)"
             )
         return _Notice(f"skipped {path}: unknown format")
+    if missing := FORMATS[kind].missing:
+        if not file.folder:
+            raise UsageError(f"input {file.location}: {missing}")
+        return _Notice(f"skipped {path}: {missing}")
     if file.folder and (reason := why_no_documents(path, kind, columns)):
         return _Notice(f"skipped {path}: {reason}")
     codec = "plain"

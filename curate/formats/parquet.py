@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.documents.documents import CORE, DATE, PAYLOAD
 from curate.errors import UsageError
-from curate.formats.columns import KNOWN, Columns, arrow_type, column_name, parse_date
+from curate.formats.columns import KNOWN, Columns, arrow_type, column_name
 from curate.formats.compression import open_input
+from curate.formats.dates import column_date
+from curate.formats.events import Portion
 
 
 def read_schema(path: str, columns: Columns = Columns()) -> pa.Schema:
@@ -38,36 +41,44 @@ def _holds_text(kind: pa.DataType) -> bool:
     return binary or kind in (pa.string(), pa.large_string(), pa.string_view(), pa.null())
 
 
-def row_group_slices(path: str, target: int) -> list[tuple[int, int | None]]:
+def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
     """[first, last) ranges of row groups of about target bytes; one whole range if unreadable."""
     try:
-        with open_input(path) as f:
+        with open_input(file.path) as f:
             meta = pq.ParquetFile(f).metadata
             sizes = [meta.row_group(g).total_byte_size for g in range(meta.num_row_groups)]
     except (pa.ArrowInvalid, OSError):
         return [(0, None)]
-    slices: list[tuple[int, int | None]] = []
+    ranges: list[tuple[int, int | None]] = []
     first, weight = 0, 0
     for g, size in enumerate(sizes):
         if weight and weight + size > 4 * target:  # sizes are uncompressed
-            slices.append((first, g))
+            ranges.append((first, g))
             first, weight = g, 0
         weight += size
-    slices.append((first, len(sizes)))
-    return slices
+    ranges.append((first, len(sizes)))
+    return ranges
 
 
-def read(
-    path: str, start: int, end: int | None, rows: int, columns: Columns = Columns()
-) -> Iterator[pa.Table]:
-    """Tables of at most `rows` rows of the row groups [start, end)."""
+def why_no_documents(path: str, columns: Columns) -> str | None:
+    """Tables without a text are no documents."""
+    try:
+        read_schema(path, columns)
+    except UsageError:
+        return "it has no column `text`"
+    return None
+
+
+def read(portion: Portion) -> Iterator[pa.Table]:
+    """Tables of the portion's row groups."""
+    path, start, end, columns = portion.path, portion.start, portion.end, portion.columns
     with open_input(path) as f:
         # Arrow's own files keep their memory; through Python each column is a new piece of it.
         source = pa.OSFile(path) if "://" not in path else f
         file = pq.ParquetFile(source, pre_buffer=False)
         groups = list(range(start, file.num_row_groups if end is None else end))
         if groups:
-            for batch in file.iter_batches(rows, row_groups=groups, use_threads=False):
+            for batch in file.iter_batches(portion.rows, row_groups=groups, use_threads=False):
                 table = pa.Table.from_batches([batch])
                 yield table.rename_columns([columns.name(name) for name in table.column_names])
 
@@ -126,4 +137,4 @@ def _dates(column: pa.ChunkedArray) -> pa.ChunkedArray:
                 pa.timestamp("us"), safe=False
             )
         return column.cast(DATE, safe=False)
-    return pa.chunked_array([pa.array([parse_date(v) for v in column.to_pylist()], DATE)])
+    return pa.chunked_array([pa.array([column_date(v) for v in column.to_pylist()], DATE)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -13,39 +13,11 @@ import xxhash
 from pydantic import BaseModel, ConfigDict, Field
 
 from curate.documents.documents import NUMBER, PAYLOAD, Documents
-from curate.formats import delimited, jsonl, parquet
 from curate.formats.columns import Columns, schema
-from curate.formats.compression import decompressed_chunks, open_input
-from curate.formats.events import Corrupt, Event, Row, Skipped
+from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
 from curate.formats.inputs import InputPlan, Slice
+from curate.formats.kinds import FORMATS
 from curate.formats.listing import InputFile
-
-
-def read_page(file: BinaryIO, info: InputFile, limit: int) -> Iterator[Event]:
-    """The file as one row; larger than limit bytes (decompressed): rejected, not held."""
-    damage: list[Corrupt] = []
-    parts: list[bytes] = []
-    size = 0
-    for chunk in decompressed_chunks(
-        file, info.codec, lambda offset, what: damage.append(Corrupt(offset, what))
-    ):
-        size += len(chunk)
-        if size > limit:
-            parts = []
-            break
-        parts.append(bytes(chunk))
-    yield from damage
-    if size > limit:
-        detail = "passed over, not read whole"
-        yield Row(reject=("record_too_large", float(size), float(limit), detail))
-        return
-    body = b"".join(parts)
-    if info.format == "html":
-        yield Row(payload=body, mime="text/html")
-        return
-    from curate.text.buffers import decode
-
-    yield Row(text=decode(body, html=False)[0])
 
 
 class ReadSettings(BaseModel):
@@ -144,9 +116,11 @@ class Batch:
 @dataclass
 class Account:
     """What a partition's input held besides the documents that are read. passed_over: documents
-    that the share does not hold; documents: of each slice, those among them."""
+    that the share does not hold; bad_dates: documents whose date cannot be read; documents: of each
+    slice, those among them."""
 
     passed_over: int = 0
+    bad_dates: int = 0
     documents: list[int] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     corrupt: list[dict[str, Any]] = field(default_factory=list)
@@ -164,26 +138,24 @@ ID_SCHEMA = pa.schema(
 NO_DOCUMENT = -1  # the number in a row that has a slice's count of documents as its ordinal
 
 
-def _events(file: InputFile, part: Slice, settings: ReadSettings, columns: dict[str, str]):
-    named = settings.named
-    if file.format == "parquet":
-        yield from parquet.read(file.path, part.start, part.end, settings.batch_rows, named)
-        return
-    with open_input(file.path) as f:
-        if file.format == "archive":
-            from curate.formats.warc import ReadLimits, read_archive
-
-            limits = ReadLimits(
-                record_bytes=settings.max_record_bytes, payload_bytes=settings.max_payload_bytes
-            )
-            yield from read_archive(f, part.start, part.end, limits)
-        elif file.format == "jsonl":
-            limit = settings.max_record_bytes
-            yield from jsonl.read(f, file.codec, part.start, part.end, limit, columns, named)
-        elif file.format == "csv":
-            yield from delimited.read(f, file.codec, settings.max_record_bytes, columns, named)
-        else:
-            yield from read_page(f, file, settings.max_payload_bytes)
+def _events(
+    file: InputFile, part: Slice, settings: ReadSettings, columns: dict[str, str]
+) -> Iterator[Event | pa.Table]:
+    portion = Portion(
+        path=file.path,
+        rel=file.rel,
+        format=file.format,
+        codec=file.codec,
+        start=part.start,
+        end=part.end,
+        kinds=columns,
+        columns=settings.named,
+        max_record=settings.max_record_bytes,
+        max_payload=settings.max_payload_bytes,
+        rows=settings.batch_rows,
+    )
+    events: Iterator[Event | pa.Table] = FORMATS[file.format].reader.read(portion)
+    return events
 
 
 ROW_COLUMNS = ("id", "text", "url", "date", "lang", *(name for name, _ in PAYLOAD))
@@ -256,6 +228,7 @@ class PartitionReader:
         if not self._draws(row.id, file, number, ordinal):
             self.account.passed_over += 1
             return
+        self.account.bad_dates += row.bad_date
         extra = row.extra or {}
         extra.setdefault("source", file.rel)
         row.extra = extra
@@ -287,15 +260,23 @@ class PartitionReader:
         """A block of a columnar file, cut where its texts grow beyond a batch."""
         at = self.account.documents[number]
         self.account.documents[number] += table.num_rows
-        table = parquet.conform(table, self.plan.columns, file.rel)
+        from curate.formats.parquet import conform
+
+        stated = table["date"] if "date" in table.column_names else None
+        table = conform(table, self.plan.columns, file.rel)
         rows = at + np.arange(table.num_rows)
+        bad = np.zeros(table.num_rows, np.bool_)
+        if stated is not None and table["date"].null_count > stated.null_count:
+            bad = pc.and_(pc.is_null(table["date"]), pc.is_valid(stated)).to_numpy()
         if self.settings.share is not None:
             names = zip(table["id"].to_pylist(), rows.tolist(), strict=True)
             drawn = [self._draws(own, file, number, k) for own, k in names]
             self.account.passed_over += len(drawn) - sum(drawn)
-            table, rows = table.filter(pa.array(drawn, pa.bool_())), rows[drawn]
+            table, rows, bad = table.filter(pa.array(drawn, pa.bool_())), rows[drawn], bad[drawn]
         if self._most is not None:
-            table, rows = table.slice(0, self._most - self._next), rows[: self._most - self._next]
+            rest = self._most - self._next
+            table, rows, bad = table.slice(0, rest), rows[:rest], bad[:rest]
+        self.account.bad_dates += int(bad.sum())
         size = pc.fill_null(pc.binary_length(table["text"]), 0).to_numpy()
         size = size + pc.fill_null(pc.binary_length(table["payload"]), 0).to_numpy()
         block = np.cumsum(size) // self.settings.batch_bytes

@@ -8,12 +8,12 @@ and conversion records of such a type.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from curate.formats.events import Corrupt, Event, Reject, Row, Skipped
+from curate.formats.compression import open_input, verified_boundaries
+from curate.formats.dates import parse_date
+from curate.formats.events import Corrupt, Event, Portion, Reject, Row, Skipped
 from curate.formats.heads import Record
 from curate.formats.http import (
     OPT_OUT_HEADERS,
@@ -26,7 +26,7 @@ from curate.formats.http import (
 )
 from curate.formats.records import ReadLimits, records
 
-__all__ = ["ReadLimits", "parse_date", "read_archive"]
+__all__ = ["ReadLimits", "read", "read_archive", "slices"]
 
 _DOCUMENTS = ("response", "resource", "conversion")
 _NO_TEXT = (
@@ -38,11 +38,22 @@ _NO_TEXT = (
 _UNKNOWN = frozenset(
     ("unknown/unknown", "application/unknown", "application/x-unknown", "x-unknown/unknown")
 )
-_ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?\s*"
-    r"(Z|[+-]\d\d:?\d\d)?)?",
-    re.I,
-)
+
+
+def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
+    """A compressed archive cut at members, where that is proven; a plain one is not cut."""
+    starts = [0]
+    if file.codec != "plain" and file.size > target + target // 2:
+        with open_input(file.path) as archive:
+            starts = verified_boundaries(archive, file.size, target)
+    return list(zip(starts, [*starts[1:], None], strict=True))
+
+
+def read(portion: Portion) -> Iterator[Event]:
+    """The events of a portion of an archive."""
+    limits = ReadLimits(record_bytes=portion.max_record, payload_bytes=portion.max_payload)
+    with open_input(portion.path) as file:
+        yield from read_archive(file, portion.start, portion.end, limits)
 
 
 def read_archive(
@@ -76,7 +87,7 @@ def _event(record: Record, limits: ReadLimits) -> Event:
         mime, charset = content_type(declared)
     if mime is None:
         mime = content_type(record.get(b"warc-identified-payload-type"))[0]
-    if mime is not None and mime not in _UNKNOWN and not _is_document(mime):
+    if mime is not None and mime not in _UNKNOWN and not is_document(mime):
         return Skipped(f"{kind}:{mime}", record.offset)
     url = record.get(b"warc-target-uri")
     if url is not None:
@@ -147,42 +158,10 @@ def _is_complete(head: Head | None, record: Record) -> bool:
     return int(length) <= len(record.content) - head.length
 
 
-def _is_document(mime: str) -> bool:
+def is_document(mime: str) -> bool:
+    """Whether content of this type is a document: HTML, XML or text that people read."""
     if mime.startswith("text/"):
         return f"{mime} " not in _NO_TEXT
     return mime in ("application/xhtml+xml", "application/xml", "application/xhtml") or (
         mime.startswith("application/") and mime.endswith("+xml")
     )
-
-
-def parse_date(value: str | None) -> datetime | None:
-    """A WARC-Date (ISO 8601, with or without fractions) or ARC date (14 digits) in UTC, or None."""
-    if not value:
-        return None
-    value = value.strip()
-    try:
-        if value.isascii() and value.isdigit():
-            if len(value) < 8:
-                return None
-            digits = value[:14].ljust(14, "0")
-            return datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc)
-        match = _ISO.fullmatch(value)
-        if match is None:
-            return None
-        year, month, day, hour, minute, second, fraction, zone = match.groups()
-        date = datetime(
-            int(year),
-            int(month),
-            int(day),
-            int(hour or 0),
-            int(minute or 0),
-            min(int(second or 0), 59),  # a leap second is its second before
-            int((fraction or "0")[:6].ljust(6, "0")),
-            tzinfo=timezone.utc,
-        )
-        if zone and zone.upper() != "Z":
-            shift = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
-            date = date - shift if zone[0] == "+" else date + shift
-        return date
-    except (ValueError, OverflowError):
-        return None

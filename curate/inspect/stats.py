@@ -26,6 +26,7 @@ from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.formats.part import plan_reading
 from curate.formats.reading import ReadSettings
+from curate.inspect.report import freshness
 from curate.inspect.report.bins import Range, edges_of, fill, numeric_columns, ranges
 from curate.inspect.report.kept import HOST, sql_domain
 from curate.pages.html import plain
@@ -56,7 +57,7 @@ def _length(name: str) -> str:
 
 
 def measure(batch: pa.RecordBatch, numeric: Iterable[str]) -> pa.Table:
-    """The measures of each document: lengths, host, date, source, lang, numeric columns."""
+    """The measures of each document: lengths, host, URL, date, source, lang, numeric columns."""
     docs = Documents(pa.Table.from_batches([batch]))
     tables = segments(docs)
     words = np.diff(tables.words.lines[tables.lines.rows])
@@ -67,7 +68,7 @@ def measure(batch: pa.RecordBatch, numeric: Iterable[str]) -> pa.Table:
         _length("bytes"): pa.array(size, pa.int64()),
         "host": hosts(one_array(docs.table["url"])),
     }
-    for name in ("date", "source", "lang"):
+    for name in ("date", "source", "lang", "url"):
         columns[name] = one_array(docs.table[name])
     for name in numeric:
         columns[name] = one_array(docs.table[name])
@@ -101,11 +102,13 @@ def gather(inputs: list[str], read: ReadSettings | None = None) -> dict[str, Any
                 "without_text": tally["rejected"],
                 "skipped": tally["skipped"],
                 "corrupt": tally["corrupt"],
+                "bad_dates": tally["bad_dates"],
                 "notices": list(plan.notices),
                 "files": len(plan.files),
                 "lengths": {n: numbers[_length(n)] for n in LENGTHS},
                 "columns": {n: numbers[n] for n in columns if n in numbers},
                 **_labels(db),
+                "freshness": freshness.dump(freshness.by_source(db, "docs")),
             }
     return statistics
 
@@ -125,7 +128,7 @@ def _write(reader: DirectInput, path: Path) -> dict[str, bool]:
     try:
         for batch in reader.batches(None):
             if numeric is None:
-                taken = ("host", "date", "source", "lang", *map(_length, LENGTHS))
+                taken = ("host", "date", "source", "lang", "url", *map(_length, LENGTHS))
                 numeric = numeric_columns(batch.schema, hidden=taken)
             writer.write(measure(batch, numeric))
         done = True
@@ -135,7 +138,7 @@ def _write(reader: DirectInput, path: Path) -> dict[str, bool]:
 
 
 def _no_text(plan: InputPlan) -> str:
-    packed = any(f.format in ("archive", "html") for f in plan.files)
+    packed = any(f.holds_pages for f in plan.files)
     if packed:
         return "the input holds web pages, not text: `llmcurate extract` makes text of them"
     return "no document of the input has text"
@@ -204,6 +207,9 @@ def text(statistics: dict[str, Any], encoding: str | None = "utf-8") -> str:
         f"{counted(without, 'document')} without text" if without else "",
         f"{counted(skipped, 'other record')} skipped" if skipped else "",
         f"{corrupt:,} corrupt" if corrupt else "",
+        f"{counted(statistics['bad_dates'], 'date')} that cannot be read"
+        if statistics["bad_dates"]
+        else "",
     ]
     size = f"{format_bytes(statistics['text_bytes'])} of text"
     lines = [
@@ -221,6 +227,18 @@ def text(statistics: dict[str, Any], encoding: str | None = "utf-8") -> str:
     lines += table(("a document has", *QUANTILES.values(), ""), rows, left=(0, 7))
     for group, title in TITLES.items():
         lines += _bars(title, statistics[group], documents, blocks[-1])
+    if statistics["freshness"]:
+        rows = [
+            [
+                "all" if source["name"] is None else _label(source["name"]),
+                *(f"{source[n]:,}" for n in ("documents", "dated")),
+                *(source[n] or "-" for n in ("oldest", "median", "newest", "cutoff")),
+                f"{source['versions']:,}",
+            ]
+            for source in statistics["freshness"]
+        ]
+        head = ("dates of", "documents", "dated", "oldest", "median", "newest", "cut-off", "again")
+        lines += ["", *table(head, rows)]
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ of a group with its own number of epochs: a bucket of scores. Sizes are whole nu
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -132,7 +132,7 @@ class Request:
     """The settings of a mix. weights: a policy, a preset or numbers by group; total: of the unit,
     None: as much as there is; amounts, epochs: of a group, in place of weights; floors, caps:
     shares of the mix; buckets: epochs of each bucket of scores before all are scaled, None: no
-    buckets."""
+    buckets; curve: the same by a power from 0 on that follows from the amount of the group."""
 
     weights: str | Mapping[str, float] = "proportional"
     alpha: float = 0.3
@@ -143,6 +143,7 @@ class Request:
     caps: Mapping[str, float] = field(default_factory=dict)
     max_epochs: float = 4.0
     buckets: tuple[float, ...] | None = None
+    curve: Callable[[float], list[float]] | None = None
 
 
 @dataclass(frozen=True)
@@ -177,12 +178,18 @@ def design(sizes: Mapping[Key, int], request: Request) -> Design:
     capacity = {
         g: Fraction(int(cap * effective[g] / most[g])) if most[g] else Fraction(0) for g in groups
     }
+    if request.curve is not None:
+        flat = request.curve(0.0)
+        capacity = {g: Fraction(int(_reached(sizes, g, flat))) for g in groups}
     if request.amounts or request.epochs:
         plan = _by_group(groups, effective, capacity, request)
     else:
         plan = _shared(groups, effective, capacity, request)
     strata: dict[Key, int] = dict.fromkeys(sizes, 0)
     for group, amount in plan.amounts.items():
+        if request.curve is not None:
+            epochs = _on_curve(sizes, group, amount, request.curve)
+            times |= {key: exact(epochs[key[1]]) for key in sizes if key[0] == group}
         buckets = {str(b): times[g, b] * n for (g, b), n in sizes.items() if g == group}
         if amount and any(buckets.values()):
             for bucket, quota in quotas(buckets, amount).items():
@@ -190,8 +197,30 @@ def design(sizes: Mapping[Key, int], request: Request) -> Design:
     return Design(plan.amounts, strata, plan.refused)
 
 
+MOST_POWER = 64.0  # of a curve: all but the very best is left out
+
+
+def _reached(sizes: Mapping[Key, int], group: str, epochs: list[float]) -> float:
+    """How much of a group so many epochs of its buckets are."""
+    return sum(n * epochs[b] for (g, b), n in sorted(sizes.items()) if g == group)
+
+
+def _on_curve(
+    sizes: Mapping[Key, int], group: str, amount: int, curve: Callable[[float], list[float]]
+) -> list[float]:
+    """Epochs of each bucket by the power at which the curve gives that amount of the group."""
+    low, high = 0.0, MOST_POWER
+    for _ in range(50):
+        middle = (low + high) / 2
+        if _reached(sizes, group, curve(middle)) > amount:
+            low = middle
+        else:
+            high = middle
+    return curve(round(high, 9))
+
+
 def _times(sizes: Mapping[Key, int], request: Request) -> dict[Key, Fraction]:
-    if request.buckets is None:
+    if request.buckets is None or request.curve is not None:
         return {key: Fraction(1) for key in sizes}
     return {key: exact(request.buckets[key[1]]) for key in sizes}
 

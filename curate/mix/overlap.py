@@ -38,13 +38,16 @@ class Near:
     kept: sources whose keys come from an index; absent: documents that their index does not know.
     """
 
-    def __init__(self, sources: list[Source], scratch: Path) -> None:
+    def __init__(
+        self, sources: list[Source], scratch: Path, step: DedupMinhash | None = None
+    ) -> None:
+        """step: settings of documents without an index."""
         self.scratch, self.path = scratch, scratch / "bands.parquet"
         self.kept: dict[str, indexes.Index] = {}
         self.absent: dict[str, int] = {}
         indexes_of = {s.name: self._indexes(s) for s in sources}
         own = next((kept[0] for kept in indexes_of.values() if kept), None)
-        self.step = _step(own.record["comparable"]) if own else DedupMinhash()
+        self.step = _step(own.record["comparable"]) if own else step or DedupMinhash()
         for name, kept in indexes_of.items():
             for index in kept:
                 if _same(index.record["comparable"], self.step.comparable()):

@@ -66,7 +66,7 @@ def open_sources(inputs: dict[str, tuple[str, ...]]) -> list[Source]:
     plans = {name: plan_inputs(inputs[name], read.partition_bytes) for name in sorted(inputs)}
     for plan in plans.values():
         for file in plan.files:
-            if file.format == "html" or (file.format == "archive" and ".wet" not in file.rel):
+            if file.holds_pages:
                 raise UsageError(
                     f"mix: {file.path} holds web pages: make text of them with `llmcurate extract`"
                     " and give its folder"

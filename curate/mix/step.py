@@ -7,59 +7,18 @@ where a mix repeats documents and orders all of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from curate.disk.inside import remove
 from curate.errors import UsageError
 from curate.mix.design import POLICIES, PRESETS, Request
+from curate.mix.quality import Quality, buckets
 from curate.mix.sources import Source, named
 from curate.steps.contracts import Product, ProductContext, digest
-
-
-class Quality(BaseModel):
-    """Epochs by buckets of a score: epochs[i] where edges[i - 1] <= score < edges[i]."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    column: str = Field(min_length=1, description="The column that holds the score of a document.")
-    edges: tuple[float, ...] = Field(
-        min_length=1,
-        description=(
-            "Scores that separate the buckets, ascending: bucket i holds scores from edge i"
-            " - 1 up to, but not including, edge i."
-        ),
-    )
-    epochs: tuple[float, ...] = Field(
-        description=(
-            "Epochs of each bucket, one more than there are edges; all are scaled together "
-            "to the amount of their group."
-        )
-    )
-    missing: float = Field(1.0, ge=0, description="Epochs of documents without a score.")
-
-    @model_validator(mode="after")
-    def _fitting(self) -> Quality:
-        if list(self.edges) != sorted(set(self.edges)) or not all(map(math.isfinite, self.edges)):
-            raise ValueError("edges must ascend")
-        if len(self.epochs) != len(self.edges) + 1:
-            raise ValueError(
-                f"{len(self.edges)} edges make {len(self.edges) + 1} buckets of epochs"
-            )
-        if not all(0 <= e < math.inf for e in self.epochs) or not any(self.epochs):
-            raise ValueError("epochs are 0 or more, and not all 0")
-        return self
-
-    @property
-    def labels(self) -> list[str]:
-        """A name of each bucket, that of documents without a score last."""
-        edges = [f"{e:g}" for e in self.edges]
-        inner = [f"{a} to {b}" for a, b in pairwise(edges)]
-        return [f"below {edges[0]}", *inner, f"from {edges[-1]}", "no score"]
 
 
 class Mix(Product):
@@ -278,9 +237,24 @@ class Mix(Product):
             epochs=self.epochs,
             floors=self.floors,
             caps=self.caps,
-            max_epochs=self.max_epochs,
+            max_epochs=self._most_epochs(),
             buckets=(*self.quality.epochs, self.quality.missing) if self.quality else None,
+            curve=self._curve(),
         )
+
+    def _most_epochs(self) -> float:
+        """What a preset or a curve says itself is not refused."""
+        if self.quality is None or not (self.quality.preset or self.quality.curve):
+            return self.max_epochs
+        return max(self.max_epochs, *self.quality.epochs)
+
+    def _curve(self) -> Callable[[float], list[float]] | None:
+        """Epochs of each bucket by the power of the curve."""
+        quality = self.quality
+        if quality is None or quality.curve is None:
+            return None
+        curve = quality.curve
+        return lambda power: [*curve.epochs(power), quality.missing]
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         from curate.mix.make import make, prepare
@@ -350,19 +324,3 @@ def pairs(setting: str, texts: Iterable[str]) -> dict[str, float]:
             raise UsageError(f"mix: {setting}: {name!r} stands twice")
         numbers[name] = value
     return numbers
-
-
-def buckets(text: str) -> dict[str, Any]:
-    """`score:0.2,0.8:0,1,3` as column, edges and epochs."""
-    rest, _, epochs = text.rpartition(":")
-    column, _, edges = rest.rpartition(":")
-    try:
-        return {
-            "column": column,
-            "edges": [float(e) for e in edges.split(",")],
-            "epochs": [float(e) for e in epochs.split(",")],
-        }
-    except ValueError:
-        raise UsageError(
-            f"mix: quality {text!r} is no COLUMN:EDGES:EPOCHS, as in score:0.2,0.8:0,1,3"
-        ) from None

@@ -1,42 +1,83 @@
-"""A corpus for other tools: as JSON lines (`export`), and as a search index (`search_index`)."""
+"""A corpus for other tools: in their formats (`export`), and as a search index (`search_index`)."""
 
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
 from typing import IO, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from curate.disk.files import replacing
 from curate.disk.inside import remove
 from curate.formats.jsonl import json_lines
 from curate.steps.contracts import Product, ProductContext
 from curate.text.buffers import as_large_string
+from curate.version import __version__
+
+WARC_COLUMNS = ["id", "url", "date", "lang", "text"]
 
 
 class Export(Product):
-    """Writes the corpus as JSON lines.
+    """Writes the corpus in a format of other tools.
 
-    OUT/jsonl/part-00000.jsonl.zst and so on; reading them again gives the same documents."""
+    OUT/jsonl/part-00000.jsonl.zst and so on; reading them again gives the same documents. Or
+    OUT/warc/part-00000.warc.gz, OUT/signatures.parquet or OUT/filter.bloom."""
 
     name: ClassVar[str] = "export"
     makes: ClassVar[str] = "export"
 
+    format: Literal["jsonl", "warc", "minhash", "bloom"] = Field(
+        "jsonl",
+        description="The format: jsonl is JSON lines with all columns; warc has a conversion record"
+        " of plain text a document; minhash has signatures as datasketch's LeanMinHash writes"
+        " them; bloom is one filter as pybloom-live writes it.",
+    )
     compression: Literal["zst", "gz", "none"] = Field(
-        "zst", description="Compression of the files: zstd, gzip or none."
+        "zst", description="Compression of JSON lines: zstd, gzip or none."
     )
     part_bytes: int = Field(
-        256 << 20, ge=1, description="Bytes of JSON in each file before compression, about."
+        256 << 20,
+        ge=1,
+        description="Bytes of JSON, or of text in WARC records, in each file before compression,"
+        " about.",
+    )
+    key: Literal["url", "text"] = Field(
+        "url", description="What of the documents the filter holds: their URLs or their texts."
+    )
+    false_positives: float = Field(
+        0.001, gt=0, lt=0.5, description="The rate of false positives of the filter."
+    )
+    minhash: dict[str, Any] = Field(
+        {}, description="Settings of dedup_minhash for the signatures, as {preset: dclm}."
     )
 
+    @model_validator(mode="after")
+    def _settings_of_minhash(self) -> Export:
+        if self.minhash:
+            self._minhash()
+        return self
+
+    def _minhash(self) -> Any:
+        from curate.dedup.minhash.step import DedupMinhash
+
+        return DedupMinhash(**self.minhash)
+
     def build(self, context: ProductContext) -> dict[str, Any]:
-        folder = context.out / "jsonl"
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.iterdir():
-            remove(old, inside=context.out)
-        documents = size = 0
+        if self.format == "minhash":
+            from curate.dedup.minhash.lean import write_signatures
+
+            path = context.out / "signatures.parquet"
+            return {"documents": write_signatures(path, context.corpus(), self._minhash())}
+        if self.format == "bloom":
+            return self._filter(context)
+        if self.format == "warc":
+            return self._warc(context)
         lines = json_lines(context.corpus(None))
+        folder = _emptied(context.out, "jsonl")
+        documents = size = 0
         line = next(lines, None)
         part = 0
         while line is not None or part == 0:
@@ -55,6 +96,38 @@ class Export(Product):
             part += 1
         return {"documents": documents, "bytes": size}
 
+    def _warc(self, context: ProductContext) -> dict[str, Any]:
+        from curate.formats.warc_writer import WarcWriter
+
+        folder = _emptied(context.out, "warc")
+        rows = (row for batch in context.corpus(WARC_COLUMNS) for row in batch.to_pylist())
+        documents = size = part = 0
+        row = next(rows, None)
+        while row is not None or part == 0:
+            name = f"part-{part:05d}.warc.gz"
+            with replacing(folder / name) as aside, open(aside, "wb") as stream:
+                writer = WarcWriter(stream, name, f"llmcurate {__version__}")
+                written = 0
+                while row is not None and written < self.part_bytes:
+                    written += writer.document(row)
+                    documents += 1
+                    row = next(rows, None)
+                size += written
+            part += 1
+        return {"documents": documents, "bytes": size}
+
+    def _filter(self, context: ProductContext) -> dict[str, Any]:
+        from curate.dedup.bloom.pybloom import write_filter
+
+        def keys() -> Iterator[str]:
+            for batch in context.corpus(["id", self.key]):
+                yield from (key for key in batch.column(self.key).to_pylist() if key is not None)
+
+        documents = sum(1 for _ in keys())
+        path = context.out / "filter.bloom"
+        inserted = write_filter(path, keys(), documents, self.false_positives)
+        return {"documents": documents, "keys": inserted, "bytes": path.stat().st_size}
+
     def _packed(self, raw: IO[bytes]) -> AbstractContextManager[Any]:
         if self.compression == "gz":
             return gzip.GzipFile("", "wb", 6, raw, mtime=0)
@@ -63,6 +136,15 @@ class Export(Product):
 
             return zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False)
         return nullcontext(raw)
+
+
+def _emptied(out: Path, name: str) -> Path:
+    """A folder of the product without what was in it."""
+    folder = out / name
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        remove(old, inside=out)
+    return folder
 
 
 class SearchIndexProduct(Product):

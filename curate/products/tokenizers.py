@@ -18,6 +18,8 @@ from tokenize_kit.learn.options import TrainingOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tokenize_kit.shards.writer import Keys
+
 
 Size = Annotated[int, Field(ge=2)]
 
@@ -174,6 +176,14 @@ class ShardsProduct(Product):
             "Share of the documents, by the hash of their ids, that go into validation shards."
         ),
     )
+    val_by: Literal["cluster", "id"] | None = Field(
+        None,
+        description=(
+            "Whether near-duplicates are held out together (`cluster`) or every document for "
+            "itself (`id`). Without a value by cluster where a MinHash dedup has left its "
+            "index beside the corpus, else by id, with a warning."
+        ),
+    )
     shuffle: int | None = Field(
         None,
         ge=0,
@@ -181,6 +191,14 @@ class ShardsProduct(Product):
         description=(
             "Seed by which documents are shuffled. Without a value they stay in the order "
             "of the input."
+        ),
+    )
+    packing: Literal["input", "neighbours"] = Field(
+        "input",
+        description=(
+            "How documents lie in the shards: in the order of the `input`, or of `shuffle`; or "
+            "as `neighbours`, each beside similar ones, so that rows of several documents are of "
+            "one matter (Shi et al. 2024, in-context pretraining)."
         ),
     )
     bos: bool = Field(False, description="Put a begin-of-text token before every document.")
@@ -197,6 +215,12 @@ class ShardsProduct(Product):
         ),
     )
 
+    @model_validator(mode="after")
+    def _one_order(self) -> ShardsProduct:
+        if self.packing != "input" and self.shuffle is not None:
+            raise ValueError(f"packing: {self.packing} is an order of its own; leave shuffle out")
+        return self
+
     def _own(self) -> Path:
         path = Path(self.tokenizer or "")
         return path / "tokenizer.json" if path.is_dir() else path
@@ -204,6 +228,39 @@ class ShardsProduct(Product):
     def identity(self) -> dict[str, Any]:
         digest = sha256(self._own()) if self.tokenizer else None
         return super().identity() | {"tokenizer": digest}
+
+    def _by_cluster(self, context: ProductContext) -> tuple[bool, list[str]]:
+        """Whether the split is by cluster, and what is to be said of it."""
+        if not self.val_fraction or self.val_by is not None:
+            return bool(self.val_fraction) and self.val_by == "cluster", []
+        from curate.products.splits import has_index
+
+        if has_index(context.run):
+            return True, []
+        return False, [
+            "validation documents are drawn one by one, so that near-duplicates of them may be in"
+            " training: --val-by cluster keeps these together (--val-by id: as it is, without this"
+            " line)"
+        ]
+
+    def _keys(self, context: ProductContext, by_cluster: bool) -> Keys:
+        """What documents are held out and ordered by, where it is not the hash of their ids."""
+        from tokenize_kit.shards.writer import Keys
+
+        sides = order = None
+        if by_cluster:
+            from curate.products.splits import find_clusters
+
+            clusters = find_clusters(context.corpus, context.run, context.out)
+            context.say(clusters.says)
+            sides = clusters.draws
+        if self.packing == "neighbours":
+            from curate.products.neighbours import find_neighbours
+
+            neighbours = find_neighbours(context.corpus, context.out)
+            context.say(neighbours.says)
+            order = neighbours.draws
+        return Keys(sides=sides, order=order)
 
     @staticmethod
     def _clear_others(context: ProductContext) -> None:
@@ -233,12 +290,15 @@ class ShardsProduct(Product):
         else:
             raise UsageError("shards: name a tokenizer, or train one before it in the recipe")
         try:
+            by_cluster, warnings = self._by_cluster(context)
             layout = Layout(
                 shard_tokens=self.shard_tokens,
                 append_eos=self.eos,
                 prepend_bos=self.bos,
                 val_fraction=self.val_fraction,
+                val_by="cluster" if by_cluster else "id",
                 shuffle=self.shuffle,
+                packing=self.packing,
                 form=self.format,
                 pattern=self.pattern,
                 loss_mask=self.loss_mask,
@@ -250,8 +310,9 @@ class ShardsProduct(Product):
             documents = context.corpus(columns)
             if self.loss_mask is not None:
                 documents = _unchanged(documents, self.loss_mask)
+            by = self._keys(context, by_cluster)
             manifest = encode_shards(
-                documents, path, context.out, layout, context.workers, context.say
+                documents, path, context.out, layout, context.workers, context.say, by=by
             )
         except TokenizerError as error:
             raise as_failure(error) from None
@@ -263,6 +324,7 @@ class ShardsProduct(Product):
             "vocab_size",
             "format",
             "val",
+            "val_by",
             "loss_tokens",
         )
-        return {k: manifest[k] for k in keys if k in manifest}
+        return {k: manifest[k] for k in keys if k in manifest} | {"warnings": warnings}

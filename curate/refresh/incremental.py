@@ -42,9 +42,10 @@ def _obstacle(step: Settings) -> str | None:
         return None
     if step.name == "perplexity":
         if settings["cutoffs"] == "own":
+            without = f" --set {step.label}.low=0" if settings["low"] else ""
             return (
-                f"percentiles are of the whole corpus; --set {step.label}.cutoffs=ccnet takes the"
-                " limits that CCNet's models have"
+                f"percentiles are of the whole corpus; --set {step.label}.cutoffs=ccnet{without}"
+                " takes the limits that CCNet's models have"
             )
         return None
     return "it decides by the whole corpus"

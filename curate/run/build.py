@@ -88,6 +88,7 @@ def build_product(
             fresh=fresh,
             workers=workers,
             beside=bool(plan.stages),
+            run=out if plan.stages else _run_of(plan) if direct else None,
             say=lambda line: say(f"{product.label}: {line}", quiet),
             progress=lambda event: progress.update(event.get("step", 0), _figures(event)),
         )
@@ -117,6 +118,13 @@ IN_PLACE = (
     *("checkpoints", "metrics.jsonl", "spikes.json", "tensorboard"),
     *("sample.txt", "train.json", "shards.json", "tokenizer.json"),
 )
+
+
+def _run_of(plan: RunPlan) -> Path | None:
+    """The OUT of an earlier run, where all of the input is its corpus."""
+    folders = {Path(file.path).parent for file in plan.inputs.files if "://" not in file.path}
+    only = folders.pop() if len(folders) == 1 else None
+    return only.parent if only is not None and only.name == "corpus" else None
 
 
 def _figures(event: dict[str, Any]) -> str:

@@ -83,6 +83,8 @@ def text(record: dict[str, Any]) -> str:
     beside = f", {t['unreadable']} unreadable" if t.get("unreadable") else ""
     if t.get("passed_over"):
         beside += f", {counted(t['passed_over'], 'document')} passed over (read.share)"
+    if t.get("bad_dates"):
+        beside += f", {counted(t['bad_dates'], 'date')} that cannot be read"
     lines = []
     if record["stages"]:
         lines.append(
@@ -175,6 +177,9 @@ def product_line(product: dict[str, Any]) -> str:
             f" {counted(card['lines']['train'], 'line')},"
             f" {format_bytes(card['bytes'])}, {measured}"
         )
+    if product["makes"] == "profiles":
+        learned = ", ".join(f"{n} {d:,}" for n, d in product["card"]["languages"].items())
+        return f"{product['label']}: from documents of {learned or 'no language'}"
     if product["makes"] == "perplexity_model":
         card = product["card"]
         return (

@@ -49,6 +49,7 @@ class Outcome:
     # CPU seconds of what is no stage's: planning, assembling (workers), the report.
     driver: dict[str, float] = field(default_factory=dict)
     published: dict[str, Any] | None = None  # of an OUT that is a URL: it, and what was put there
+    notices: list[str] = field(default_factory=list)  # on what was found in the finished run
     kept_ids: str = ""  # a hash of the set of ids in corpus/; empty where no stage wrote one
 
     @property
@@ -75,6 +76,7 @@ class Outcome:
             "corrupt": first.get("corrupt", 0),
             "unreadable": self.plan.inputs.unreadable,
             "passed_over": first.get("passed_over", 0),
+            "bad_dates": first.get("bad_dates", 0),
             "bytes_in": first.get("bytes_in", 0),
             "bytes_out": last.get("bytes_out", 0),
             "seconds": round(self.seconds, 3),
@@ -105,7 +107,8 @@ def sum_up(stage: MapStage, results: list[dict[str, Any]]) -> dict[str, Any]:
     record: dict[str, Any] = {"folder": stage.folder_name, "steps": stage.labels}
     for name in ("read", "kept", "rejected", "bytes_in", "bytes_out", "corrupt"):
         record[name] = sum(r[name] for r in results)
-    record["passed_over"] = sum(r.get("passed_over", 0) for r in results)
+    for name in ("passed_over", "bad_dates"):  # absent from partitions that an older version did
+        record[name] = sum(r.get(name, 0) for r in results)
     for name in ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds"):
         total: Counter[str] = Counter()
         for r in results:

@@ -137,6 +137,8 @@ def plan_run(
     the content of models, is not looked for.
     """
     _check_extraction(recipe, inputs)
+    if not on_paper:
+        _check_files(recipe)
     gone_on_from = [earlier.digest] if earlier and earlier.files else []
     key = _hash(inputs.fingerprint(), recipe.read.identity(), *gone_on_from)
     stages: list[MapStage] = []
@@ -199,12 +201,24 @@ def _check_extraction(recipe: Recipe, inputs: InputPlan) -> None:
                 )
         return
     for file in inputs.files:
-        packed = file.format == "html" or (file.format == "archive" and ".wet" not in file.rel)
-        if packed:
+        if file.holds_pages:
             raise UsageError(
                 f"input {file.path} holds web pages, not text: begin the recipe with the step"
                 " `extract`"
             )
+
+
+def _check_files(recipe: Recipe) -> None:
+    """UsageError that says at once what all steps lack of models and lists, so that a user without
+    a network does not learn of them one by one."""
+    lacking = []
+    for step in recipe.steps:
+        try:
+            step.resources()
+        except UsageError as error:
+            lacking.append(str(error))
+    if lacking:
+        raise UsageError("; ".join(lacking))
 
 
 def stage_folder(out: Path, name: str) -> Path:

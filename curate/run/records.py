@@ -55,7 +55,12 @@ def record(outcome: Outcome) -> dict[str, Any]:
         ],
         "steps": [_step(s) for s in plan.recipe.steps],
         "partitions": len(plan.inputs.partitions),
-        "notices": [*plan.inputs.notices, *(n for s in plan.recipe.steps for n in s.notes())],
+        "notices": [
+            *plan.inputs.notices,
+            *(n for s in plan.recipe.steps for n in s.notes()),
+            *(n for s in outcome.stages for n in (s.get("decided") or {}).get("notices", ())),
+            *outcome.notices,
+        ],
         "totals": outcome.totals(),
         "stages": outcome.stages,
         "driver": driver_costs(outcome),

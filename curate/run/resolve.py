@@ -12,6 +12,7 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import MARK, Run, SketchedCorpus, Sketches, run_here, view
 from curate.disk.database import database, literal
 from curate.disk.files import replacing
+from curate.disk.units import counted
 from curate.errors import TooMuchGone
 
 if TYPE_CHECKING:
@@ -53,9 +54,30 @@ def resolve(
             if isinstance(step, DedupStep) and step.replaces(step.model_dump()):
                 counts["superseded"] = _superseded(db, whole, own / SUPERSEDED)
             counts |= _own_decisions(db, whole, aside, earlier)
+        if isinstance(step, DedupStep) and step.survivor == "newest":
+            counts["notices"] = undated(db, step.label)
         if isinstance(step, Removal):
             counts["removal"] = _removal(db, aside, size, counts.pop("cut", None))
     return {**counts, "seconds": round(time.perf_counter() - began, 3)}
+
+
+def undated(db: Any, label: str) -> list[str]:
+    """What to say where the newest copy is to stay, and documents have no date."""
+    if "date" not in [row[0] for row in db.execute("DESCRIBE sketches").fetchall()]:
+        return []
+    documents, dated = db.execute("SELECT count(*), count(date) FROM sketches").fetchone()
+    if documents == dated:
+        return []
+    if not dated:
+        return [
+            f"{label}: the newest copy is to stay, but none of {counted(documents, 'document')} has"
+            " a date, so the least id decided; name the column of dates by --date-column, or"
+            " choose another survivor"
+        ]
+    return [
+        f"{label}: {documents - dated:,} of {counted(documents, 'document')} have no date; they"
+        " stay only where no copy has one"
+    ]
 
 
 def resolve_one_partition(payload: dict[str, Any]) -> dict[str, Any]:

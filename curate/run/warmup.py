@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 from pydantic import ValidationError
 
 from curate.engines.local import LocalEngine
+from curate.fetch.download import OFFLINE
 from curate.run.worker.specification import for_rehearsal
 from curate.steps.contracts import CorpusStep, Product, Settings, Step
 from curate.steps.recipe import load
@@ -19,7 +21,8 @@ from curate.terminal.progress import Progress
 def warm_up(recipes: list[str], workers: int, quiet: bool) -> dict[str, Any]:
     """Compiles the kernels of these recipes, or of all shipped ones and of each step as it is by
     default. Returns the numbers of `steps` that were rehearsed and of kernels that were `compiled`,
-    and why a step is `missing`, by its name."""
+    and why a step is `missing`, by its name. No model or list is fetched for it."""
+    os.environ[OFFLINE] = "1"
     steps = [step for name in recipes or names() for step in load(name).steps]
     steps += [] if recipes else _by_default()
     tasks: dict[str, Any] = {}

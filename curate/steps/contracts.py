@@ -252,6 +252,7 @@ class ProductContext:
     say: Callable[[str], None] = lambda line: None  # prints a line for the user
     workers: int = 1
     beside: bool = False  # whether steps on documents have left OUT/corpus
+    run: Path | None = None  # the OUT whose corpus this is, which may hold indexes of its dedups
 
 
 class Product(Settings):

@@ -107,6 +107,8 @@ class Recipe:
         if not given:
             return self
         before = {n: getattr(self.read, n) for n in self.read.model_fields_set}
+        if "columns" in given:  # one more name, beside those of the recipe
+            given["columns"] = {**self.read.columns, **given["columns"]}
         place = {name: f"--{name.replace('_', '-')} {value}" for name, value in given.items()}
         read = _check(ReadSettings, {**before, **given}, "read", place.get)
         return replace(self, read=read)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from curate.demo.language import train_demo_model
 from curate.demo.web import build_web
 
 ROOT = Path(__file__).parents[2]
@@ -16,8 +17,10 @@ TUTORIAL = ROOT / "docs" / "tutorial.md"
 SMALL = ("llmcurate run c4 ", "llmcurate explain ", "llmcurate filter ")
 
 
+@pytest.mark.skipif(find_spec("fasttext") is None, reason="the demo's language model needs it")
 def test_the_first_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> None:
     build_web(tmp_path / "demo" / "web")
+    train_demo_model(tmp_path / "demo" / "language", quiet=True)
     page = TUTORIAL.read_text(encoding="utf-8")
     assert all(f"$ {command}" in page for command in SMALL)
     assert SCRIPT["written"](page, tmp_path, lambda line: line.startswith(SMALL)) == page

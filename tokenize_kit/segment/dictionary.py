@@ -1,9 +1,10 @@
-"""Thai, Lao, Khmer and Burmese text cut into the words of a list, before BPE or Unigram learns.
+"""Text without spaces cut into the words of a list: Thai, Lao, Khmer, Burmese, or Chinese.
 
 A stretch of letters and marks of these scripts is cut so that the fewest grapheme clusters lie
 outside words, then into the fewest words (maximal matching, Sornlertlamvanich 1993); of equals, the
-longer word comes first. What the list lacks stays in one piece. This is for training alone, so that
-no token is learned over the end of a word; the tokenizer needs no list.
+longer word comes first. What the list lacks stays in one piece. In the training of tokenizers
+(Thai, Lao, Khmer, Burmese) no token is then learned over the end of a word; the tokenizer itself
+needs no list. Curation counts words with it.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ _ATTACHED = (0x0E33, 0x0EB3)  # SARA AM: letters, but with the character before 
 _LINKERS = (0x17D2, 0x1039)  # of Khmer and Burmese: the letter behind belongs to the cluster
 
 
-@lru_cache(maxsize=1)
-def _kinds() -> np.ndarray:
+@lru_cache(maxsize=4)
+def _kinds(scripts: tuple[str, ...]) -> np.ndarray:
     """uint8[0x10000]: 0 outside the stretches, 1 begins a cluster, 2 goes on with it, 3 links the
-    next letter to it. Letters and marks of the scripts are all three bytes in UTF-8."""
-    inside = np.logical_or.reduce([members(name) for name in SCRIPTS])
+    next letter to it. Letters and marks of the scripts are all three bytes in UTF-8; rare Han
+    letters of four are outside."""
+    inside = np.logical_or.reduce([members(name) for name in scripts])
     kinds = np.zeros(0x10000, np.uint8)
     kinds[(inside & members("L"))[:0x10000]] = _LETTER
     kinds[(inside & members("M"))[:0x10000]] = _MARK
@@ -41,19 +43,20 @@ def _kinds() -> np.ndarray:
 
 @dataclass(frozen=True)
 class Dictionary:
-    """words: how many are of these scripts; ignored: lines that are not; sha256: of the file."""
+    """words: how many are of the scripts; ignored: lines that are not; sha256: of the file."""
 
     words: int
     ignored: int
     sha256: str
     slots: np.ndarray
+    scripts: tuple[str, ...] = SCRIPTS
 
     def cut(self, data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """int64[]: the offsets with those of words put in between.
 
         data: uint8[], valid UTF-8; offsets: int64[rows + 1].
         """
-        return _cut(data, offsets, _kinds(), self.slots)
+        return _cut(data, offsets, _kinds(self.scripts), self.slots)
 
     def card(self) -> dict[str, int | str]:
         used = "in training alone"
@@ -69,11 +72,18 @@ def read_dictionary(path: Path) -> Dictionary:
         raise TokenizerError(f"dictionary {path}: {error.strerror}", exit_code=2) from None
     except UnicodeDecodeError:
         raise TokenizerError(f"dictionary {path}: not UTF-8 text", exit_code=2) from None
-    kinds = _kinds()
+    return dictionary_of(lines, hashlib.sha256(raw).hexdigest(), path)
+
+
+def dictionary_of(
+    lines: set[str], sha256: str, path: Path, scripts: tuple[str, ...] = SCRIPTS
+) -> Dictionary:
+    """The words of some lines of a file; raises TokenizerError naming the file."""
+    kinds = _kinds(scripts)
     words = sorted(line for line in lines if all(ord(c) < 0x10000 and kinds[ord(c)] for c in line))
     if not words:
         raise TokenizerError(
-            f"dictionary {path}: no word of {', '.join(SCRIPTS)} in it; write one a line",
+            f"dictionary {path}: no word of {', '.join(scripts)} in it; write one a line",
             exit_code=2,
         )
     try:
@@ -82,8 +92,7 @@ def read_dictionary(path: Path) -> Dictionary:
         raise TokenizerError(
             f"dictionary {path}: {len(words)} words are too many; leave out rare ones", exit_code=2
         ) from None
-    digest = hashlib.sha256(raw).hexdigest()
-    return Dictionary(len(words), len(lines) - len(words), digest, slots)
+    return Dictionary(len(words), len(lines) - len(words), sha256, slots, scripts)
 
 
 @njit(nogil=True)

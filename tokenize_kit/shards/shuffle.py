@@ -1,15 +1,17 @@
-"""Documents in an order drawn from a seed, out of core.
+"""Documents in an order drawn from a seed, or in one that is given, out of core.
 
 A document's key is a hash of the seed and its id, so the order of a corpus depends on nothing else
-(equal ids stay in the order they came in). Encoded documents go to one file, every few million
-tokens sorted by the first bits of the key; afterwards the documents of each bucket are collected
-from there and ordered. In memory are those few million tokens, and the table of one bucket.
+(equal ids stay in the order they came in); `Draws` give keys in place of hashes. Encoded documents
+go to one file, every few million tokens sorted by the first bits of the key; afterwards the
+documents of each bucket are collected from there and ordered. In memory are those few million
+tokens, and the table of one bucket.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 
@@ -32,6 +34,34 @@ def keys(ids: pa.ChunkedArray, seed: int = 0) -> np.ndarray:
     return np.fromiter(map(xxhash.xxh3_64_intdigest, names, repeat(seed)), np.uint64, len(ids))
 
 
+@dataclass(frozen=True)
+class Draws:
+    """Keys of documents in place of the hash of their ids. ids: uint64[n], `keys` of the documents
+    that have one, ascending; values: uint64[n], their keys. Held are 16 bytes a document."""
+
+    ids: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def of_ids(cls, ids: np.ndarray, values: np.ndarray) -> Draws:
+        """The same of ids in any order, of which each counts once."""
+        ids, first = np.unique(ids, return_index=True)
+        return cls(ids, values[first])
+
+    def of(self, ids: pa.ChunkedArray) -> np.ndarray:
+        """uint64[rows]: the keys of documents by their ids; the hash of an id that has none."""
+        drawn = keys(ids)
+        if len(self.ids):
+            at = np.minimum(np.searchsorted(self.ids, drawn), len(self.ids) - 1)
+            drawn = np.where(self.ids[at] == drawn, self.values[at], drawn)
+        return drawn
+
+    @property
+    def digest(self) -> str:
+        """Names the keys."""
+        return xxhash.xxh3_128_hexdigest(self.ids.tobytes() + self.values.tobytes())
+
+
 def _buckets(file: pa.ipc.RecordBatchFileReader) -> np.ndarray:
     """int64[batches]: the bucket whose documents are in each."""
     batches = (file.get_batch(number) for number in range(file.num_record_batches))
@@ -41,7 +71,8 @@ def _buckets(file: pa.ipc.RecordBatchFileReader) -> np.ndarray:
 
 class Shuffle:
     """`add` documents, `close`, then read `documents` once. folder: an empty one, which the caller
-    removes, or that of `state`: what `checkpoint` returned, to go on from there."""
+    removes, or that of `state`: what `checkpoint` returned, to go on from there. order: keys of
+    documents in place of those that the seed draws."""
 
     def __init__(
         self,
@@ -51,9 +82,10 @@ class Shuffle:
         masked: bool = False,
         state: dict[str, int] | None = None,
         run_tokens: int = RUN_TOKENS,
+        order: Draws | None = None,
     ) -> None:
         self._run_tokens = run_tokens
-        self.folder, self.seed, self.dtype = folder, seed, dtype
+        self.folder, self.seed, self.dtype, self.order = folder, seed, dtype, order
         folder.mkdir(exist_ok=True)
         before = state or {"written": 0, "tables": 0}
         self._written, self._closed = before["written"], before["tables"]
@@ -104,7 +136,8 @@ class Shuffle:
             return
         run = concatenate(self._pending)
         self._pending, self._waiting, self._documents = [], 0, 0
-        key = keys(run.table["id"], self.seed)
+        ids = run.table["id"]
+        key = keys(ids, self.seed) if self.order is None else self.order.of(ids)
         buckets = (key >> np.uint64(64 - _BITS)).astype(np.int64)
         order = np.argsort(buckets, kind="stable")
         run = run.take(order)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +46,7 @@ from tokenize_kit.shards.shard_files import (
     add_edges,
     token_dtype,
 )
-from tokenize_kit.shards.shuffle import RUN_TOKENS, Shuffle, keys
+from tokenize_kit.shards.shuffle import RUN_TOKENS, Draws, Shuffle, keys
 from tokenize_kit.shards.texts import NAMES, PIECE_BYTES, Texts, texts_of
 
 Item = TypeVar("Item")
@@ -112,8 +112,10 @@ class Layout:
     append_eos     Whether the tokenizer's end-of-text token ends each document.
     prepend_bos    Whether the tokenizer's beginning-of-text token begins each document.
     val_fraction   The share of documents that is held out, by hash of their ids.
+    val_by         Whether documents are held out one by one, or with their cluster (`Keys`).
     shuffle        The seed of an order that depends on it and the ids alone; None keeps the order
                    of the input.
+    packing        Whether documents stay in that order, or lie beside similar ones (`Keys`).
     form           The format of the files (shard_files.py).
     pattern        The name of the pattern that cuts text, for a tokenizer that is a file of ranks.
     loss_mask      The column that says which tokens count in training (loss_mask.py).
@@ -123,7 +125,9 @@ class Layout:
     append_eos: bool = True
     prepend_bos: bool = False
     val_fraction: float = 0.0
+    val_by: Literal["id", "cluster"] = "id"
     shuffle: int | None = None
+    packing: Literal["input", "neighbours"] = "input"
     form: Format = "llmcurate"
     pattern: str | None = None
     loss_mask: str | None = None
@@ -137,6 +141,10 @@ class Layout:
             )
         if self.shuffle is not None and not 0 <= self.shuffle < 1 << 64:
             raise TokenizerError(f"shuffle {self.shuffle}: give a seed from 0 on", exit_code=2)
+        if self.shuffle is not None and self.packing != "input":
+            raise TokenizerError(
+                f"packing {self.packing} is an order of its own: leave shuffle out", exit_code=2
+            )
         if self.form not in FORMATS:
             raise TokenizerError(
                 f"format {self.form!r}: give one of {', '.join(FORMATS)}", exit_code=2
@@ -146,6 +154,21 @@ class Layout:
                 f"loss_mask: the format {self.form} has no place for one; encode without --format",
                 exit_code=2,
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """What the layout's choices go by where it is not the hash of an id. sides: one key for all
+    documents of a cluster, which are held out where it is small; order: keys in the order of the
+    shards."""
+
+    sides: Draws | None = None
+    order: Draws | None = None
+
+    def digests(self) -> dict[str, str]:
+        """What the shards depend on of it."""
+        named = {"sides": self.sides, "order": self.order}
+        return {name: draws.digest for name, draws in named.items() if draws is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,13 +189,15 @@ def encode_shards(
     workers: int = 1,
     say: Callable[[str], None] | None = None,
     sizes: Sizes | None = None,
+    by: Keys | None = None,
 ) -> dict[str, Any]:
     """Encode batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be missing;
     the layout's ``loss_mask`` names one more).
 
     tokenizer: a tokenizer.json, or another file that vocabulary.py takes. workers: threads that
     encode, where our kernels do; the texts that they hold are some megabytes each, or one document.
-    say: called with a line on whether a stopped run resumes, or why not.
+    say: called with a line on whether a stopped run resumes, or why not. by: keys for the layout's
+    `val_by` and `packing`.
 
     A document is never split over shards. The bytes written depend on the documents, the tokenizer
     and the layout alone, not on how documents come in batches, on ``workers``, nor on how often a
@@ -183,11 +208,12 @@ def encode_shards(
     column, a null text, and where no document comes, or none to one side of the split; ``out`` is
     then as it was.
     """
-    layout, sizes = layout or Layout(), sizes or Sizes()
+    layout, sizes, by = layout or Layout(), sizes or Sizes(), by or Keys()
     vocabulary = open_vocabulary(tokenizer, layout.pattern)
     dtype = token_dtype(layout.form, vocabulary.size)
     out.mkdir(parents=True, exist_ok=True)
     identity = {"version": VERSION, "tokenizer": sha256(vocabulary.path), **asdict(layout)}
+    identity |= by.digests()
     progress = Progress(out / ".shards.partial", identity, say, sizes.save_bytes)
     aside = progress.folder
     try:
@@ -196,7 +222,7 @@ def encode_shards(
         most = 2 * threads * sizes.piece_bytes
         encode = _encoder(vocabulary, layout, dtype)
         documents = in_order(encode, pieces, Texts.size, threads, most)
-        sides = _write(documents, progress, layout, dtype, sizes.run_tokens)
+        sides = _write(documents, progress, layout, dtype, sizes.run_tokens, by)
         manifest = _manifests(sides, vocabulary, layout, aside)
         _commit(progress, out, manifest)
     except InputChanged:
@@ -253,17 +279,17 @@ def _write(
     layout: Layout,
     dtype: np.dtype[Any],
     run_tokens: int,
+    by: Keys,
 ) -> list[Side]:
     """The shards of each side, in files. Saved are, where documents are shuffled, those that wait
     to be, else the sides."""
     masked, aside, state = layout.loss_mask is not None, progress.folder, progress.state
     rows = aside / "rows"
     rows.mkdir(exist_ok=True)
-    if layout.shuffle is not None:
-        state_of_spill = state.get("spill")
-        shuffle = Shuffle(
-            aside / "spill", layout.shuffle, dtype, masked, state_of_spill, run_tokens
-        )
+    shuffled = layout.shuffle is not None or by.order is not None
+    if shuffled:
+        seed, spilled = layout.shuffle or 0, state.get("spill")
+        shuffle = Shuffle(aside / "spill", seed, dtype, masked, spilled, run_tokens, by.order)
         documents = _shuffled(documents, progress, shuffle)
     rest = (layout.form, dtype, layout.shard_tokens, masked, rows)
     sides = [Side(aside, "train", *rest, state.get("train"))]
@@ -275,11 +301,12 @@ def _write(
         for part, position in documents:
             size = part.bytes
             if layout.val_fraction:
-                chosen = keys(part.table["id"]) < bound
+                ids = part.table["id"]
+                chosen = (keys(ids) if by.sides is None else by.sides.of(ids)) < bound
                 sides[1].add(part.take(np.flatnonzero(chosen)))
                 part = part.take(np.flatnonzero(~chosen)) if chosen.any() else part
             sides[0].add(part)
-            if layout.shuffle is None:
+            if not shuffled:
                 progress.passed(position, size, {side.name: side.checkpoint for side in sides})
     finally:
         for side in sides:
@@ -326,7 +353,9 @@ def _manifests(
     chosen = {
         "format": (layout.form, "llmcurate"),
         "val_fraction": (layout.val_fraction, 0.0),
+        "val_by": (layout.val_by, "id"),
         "shuffle": (layout.shuffle, None),
+        "packing": (layout.packing, "input"),
         "bos": (layout.prepend_bos, False),
         "eos": (layout.append_eos, True),
         "tokenizer": (vocabulary.file, "tokenizer.json"),

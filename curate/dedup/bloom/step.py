@@ -21,6 +21,10 @@ from curate.dedup.step import DedupStep
 from curate.documents.documents import NUMBER, Documents
 
 Mode = Literal["old-both", "paragraph", "document", "both", "dolma-paragraph", "dolma-document"]
+DOLMA = "dolma-"  # how the names of Dolma's modes begin
+# desired_false_positive_rate in Dolma's configurations (configs/dolma-v1_5, doc_dedupe/cc_en_*.yaml
+# and para_dedupe/cc-middle.yaml).
+DOLMA_RATE = 1e-6
 FILTER = "filter.bloom"  # in the step's folder, and so in the index
 CUT = "seen_paragraph"
 
@@ -85,7 +89,10 @@ class DedupBloom(DedupStep):
         0.01,
         ge=1e-9,
         le=0.5,
-        description="Share of new n-grams that a full filter takes for seen ones.",
+        description=(
+            "Share of new n-grams that a full filter takes for seen ones; without a value 0.01, and"
+            " 0.000001 in Dolma's modes (its configurations)."
+        ),
     )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of the keys.")
     survivor: survivors.Survivor = Field(
@@ -95,6 +102,13 @@ class DedupBloom(DedupStep):
             "to go back to."
         ),
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_mode(cls, settings: Any) -> Any:
+        """Dolma's rate in its modes, where none is given: one wrong answer drops a document."""
+        dolma = isinstance(settings, dict) and str(settings.get("mode")).startswith(DOLMA)
+        return {"false_positives": DOLMA_RATE, **settings} if dolma else settings
 
     @field_validator("survivor")
     @classmethod
@@ -129,11 +143,11 @@ class DedupBloom(DedupStep):
 
     @property
     def _dolma(self) -> bool:
-        return self.mode.startswith("dolma-")
+        return self.mode.startswith(DOLMA)
 
     @property
     def _unit_name(self) -> str:
-        return f"{self.mode.removeprefix('dolma-')}s" if self._dolma else "n-grams"
+        return f"{self.mode.removeprefix(DOLMA)}s" if self._dolma else "n-grams"
 
     @property
     def limit(self) -> float:
@@ -146,7 +160,7 @@ class DedupBloom(DedupStep):
         from curate.text.uax29 import UNICODE
 
         if self._dolma:
-            return f"murmur3-128 low of {self.mode.removeprefix('dolma-')} {self.key}"
+            return f"murmur3-128 low of {self.mode.removeprefix(DOLMA)} {self.key}"
         least = self.min_ngram or self.ngram
         units = "documents" if self.mode in ("document", "both") else "paragraphs"
         return f"{self.ngram}-grams (least {least}) of UAX29 words {UNICODE} in {units}"

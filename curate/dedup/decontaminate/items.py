@@ -49,7 +49,7 @@ def named_files(evals: tuple[str, ...], label: str) -> list[tuple[str, str]]:
 def _stem(path: str) -> str:
     """The file's name without its endings for format and compression."""
     name = Path(path).name
-    for endings in (PACKING, [e for names in FORMATS.values() for e in names]):
+    for endings in (PACKING, [e for kind in FORMATS.values() for e in kind.endings]):
         for ending in endings:
             if name.lower().endswith(ending) and len(name) > len(ending):
                 name = name[: -len(ending)]

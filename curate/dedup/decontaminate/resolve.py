@@ -48,7 +48,8 @@ def decide(
     cut: bool,
 ) -> dict[str, Any]:
     """Writes the decisions; returns counts. threshold: the least share of an item's windows, 0 for
-    any; cut: passages go, with the context that the sketches have, not documents.
+    any (of the windows of both, with mode `jaccard`); cut: passages go, with the context that the
+    sketches have, not documents.
 
     Leaves the tables `common` (windows that are ignored, and their documents), `matches` (part, n,
     item, held, share: what documents hold of items) and `contaminated` (those that count).
@@ -68,11 +69,15 @@ def decide(
         f"""CREATE OR REPLACE TABLE common AS
         SELECT gram, count(*) AS documents FROM held GROUP BY gram HAVING {limit}"""
     )
+    whole, beside = "any_value(windows)", ""
+    if windows.cutting.mode == "jaccard":
+        whole = "(any_value(windows) + any_value(grams) - count(*))"
+        beside = "JOIN (SELECT part, n, grams FROM sketches WHERE grams > 0) USING (part, n)"
     db.execute(
-        """CREATE OR REPLACE TABLE matches AS
-        SELECT part, n, item, count(*) AS held, count(*) / any_value(windows) AS share
+        f"""CREATE OR REPLACE TABLE matches AS
+        SELECT part, n, item, count(*) AS held, count(*) / {whole} AS share
         FROM held ANTI JOIN common USING (gram)
-        JOIN item_grams USING (gram) JOIN items USING (item)
+        JOIN item_grams USING (gram) JOIN items USING (item) {beside}
         GROUP BY part, n, item"""
     )
     db.execute(

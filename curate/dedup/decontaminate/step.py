@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from curate.dedup.decontaminate.windows import Windows
 
 
-NGRAM, THRESHOLD = 8, 0.7  # PaLM, section 8: at least 70 % of the 8-grams
+# Words of a window, and the least share, of the modes that have settings of both. overlap: PaLM,
+# section 8, at least 70 % of the 8-grams. jaccard: Rae et al. 2021, appendix A, 13-grams, 0.8 (from
+# memory: not checked at the source).
+NGRAM = {"overlap": 8, "jaccard": 13}
+THRESHOLD = {"overlap": 0.7, "jaccard": 0.8}
 
 
 class Decontaminate(Removal):
@@ -44,12 +48,14 @@ class Decontaminate(Removal):
             "field `text`, else all strings of a row but `id`."
         ),
     )
-    mode: Literal["13-gram", "50-char", "overlap"] = Field(
+    mode: Literal["13-gram", "50-char", "overlap", "jaccard"] = Field(
         "13-gram",
         description=(
             "How items are compared with documents: `13-gram` as GPT-3 (Brown et al. 2020, "
             "appendix C), `50-char` as GPT-4 (technical report, appendix C), `overlap` as "
-            "PaLM (Chowdhery et al. 2022, section 8)."
+            "PaLM (Chowdhery et al. 2022, section 8), `jaccard` finds documents that are near "
+            "duplicates of an item, by the Jaccard similarity of their n-grams (Rae et al. 2021, "
+            "appendix A)."
         ),
     )
     ngram: int | None = Field(
@@ -57,8 +63,8 @@ class Decontaminate(Removal):
         ge=2,
         le=64,
         description=(
-            "Words in a window, for mode `overlap`; without a value 8 (Chowdhery et al. "
-            "2022, section 8)."
+            "Words in a window, for mode `overlap`, without a value 8 (Chowdhery et al. 2022, "
+            "section 8), and for mode `jaccard`, without a value 13 (Rae et al. 2021)."
         ),
     )
     threshold: float | None = Field(
@@ -67,7 +73,8 @@ class Decontaminate(Removal):
         le=1.0,
         description=(
             "Share of an item's windows that a document must hold to be contaminated, for "
-            "mode `overlap`; without a value 0.7 (Chowdhery et al. 2022, section 8)."
+            "mode `overlap`, without a value 0.7 (Chowdhery et al. 2022, section 8); share of "
+            "the windows of both that both have, for mode `jaccard`, without a value 0.8."
         ),
     )
     shortest: int | None = Field(
@@ -151,8 +158,10 @@ class Decontaminate(Removal):
     @model_validator(mode="after")
     def _settings_have_a_mode(self) -> Decontaminate:
         for name in ("ngram", "threshold"):
-            if getattr(self, name) is not None and self.mode != "overlap":
-                raise ValueError(f"{name}: needs mode: overlap")
+            if getattr(self, name) is not None and self.mode not in NGRAM:
+                raise ValueError(f"{name}: needs mode: overlap or jaccard")
+        if self.mode == "jaccard" and self.action == "cut":
+            raise ValueError("action: cut needs another mode; a near duplicate goes as a whole")
         if self.samples is not None and self.mode != "50-char":
             raise ValueError("samples: needs mode: 50-char")
         return self
@@ -196,13 +205,16 @@ class Decontaminate(Removal):
         from curate.dedup.decontaminate.items import read_items
         from curate.dedup.decontaminate.windows import SHORTEST, Cutting, cut_windows
 
+        # An item without a whole n-gram has no Jaccard similarity, and all of the others count.
+        similar, ngram = self.mode == "jaccard", self.ngram or NGRAM.get(self.mode, 0)
+        shortest = ngram if similar else SHORTEST[self.mode]
         cutting = Cutting(
             self.mode,
-            self.ngram or NGRAM,
-            self.shortest or SHORTEST[self.mode],
+            ngram,
+            max(shortest, self.shortest or 0) if similar else self.shortest or shortest,
             self.samples,
             self.seed,
-            self.max_items,
+            None if similar else self.max_items,
         )
         return cut_windows(read_items(self.evals, self.fields, self.label), cutting)
 
@@ -226,21 +238,38 @@ class Decontaminate(Removal):
             wide = widen(data, offsets, row, first, last, self.context)
             columns |= {"wide_first": wide[0], "wide_last": wide[1]}
         ends = pa.array(np.searchsorted(row, np.arange(len(docs) + 1)), pa.int64())
-        return pa.table(
-            {
-                name: pa.LargeListArray.from_arrays(ends, pa.array(values))
-                for name, values in columns.items()
-            }
-        )
+        lists = {
+            name: pa.LargeListArray.from_arrays(ends, pa.array(values))
+            for name, values in columns.items()
+        }
+        if self.mode == "jaccard":
+            from curate.dedup.decontaminate.windows import different_ngrams
+
+            lists["grams"] = pa.array(different_ngrams(docs, np.unique(row), self._ngram))
+        return pa.table(lists)
+
+    @property
+    def _ngram(self) -> int:
+        """Words of a window, where they are the same for all items."""
+        return self.ngram or NGRAM[self.mode]
+
+    @property
+    def least(self) -> float | None:
+        """The share from which on a document is contaminated; None: any window is enough."""
+        return None if self.mode not in THRESHOLD else self.threshold or THRESHOLD[self.mode]
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
         from curate.dedup.decontaminate.resolve import decide, write_report
         from curate.disk.files import clear_temporary
 
         clear_temporary(sketches.folder)
-        threshold = 0.0 if self.mode != "overlap" else self.threshold or THRESHOLD
         counts = decide(
-            sketches, self.windows(), self.method, threshold, self.max_hits, self.action == "cut"
+            sketches,
+            self.windows(),
+            self.method,
+            self.least or 0.0,
+            self.max_hits,
+            self.action == "cut",
         )
         (name,) = self.leaves()
         return counts | write_report(
@@ -250,8 +279,7 @@ class Decontaminate(Removal):
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         if self.action == "drop":
             mask, similarity, partner = dropped(docs, decisions)
-            threshold = self.threshold or THRESHOLD if self.mode == "overlap" else None
-            return docs.drop(mask, "contaminated", similarity, threshold, partner)
+            return docs.drop(mask, "contaminated", similarity, self.least, partner)
         from curate.dedup.decontaminate.cuts import cut_passages
 
         return cut_passages(docs, decisions, self.min_piece, self.max_pieces)

@@ -1,6 +1,6 @@
 """The windows of evaluation items that documents are searched for, and the table to search with.
 
-Three ways of cutting an item into windows, each with its source:
+Four ways of cutting an item into windows, each with its source:
 
 - `13-gram` (GPT-3, Brown et al. 2020): all runs of N words. N is the 5th percentile of the lengths
   of a set's items in words, at least 8, at most 13 (appendix C). An item shorter than N words is
@@ -8,6 +8,8 @@ Three ways of cutting an item into windows, each with its source:
 - `50-char` (GPT-4 technical report, appendix C): runs of 50 letters and digits, "or the entire
   example if it's less than 50 characters". All runs, or `samples` random ones; the report takes 3.
 - `overlap` (PaLM, Chowdhery et al. 2022, section 8): all runs of 8 words.
+- `jaccard` (Rae et al. 2021, appendix A): all runs of 13 words, which are compared with all of the
+  document's.
 
 Items shorter than `shortest` have no window, and neither has text that more than `max_items` items
 share: instructions and templates of a set say nothing of its items.
@@ -180,7 +182,7 @@ def _length(name: str, names: list[str], units: np.ndarray, cutting: Cutting) ->
     """Units a window of one set."""
     if cutting.by_character:
         return cutting.characters
-    if cutting.mode == "overlap":
+    if cutting.mode in ("overlap", "jaccard"):
         return cutting.ngram
     lengths = units[np.array([n == name for n in names])]
     lengths = lengths[lengths > 0]
@@ -249,6 +251,19 @@ def _table(
     wanted = max(64, _BITS_A_WINDOW * len(begins))
     shift = 64 - min(30, int(wanted - 1).bit_length())
     return kernel.filter_bits(begins, shift), begins, lengths, keys, np.uint64(shift), least
+
+
+def different_ngrams(docs: Documents, rows: np.ndarray, size: int) -> np.ndarray:
+    """int64[documents]: how many different runs of `size` words the documents of these rows have;
+    0 of the others."""
+    table = words(docs)
+    counts = np.zeros(len(docs), np.int64)
+    for row in rows.tolist():
+        values = table.hash[table.rows[row] : table.rows[row + 1]]
+        at = np.arange(max(0, len(values) - size + 1))
+        _, key = kernel.window_hashes(values, at, np.full(len(at), size), size)
+        counts[row] = len(np.unique(key))
+    return counts
 
 
 def find(docs: Documents, search: Search) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from curate.dedup.minhash.step import DedupMinhash
 
 
+SCHEMA = COLUMNS.append(pa.field("cluster_size", pa.int64()))  # members, earlier ones too
 BINS = 1000  # of the histogram that the summary of similarities is read from
 
 
@@ -114,6 +115,10 @@ def write_decisions(
     root = load_array(edges / ROOTS, np.uint32, mapped)
     partner = new_array(len(root), np.uint32, path.parent, mapped)
     partner[:] = load_array(edges / PARTNERS, np.uint32, mapped)
+    size = new_array(len(root), np.uint32, path.parent, mapped)
+    size[:] = 0
+    for begin in range(0, len(root), batch_size):
+        np.add.at(size, root[begin : begin + batch_size], 1)
     values, similarity_of = _similarities(edges, *banding, mapped)
     member = members_of_two(root)
     ids = Ids(candidates)
@@ -122,7 +127,7 @@ def write_decisions(
     members = 0
     with (
         (candidates / ORDER).open("rb") as order,
-        pq.ParquetWriter(path, COLUMNS) as writer,
+        pq.ParquetWriter(path, SCHEMA) as writer,
     ):
         for batch in all_rows(candidates, pieces, batch_size):
             k = np.fromfile(order, np.uint32, len(batch))
@@ -149,8 +154,9 @@ def write_decisions(
                 pa.repeat(method, len(k)),
                 pa.nulls(len(k), pa.int64()),
                 pa.nulls(len(k), pa.int64()),
+                pa.array(size[kept], pa.int64()),
             ]
-            writer.write_table(pa.table(columns, schema=COLUMNS))
+            writer.write_table(pa.table(columns, schema=SCHEMA))
             members += len(k)
             unmap(values)
             ids.forget()

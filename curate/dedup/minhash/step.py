@@ -19,13 +19,14 @@ from curate.dedup import survivors
 from curate.dedup.minhash.banding import (
     PERMUTATIONS,
     PRESETS,
+    VERIFIED,
     curve_text,
     least_error,
     midpoint,
     with_recall,
 )
 from curate.dedup.step import DedupStep, dropped
-from curate.documents.documents import Documents
+from curate.documents.documents import NUMBER, Documents
 from curate.text.buffers import as_large_string, text_buffers
 
 # Words: the choice of all presets' papers. Characters: 9, as Rajaraman and Ullman advise for long
@@ -43,7 +44,11 @@ def binary_rows(matrix: np.ndarray, valid: np.ndarray) -> pa.FixedSizeBinaryArra
 
 
 class DedupMinhash(DedupStep):
-    """Keeps one document of each set of near duplicates."""
+    """Keeps one document of each set of near duplicates.
+
+    Column: `cluster_size`, the number of documents that it stands for, itself included (FineWeb2,
+    Penedo et al. 2025: rehydration).
+    """
 
     name: ClassVar[str] = "dedup_minhash"
     paper: ClassVar[str] = "Broder 1997; Mining of Massive Datasets, chapter 3"
@@ -53,9 +58,9 @@ class DedupMinhash(DedupStep):
     preset: Literal["fineweb", "lee2022", "dclm", "refinedweb"] = Field(
         "fineweb",
         description=(
-            "A published number of bands and rows, and nothing else: `fineweb` has 14 bands"
-            " of 8 rows (Penedo et al. 2024), `lee2022` and `refinedweb` 450 of 20 (Lee et "
-            "al. 2022, Penedo et al. 2023), `dclm` 93 of 15 (Li et al. 2024)."
+            "A published number of bands and rows: `fineweb` has 14 bands of 8 rows (Penedo et al."
+            " 2024), `lee2022` and `refinedweb` 450 of 20 (Lee et al. 2022, Penedo et al. 2023),"
+            " `dclm` 93 of 15 (Li et al. 2024). `lee2022` also verifies matches, by 0.8."
         ),
     )
     bands: int | None = Field(
@@ -142,7 +147,8 @@ class DedupMinhash(DedupStep):
         le=1.0,
         description=(
             "Least Jaccard similarity of the sets of shingles of two documents that share a"
-            " band. Without a value sharing a band makes them near duplicates."
+            " band; by the preset lee2022 0.8, where none is given. Without a value sharing a band"
+            " makes them near duplicates."
         ),
     )
     verify_by: Literal["shingles", "signature"] = Field(
@@ -164,6 +170,13 @@ class DedupMinhash(DedupStep):
     seed: int = Field(
         1, ge=0, lt=2**32, description="Seed of the permutations, as datasketch takes it."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_preset(cls, settings: Any) -> Any:
+        """The verification of the preset, where none is given."""
+        preset = settings.get("preset") if isinstance(settings, dict) else None
+        return {"verify": VERIFIED[preset], **settings} if preset in VERIFIED else settings
 
     @model_validator(mode="after")
     def _belong_together(self) -> DedupMinhash:
@@ -209,8 +222,13 @@ class DedupMinhash(DedupStep):
             "bits": self.kept_bits,
         }
 
+    def identity(self) -> dict[str, Any]:
+        """With what it writes beside the decisions: sketches, and so indexes, are as they were."""
+        return super().identity() | {"columns": ["cluster_size"]}
+
     def sketch_identity(self) -> dict[str, Any]:
         identity = super().sketch_identity()
+        del identity["columns"]
         survivor = identity["settings"]["survivor"]
         return identity | {"settings": {**self.comparable(), "survivor": survivor}}
 
@@ -293,4 +311,8 @@ class DedupMinhash(DedupStep):
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         mask, similarity, partner = dropped(docs, decisions)
+        size = np.ones(len(docs), np.int64)
+        members = np.searchsorted(docs.table[NUMBER].to_numpy(), decisions["n"].to_numpy())
+        size[members] = decisions["cluster_size"].to_numpy()
+        docs = docs.annotate("cluster_size", size)
         return docs.drop(mask, "near_duplicate", similarity, self.least, partner)

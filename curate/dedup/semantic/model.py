@@ -16,10 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from curate.errors import UsageError
+from curate.text.onnx import OnnxText, onnx_file, onnx_files
 
-# An ONNX export stands in the folder itself or, as sentence-transformers writes it, in onnx/.
-ONNX = ("model.onnx", "onnx/model.onnx")
-TOKENIZER = "tokenizer.json"
 POOLING = "1_Pooling/config.json"
 MODULES = "modules.json"
 BATCH = 32  # texts that sentence-transformers pads together
@@ -33,33 +31,22 @@ class Embedder(Protocol):
         ...
 
 
-def _need(package: str, label: str) -> None:
-    if find_spec(package) is None:
-        raise UsageError(
-            f"{label}: embedding from a model needs {package}: pip install 'llmcurate[embed]'"
-        )
-
-
-def _onnx_file(folder: Path) -> Path | None:
-    return next((folder / name for name in ONNX if (folder / name).is_file()), None)
-
-
 def model_files(folder: Path, label: str) -> list[Path]:
     """The files behind the vectors; UsageError where the folder is no model that can be used."""
     if not folder.is_dir():
         raise UsageError(
             f"{label}: embedding {folder}: no such folder; name a model's folder, or `hashed`"
         )
-    onnx = _onnx_file(folder)
-    if onnx is not None:
-        if not (folder / TOKENIZER).is_file():
-            raise UsageError(f"{label}: embedding {folder}: {TOKENIZER} is missing")
-        _need("onnxruntime", label)
-        beside = sorted(p for p in onnx.parent.glob("*.onnx*") if p.name.startswith("model.onnx"))
-        return [*beside, *(p for p in (folder / TOKENIZER, folder / POOLING) if p.is_file())]
+    if onnx_file(folder) is not None:
+        files = onnx_files(folder, f"{label}: embedding {folder}")
+        return [*files, *(p for p in (folder / POOLING,) if p.is_file())]
     if not (folder / MODULES).is_file():
         raise UsageError(f"{label}: embedding {folder}: neither model.onnx nor {MODULES} is there")
-    _need("sentence_transformers", label)
+    if find_spec("sentence_transformers") is None:
+        raise UsageError(
+            f"{label}: embedding from this model needs sentence_transformers: pip install"
+            " 'llmcurate[embed]'"
+        )
     _check_modules(folder, label)
     return sorted(p for p in folder.rglob("*") if p.suffix in (".json", ".safetensors", ".txt"))
 
@@ -80,7 +67,7 @@ def _check_modules(folder: Path, label: str) -> None:
 def load(folder: Path, max_tokens: int, label: str) -> Embedder:
     """The model in a folder; UsageError where it cannot be used."""
     model_files(folder, label)
-    if _onnx_file(folder) is not None:
+    if onnx_file(folder) is not None:
         return OnnxModel(folder, max_tokens, label)
     return SentenceModel(folder, max_tokens)
 
@@ -100,46 +87,18 @@ def _column(vectors: np.ndarray, mask: np.ndarray, size: int) -> pa.FixedSizeLis
 
 
 class OnnxModel:
-    """model.onnx with inputs input_ids, attention_mask and perhaps token_type_ids, and as first
-    output either one vector a token, which are pooled, or one a text.
-
-    Pooling is the mean over the attention mask, or the first token where 1_Pooling/config.json says
-    so. One text at a time, on one thread, so that a vector does not depend on its neighbours;
-    workers are what makes use of more cores.
-    """
+    """A model in ONNX whose first output is either one vector a token, which are pooled, or one a
+    text. Pooling is the mean over the attention mask, or the first token where
+    1_Pooling/config.json says so."""
 
     def __init__(self, folder: Path, max_tokens: int, label: str) -> None:
-        import onnxruntime
-        from tokenizers import Tokenizer
-
-        path = _onnx_file(folder)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        try:
-            self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
-            self._session = onnxruntime.InferenceSession(
-                str(path), options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # both raise plain Exceptions of their own
-            first = str(error).splitlines()[0][:200]
-            raise UsageError(f"{label}: embedding {folder} cannot be loaded: {first}") from None
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(max_tokens)
-        # About 16 bytes a token are looked at: tokenizers would cut a whole book first.
-        self._characters = 16 * max_tokens
-        self._inputs = {i.name for i in self._session.get_inputs()}
+        self._model = OnnxText(folder, max_tokens, f"{label}: embedding {folder}")
         self._first = _first_token(folder)
         self._size = len(self._vector("a"))
 
     def _vector(self, text: str) -> np.ndarray:
         """float32[size] of a text."""
-        encoding = self._tokenizer.encode(text[: self._characters])
-        ids = np.array([encoding.ids or [0]], np.int64)
-        mask = np.array([encoding.attention_mask or [1]], np.int64)
-        inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        fed = {name: value for name, value in inputs.items() if name in self._inputs}
-        out = np.asarray(self._session.run(None, fed)[0], np.float32)
+        out, mask = self._model.run(text)
         if out.ndim == 2:
             return out[0]
         if self._first:

@@ -195,6 +195,25 @@ def find(step: DedupSemantic, sketches: Sketches) -> Nearest:
     return Nearest(similarity, partner, own)
 
 
+def removed_share(nearest: Nearest, keep_fraction: float) -> tuple[np.ndarray, float]:
+    """(bool[documents]: those that go so that this share of the own ones stays, the least of their
+    similarities, 1 where none goes).
+
+    The most similar go first; equally similar ones in the order of their rows, a hash of their ids.
+    Fewer go where fewer have a similar document. Documents of earlier corpora count as removed
+    where own ones of their similarity are, so that chains go through them.
+    """
+    wanted = round((1.0 - keep_fraction) * int(nearest.own.sum()))
+    rows = np.flatnonzero(nearest.own & (nearest.partner >= 0))
+    first = rows[np.lexsort((rows, -nearest.similarity[rows]))[:wanted]]
+    removed = np.zeros(len(nearest.own), np.bool_)
+    removed[first] = True
+    if not len(first):
+        return removed, 1.0
+    least = float(nearest.similarity[first[-1]])
+    return removed | (~nearest.own & (nearest.similarity >= least)), least
+
+
 def roots_of(removed: np.ndarray, partner: np.ndarray) -> np.ndarray:
     """int64[documents]: where the chain of partners of each document ends: at one that stays."""
     root = np.where(removed, partner, np.arange(len(removed)))
@@ -207,8 +226,10 @@ def prototypes(
     step: DedupSemantic, sketches: Sketches, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(rows, cosines) of the most prototypical documents among `rows`: those nearest to their
-    centroid, so many that the share `prototypicality` is left (Sorscher et al. 2022; D4, Tirumala
-    et al. 2023)."""
+    centroid, so many that the share `prototypicality` is left. These go and not the far ones: with
+    much data hard examples teach more than easy ones, and an example is easy where it is near
+    (Sorscher et al. 2022, self-supervised prototypes, which D4, Tirumala et al. 2023, takes over).
+    """
     matrix = matrix_of(step, sketches)
     rows = rows[np.isin(rows, _with_direction(matrix.rows), assume_unique=True)]
     assert step.prototypicality is not None
@@ -233,16 +254,22 @@ def decide(step: DedupSemantic, order: str, sketches: Sketches) -> dict[str, Any
     nearest = (
         find(step, sketches) if count else Nearest(np.zeros(0), np.zeros(0, int), np.zeros(0, bool))
     )
-    removed = nearest.similarity > step.least
+    if step.keep_fraction is None:
+        removed, least = nearest.similarity > step.least, step.least
+    else:
+        removed, least = removed_share(nearest, step.keep_fraction)
     root = roots_of(removed, nearest.partner)
     members = np.flatnonzero(removed | np.isin(np.arange(count), root[removed]))
     pruned, cosines = np.empty(0, np.int64), np.empty(0)
     if step.prototypicality is not None and count:
         pruned, cosines = prototypes(step, sketches, np.flatnonzero(~removed & nearest.own))
-    _write(db, sketches.decisions, step.method, members, removed, root, nearest, pruned, cosines)
+    _write(
+        db, sketches.decisions, step.method, members, removed, root, nearest, least, pruned, cosines
+    )
     own = nearest.similarity[nearest.own]
     shares = count_removed(own, EPSILONS) / max(1, len(own))
     now = float(removed[nearest.own].mean()) if len(own) else 0.0
+    epsilon = step.epsilon if step.keep_fraction is None else max(0.0, 1.0 - least)
     return {
         "clusters": int(len(members) - removed.sum()),
         "members": len(members),
@@ -256,7 +283,7 @@ def decide(step: DedupSemantic, order: str, sketches: Sketches) -> dict[str, Any
                 "y_label": "share removed",
                 "x": EPSILONS.tolist(),
                 "y": shares.tolist(),
-                "mark": [step.epsilon, now, f"epsilon {step.epsilon:g}"],
+                "mark": [epsilon, now, f"epsilon {epsilon:.4g}"],
             }
         ],
     }
@@ -288,10 +315,11 @@ def _write(
     removed: np.ndarray,
     root: np.ndarray,
     nearest: Nearest,
+    least: float,
     pruned: np.ndarray,
     cosines: np.ndarray,
 ) -> None:
-    """Writes the decisions file."""
+    """Writes the decisions file. least: the limit of similarity."""
     drop = removed[members]
     copies = pa.table(
         {
@@ -304,7 +332,7 @@ def _write(
     )
     db.register("copies", copies)
     db.register("pruned", pa.table({"place": pruned, "similarity": cosines}))
-    least = float(cosines.min()) if len(cosines) else 0.0
+    least_pruned = float(cosines.min()) if len(cosines) else 0.0
     db.execute(
         f"""COPY (
         WITH numbered AS (
@@ -312,12 +340,12 @@ def _write(
           FROM documents SEMI JOIN (SELECT root AS place FROM copies) USING (place))
         SELECT d.part, d.n, c.drop, d.id, r.cluster::BIGINT AS cluster, r.kept_id,
                o.id AS partner_id, c.similarity, '{method}' AS method,
-               NULL::BIGINT AS span_start, NULL::BIGINT AS span_end, NULL::DOUBLE AS threshold
+               NULL::BIGINT AS span_start, NULL::BIGINT AS span_end, {least!r}::DOUBLE AS threshold
         FROM copies c JOIN documents d USING (place) JOIN numbered r USING (root)
         LEFT JOIN documents o ON o.place = c.partner
         UNION ALL
         SELECT d.part, d.n, true, d.id, NULL, NULL, NULL, p.similarity, '{PROTOTYPICAL}',
-               NULL, NULL, {least!r}::DOUBLE
+               NULL, NULL, {least_pruned!r}::DOUBLE
         FROM pruned p JOIN documents d USING (place)
         ORDER BY part, n, method) TO {literal(path)} (FORMAT parquet)"""
     )

@@ -2,7 +2,8 @@
 
 SemDeDup (Abbas et al. 2023, arXiv 2303.09540): clusters by spherical k-means, then a document goes
 if its cosine to a preferred one of its cluster is above 1 - epsilon. D4 (Tirumala et al. 2023,
-arXiv 2308.12284): what is left is clustered again and the most prototypical documents go too.
+arXiv 2308.12284): what is left is clustered again and the most prototypical documents go too, those
+nearest to their centroid; both by shares of the documents, R = R_dedup * R_proto.
 
 The embeddings are those of a model, by the path of its folder, or hashed TF-IDF and SVD, which
 needs none: these tell copies and near copies, and little of meaning.
@@ -39,7 +40,7 @@ class DedupSemantic(DedupStep):
     paper: ClassVar[str] = "Abbas et al. 2023 (SemDeDup); Tirumala et al. 2023 (D4)"
     decided_by: ClassVar[str | None] = "curate.dedup.semantic.resolve"
     free: ClassVar[frozenset[str]] = DedupStep.free | {
-        "clusters", "nearest", "epsilon", "prototypicality", "recluster", "seed"
+        "clusters", "nearest", "epsilon", "keep_fraction", "prototypicality", "recluster", "seed"
     }  # fmt: skip
 
     survivor: Annotated[str, AfterValidator(_policy)] = Field(
@@ -109,14 +110,24 @@ class DedupSemantic(DedupStep):
             "epsilon (Abbas et al. 2023)."
         ),
     )
+    keep_fraction: float | None = Field(
+        None,
+        gt=0.0,
+        le=1.0,
+        description=(
+            "Share of the documents that stays, in place of epsilon: those go that are most similar"
+            " to a preferred one (D4's R_dedup, Tirumala et al. 2023). Without a value epsilon"
+            " decides."
+        ),
+    )
     prototypicality: float | None = Field(
         None,
         gt=0.0,
         le=1.0,
         description=(
-            "Share of the remaining documents that stay when the most prototypical ones are"
-            " dropped too (D4, Tirumala et al. 2023). Without a value none of them is "
-            "dropped."
+            "Share of the remaining documents that stay when the most prototypical ones, those"
+            " nearest to their centroid, are dropped too (D4's R_proto, Tirumala et al. 2023)."
+            " Without a value none of them is dropped."
         ),
     )
     recluster: bool = Field(
@@ -171,7 +182,7 @@ class DedupSemantic(DedupStep):
 
     def folder_identity(self) -> dict[str, Any]:
         identity = super().folder_identity()
-        later = ("epsilon", "prototypicality", "recluster")
+        later = ("epsilon", "keep_fraction", "prototypicality", "recluster")
         settings = {k: v for k, v in identity["settings"].items() if k not in later}
         return identity | {"settings": settings}
 
@@ -209,8 +220,10 @@ class DedupSemantic(DedupStep):
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         copies = pc.equal(decisions["method"], self.method)
-        mask, similarity, partner = dropped(docs, decisions.filter(copies))
-        docs = docs.drop(mask, "semantic_duplicate", similarity, self.least, partner)
+        similar = decisions.filter(copies)
+        mask, similarity, partner = dropped(docs, similar)
+        least = similar["threshold"][0].as_py() if similar.num_rows else self.least
+        docs = docs.drop(mask, "semantic_duplicate", similarity, least, partner)
         pruned = decisions.filter(pc.invert(copies))
         if pruned.num_rows == 0:
             return docs

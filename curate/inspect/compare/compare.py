@@ -110,7 +110,7 @@ def check_text(inputs: list[str]) -> None:
     """UsageError where the input holds web pages: every method would extract them anew."""
     from curate.formats.listing import find_files
 
-    if any(f.format in ("archive", "html") for f in find_files(inputs).files):
+    if any(f.holds_pages for f in find_files(inputs).files):
         raise UsageError(
             "the input holds web pages: make text of them once with `llmcurate extract` and give"
             " its corpus"

@@ -34,8 +34,7 @@ class Documents:
     ) -> None:
         read = read or ReadSettings()
         plan = plan_reading(inputs, read)
-        web = [f for f in plan.files if f.format == "html"]
-        web += [f for f in plan.files if f.format == "archive" and ".wet" not in f.rel]
+        web = [f for f in plan.files if f.holds_pages]
         if web:
             raise UsageError(
                 f"input {web[0].path} holds web pages, not text: run `llmcurate extract` first"

@@ -1,5 +1,7 @@
-"""Documents that went because a language model was not sure enough of their language.
+"""Languages in a run: rules that drop most of one, and documents whose language was unsure.
 
+A rule made for one language takes away another whole: that is said at the end of the run. And a
+document may go because a language model was not sure enough of its language.
 Dialects, learners' English, social media and text that switches between languages get scores in
 the middle: what a threshold takes away there is worth a look (Blodgett et al. 2016, "Demographic
 Dialectal Variation in Social Media", on African-American English that is taken for no English).
@@ -7,12 +9,17 @@ Dialectal Variation in Social Media", on African-American English that is taken 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from curate.disk.database import literal
 from curate.documents.rejected import REASONS, sql_reasons
 from curate.inspect.report.store import KEY, KEY_MOST, Store, find_rows, read_rows
 
+MOST_OF = 0.5  # of a language's documents that one rule drops
+FEWEST = 50  # documents of a language, for its share to mean something
+ASKED = "language.language"  # drops languages that the recipe does not keep
 RULE = "language_score"
 LEAST = 0.3  # below, a text is as often no language at all
 MOST_LANGS = 20
@@ -20,6 +27,34 @@ SHOWN_LANGS = 8  # with examples
 EACH = 3
 CHARS = 420
 CANDIDATES = 40  # are looked at for the few wanted, as for examples of rules
+
+
+def lost(store: Store, steps: Sequence[str]) -> list[str]:
+    """A line on each rule that drops more than half of a language's documents, of those that reach
+    its step. steps: labels, in the order of the run."""
+    if not steps:
+        return []
+    place = (
+        "CASE step " + " ".join(f"WHEN {literal(s)} THEN {i}" for i, s in enumerate(steps)) + " END"
+    )
+    reach = f"""SELECT lang, {place} AS at, count(*) AS n FROM gone GROUP BY ALL
+        UNION ALL SELECT lang, {len(steps)}, count(*) FROM kept GROUP BY ALL"""
+    came: dict[str, dict[int, int]] = {}
+    for lang, at, n in store.rows(reach):
+        if lang is not None and at is not None:
+            came.setdefault(lang, {})[at] = n
+    marked = store.rows(
+        f"""SELECT lang, step || '.' || rule AS name, {place} AS at, count(DISTINCT id) AS n
+        FROM ({sql_reasons("gone", f"id, lang, {place} AS first")})
+        WHERE lang IS NOT NULL AND first >= {place} GROUP BY ALL ORDER BY n DESC, name, lang"""
+    )
+    lines = []
+    for lang, name, at, n in marked:
+        of = sum(many for place_of, many in came[lang].items() if at is not None and place_of >= at)
+        if of >= FEWEST and n > MOST_OF * of and not name.startswith(ASKED):
+            many = f"{n:,} of {of:,} documents in {lang}"
+            lines.append(f"{name} drops {many}: its limit may not fit the language")
+    return lines
 
 
 @dataclass

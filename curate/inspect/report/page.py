@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,9 +21,10 @@ from curate.disk.units import (
 )
 from curate.documents.limits import columns_of
 from curate.engines.cpu_time import cpu_seconds
-from curate.inspect.report import ages, duplicates, kept, languages, rules
+from curate.inspect.report import ages, duplicates, freshness, kept, languages, rules
 from curate.inspect.report.ages import Ages
 from curate.inspect.report.duplicates import SIZES, Method
+from curate.inspect.report.freshness import OptOuts, Source
 from curate.inspect.report.kept import Kept
 from curate.inspect.report.languages import LEAST, Unsure
 from curate.inspect.report.rules import Example, RuleFigures
@@ -44,7 +45,10 @@ class Figures:
     duplicates: list[Method] = field(default_factory=list)
     kept: Kept = field(default_factory=Kept)
     unsure: list[Unsure] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)  # lines on rules that drop most of a language
     ages: Ages | None = None
+    freshness: list[Source] = field(default_factory=list)
+    opt_outs: OptOuts | None = None
 
     def dump(self) -> dict[str, Any]:
         """As JSON values, without texts."""
@@ -52,6 +56,8 @@ class Figures:
             **self.rules.dump(),
             "duplicates": {m.name: m.dump() for m in self.duplicates},
             **({"ages": self.ages.dump()} if self.ages else {}),
+            **({"freshness": freshness.dump(self.freshness)} if self.freshness else {}),
+            **({"opt_outs": asdict(self.opt_outs)} if self.opt_outs else {}),
             **self.kept.dump(),
             **({"unsure": {u.lang: u.dump() for u in self.unsure}} if self.unsure else {}),
         }
@@ -62,11 +68,12 @@ def gather(
     by_date: bool = False,
     declared: Mapping[str, str] = MappingProxyType({}),
     threads: int = 1,
+    steps: Sequence[str] = (),
 ) -> Figures:
     """Reads a finished run's corpus/, rejected/ and decisions.parquet; memory is bounded.
 
     by_date: a dedup chose by date, so that ages are of interest; declared: rule to the column that
-    it looks at; threads: that may count, which changes nothing else.
+    it looks at; threads: that may count, which changes nothing else; steps: their labels, in order.
     """
     figures = Figures()
     with opened(out, threads=threads) as store:
@@ -77,8 +84,11 @@ def gather(
         figures.duplicates = duplicates.gather(store)
         figures.kept = kept.gather(store)
         figures.unsure = languages.gather(store)
+        figures.lost = languages.lost(store, steps)
         if by_date:
             figures.ages = ages.gather(store)
+        figures.freshness = freshness.of_corpus(store)
+        figures.opt_outs = freshness.opt_outs(store)
     return figures
 
 
@@ -86,8 +96,8 @@ def gather(
 # thousand tokens.
 BYTES_A_TOKEN = 4.0
 CHAPTERS = (
-    "funnel", "documents", "rules", "cuts", "duplicates", "perplexity", "measures", "mix",
-    "products", "run",
+    "funnel", "documents", "rules", "cuts", "duplicates", "freshness", "perplexity", "measures",
+    "mix", "products", "run",
 )  # fmt: skip
 # The meaning of a similarity, by a method's name or its beginning.
 SIMILARITIES = {
@@ -112,7 +122,8 @@ def render(record: dict[str, Any], figures: Figures) -> str:
     # Templates are compiled once a process: those of chapters that stay empty need not be.
     empty = {
         "cuts": not any(stage["cut"] for stage in record["stages"]),
-        "duplicates": not (figures.duplicates or figures.ages or decided),
+        "duplicates": not (figures.duplicates or decided),
+        "freshness": not (figures.freshness or figures.ages or figures.opt_outs),
         "perplexity": not any(d.get("perplexity") for d in decided),
         "mix": "corpus" not in products,
         "products": not products,
@@ -361,9 +372,13 @@ def write_records(outcome: Outcome, threads: int = 1) -> None:
         by_date = any(s["settings"].get("survivor") == "newest" for s in data["steps"])
         limits = columns_of(outcome.plan.recipe.document_steps)
         figures = (
-            gather(outcome.out, by_date, limits, threads) if outcome.plan.stages else Figures()
+            gather(outcome.out, by_date, limits, threads, [s["label"] for s in data["steps"]])
+            if outcome.plan.stages
+            else Figures()
         )
         data["figures"] = figures.dump()
+        outcome.notices += figures.lost
+        data["notices"] += figures.lost
     except Exception as error:
         figures = Figures()
         data["notices"].append(f"the report's figures could not be read: {_line(error)}")

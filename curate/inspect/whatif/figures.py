@@ -317,9 +317,8 @@ def _passing(rule: Rule, decider: Decider, now: Verdicts, points: np.ndarray) ->
         number = now.number[block]
         passes = number == 0 if fails is None else number == fails[block]
         for other in after:
-            assert other.now.threshold is not None
             judged = scores.columns[other.column()][block]
-            passes &= ~other.now.over(judged, other.now.threshold)
+            passes &= ~other.now.over(judged, other.now.thresholds(decider.langs[block]))
         rows = np.flatnonzero(passes)
         values = column[block][rows]
         at = places.of(values)

@@ -14,6 +14,7 @@ from curate.run.records import read_record
 from curate.steps.contracts import CorpusStep, Settings, Step
 from curate.steps.recipe import Recipe, load
 
+BY_PROFILE = "by profile"
 READER = -1  # the place of what marks before any step: reading, the engine
 
 
@@ -138,7 +139,8 @@ def _compare(question: Question, at: int, old: Step | CorpusStep, new: Step | Co
 
 def _differences(old: Settings, new: Settings) -> dict[str, tuple[Any, Any]]:
     a, b = old.model_dump(mode="json"), new.model_dump(mode="json")
-    return {k: (a.get(k), b.get(k)) for k in b if a.get(k) != b.get(k)}
+    # What a profile decides is left out until it is set, then it holds for all languages.
+    return {k: (a.get(k, BY_PROFILE), b[k]) for k in b if a.get(k, BY_PROFILE) != b[k]}
 
 
 def _products(question: Question) -> None:

@@ -70,7 +70,7 @@ def _limit(figures: RuleFigures) -> str:
         return "off" if figures.rule is not None else ""
     now = figures.rule.now
     sign = (">" if now.above else "<") + ("=" if now.closed else "")
-    return f"{sign} {format_measure(now.threshold)}"
+    return f"{sign} {format_measure(now.threshold)}" + ("; by profile" if now.by_lang else "")
 
 
 def _few(curve: list[Point], most: int, marked: list[float | None]) -> list[Point]:

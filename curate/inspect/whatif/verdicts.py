@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curate.documents.limits import marks
+from curate.documents.limits import Langs, marks
 from curate.errors import UsageError
 from curate.inspect.whatif.question import READER, Question, Rule
 from curate.inspect.whatif.scores import Scores
@@ -60,6 +60,7 @@ class Decider:
         # Of each document the place of the first step that marked it, behind all for a kept one.
         kept = scores.primary < 0
         self.first = np.where(kept, len(question.steps), self._at[scores.primary])
+        self.langs = Langs(scores.langs, scores.lang)
         self._known_to()
         self.stored = {n: self._stored(n) for n in scores.rules}
         self.trusted = self._trusted()
@@ -92,6 +93,7 @@ class Decider:
         masks = marks(
             [r.now if now else r.was for r in rules],
             lambda column: self.scores.columns[rules[0].column(column)],
+            self.langs,
         )
         saw = self.seen >= rules[0].at
         return {f"{rules[0].step}.{n}": mask & saw for n, mask in masks.items()}

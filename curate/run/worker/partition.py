@@ -226,6 +226,7 @@ def _read(work: Work, account: dict[str, Any], quarantine: dict[str, str]) -> It
     account |= {
         "bytes_in": of_input.bytes_in,
         "passed_over": of_input.passed_over,
+        "bad_dates": of_input.bad_dates,
         "skipped": of_input.skipped,
         "corrupt": len(of_input.corrupt),
         "corrupt_examples": of_input.corrupt[:20],

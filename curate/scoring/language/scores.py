@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from curate.disk.units import counted, format_percent
-from curate.scoring.language.codes import comparable, script
 from curate.terminal.tables import table
+from curate.text.codes import comparable, script
 
 BINS = 10  # of equal width
 

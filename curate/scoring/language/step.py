@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,31 +11,20 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, PrivateAttr, field_validator
 
-from curate.disk.files import cache_folder, file_digest
+from curate.disk.files import file_digest
 from curate.documents.documents import Documents
-from curate.documents.limits import Limit, decide
-from curate.errors import RunFailed, UsageError
-from curate.fetch.download import OFFLINE
+from curate.documents.limits import Limit, decide, langs_of
+from curate.errors import UsageError
+from curate.fetch.published import Published
 from curate.scoring.fasttext.model_file import read_header
-from curate.scoring.language import codes
-from curate.steps.contracts import Step
-from curate.terminal.progress import say
+from curate.steps.profiled import Profiled
+from curate.text import codes
 
 if TYPE_CHECKING:
     from curate.scoring.language.model import Model
 
 VARIABLE = "LLMCURATE_LID_MODEL"
 OPTION = "--set language.model=PATH"  # which every command with this step takes
-
-
-@dataclass(frozen=True)
-class Published:
-    """A model that is fetched when it is asked for by name."""
-
-    url: str
-    size: int  # bytes
-    sha256: str
-
 
 _HOME = "https://dl.fbaipublicfiles.com/fasttext/supervised-models"
 # fastText publishes no checksums. That of the .ftz was taken from the file; the figures of the
@@ -46,11 +34,13 @@ PUBLISHED = {
         f"{_HOME}/lid.176.ftz",
         938_013,
         "8f3472cfe8738a7b6099e8e999c3cbfae0dcd15696aac7d7738a8039db603e83",
+        "models/lid.176.ftz",
     ),
     "lid.176.bin": Published(
         f"{_HOME}/lid.176.bin",
         131_266_198,
         "7e69ec5451bc261cc7844e49e4792a85d7f09c06789ec800fc4a44aec362764e",
+        "models/lid.176.bin",
     ),
 }
 DEFAULT = "lid.176.ftz"
@@ -77,43 +67,14 @@ def model_path(model: str) -> Path:
             f"language model {path} {problem}: give {OPTION}, set {VARIABLE}, or leave both"
             f" away for {DEFAULT}"
         )
-    cached = _cached(model)
-    if not cached.is_file():
-        _fetch(published, cached)
-    return cached
-
-
-def _cached(name: str) -> Path:
-    return cache_folder() / "models" / name
-
-
-def _missing(why: str) -> str:
-    default = PUBLISHED[DEFAULT]
-    return (
-        f"no language model: give {OPTION}, set {VARIABLE}, or allow the download of"
-        f" {default.url} to {cache_folder() / 'models'} ({why})"
-    )
-
-
-def _fetch(model: Published, target: Path) -> None:
-    """What lies in the cache is whole and is what was meant."""
-    from curate.fetch.download import fetch_one
-    from curate.fetch.transfer import Wanted
-
-    if os.environ.get(OFFLINE):
-        raise UsageError(_missing(f"{OFFLINE} is set"))
-    say(f"fetching {model.url} ({model.size / 1e6:.1f} MB) to {target.parent}")
-    try:
-        fetch_one(Wanted(model.url, target, f"sha256:{model.sha256}", most=model.size), tries=3)
-    except RunFailed as error:
-        raise UsageError(_missing(f"download failed: {error}")) from None
+    return published.fetched(f"no language model: give {OPTION}, set {VARIABLE}")
 
 
 # CCNet's successors, RefinedWeb and FineWeb (Penedo et al. 2023, 2024), keep from here on.
 THRESHOLD = 0.65
 
 
-class Language(Step):
+class Language(Profiled):
     """Labels every document; drops those in other languages, or that are no language clearly.
 
     Columns: the core `lang` (what stood there moves to `declared`), `score` (0 to 1), `iso639_3`
@@ -137,8 +98,8 @@ class Language(Step):
     )
     keep: tuple[str, ...] = Field(
         (),
-        description="Labels of the model or ISO 639 codes: documents in other languages are"
-        " dropped; none: no language is.",
+        description="Languages by ISO 639 code or label, whatever form the model's labels have (th,"
+        " tha, tha_Thai): documents in others are dropped; none: no language is.",
     )
     threshold: float | None = Field(
         None,
@@ -149,6 +110,11 @@ class Language(Step):
     )
     max_chars: int = Field(
         0, ge=0, description="The characters of a document that the model reads; 0: all."
+    )
+    profile: str = Field(
+        "none",
+        description="Whose threshold holds where threshold is not given: auto takes that of the"
+        " label's profile, for labels that have one; else as of gopher_quality.",
     )
     min_chars: int = Field(
         0,
@@ -196,13 +162,12 @@ class Language(Step):
         return super().resolved() | {"model_sha256": file_digest(self._path())}
 
     def resources(self) -> list[str]:
-        return [self._path()]
+        return [*super().resources(), self._path()]
 
     def to_fetch(self) -> list[str]:
         model = effective(self.model)
-        there = Path(model).expanduser().is_file() or _cached(model).is_file()
-        fetched = model in PUBLISHED and not there and not os.environ.get(OFFLINE)
-        return [PUBLISHED[model].url] if fetched else []
+        given = Path(model).expanduser().is_file() or model not in PUBLISHED
+        return [] if given else PUBLISHED[model].to_fetch()
 
     def notes(self) -> list[str]:
         by = "" if self.model else f" (by {VARIABLE})" if os.environ.get(VARIABLE) else ""
@@ -254,14 +219,15 @@ class Language(Step):
             docs = docs.drop(judged & ~wanted[label_codes], "language", score, detail=detail)
         if not self.min_chars:
             return decide(docs, self.limits())
-        if self.least is not None:
-            docs = docs.drop(judged & (score < self.least), "language_score", score, self.least)
-        return docs
+        (limit,) = super().limits()
+        least = limit.thresholds(langs_of(docs))
+        return docs.drop(judged & limit.over(score, least), "language_score", score, least)
 
     def limits(self) -> list[Limit]:
         """None with `min_chars`: the length that decides with it is not stored."""
-        if self.min_chars:
-            return []
+        return [] if self.min_chars else super().limits()
+
+    def own_limits(self) -> list[Limit]:
         return [Limit("language_score", "score", "threshold", self.least, above=False)]
 
     def _by_line(self, docs: Documents, label_codes: np.ndarray) -> Documents:

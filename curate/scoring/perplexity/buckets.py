@@ -1,9 +1,10 @@
 """Head, middle and tail of a corpus by its perplexities: exact percentiles, buckets, histograms.
 
 CCNet compares strictly: under the first cut is head, under the second middle, else tail; documents
-without a model, or without a word, are `all`. Tasks on groups of sketch files run in three phases:
-seen -> cuts -> pieces. The caller keeps nothing of the documents; it copies the pieces of decisions
-into one file.
+without a model, or without a word, are `all`. What is under a percentile given for it is `low`.
+Scores are of documents, or lists of those of their paragraphs. Tasks on groups of sketch files run
+in three phases: seen -> cuts -> pieces. The caller keeps nothing of the documents; it copies the
+pieces of decisions into one file.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from curate.corpus.sketches import Sketches, Task, sketch_batches
 if TYPE_CHECKING:
     from curate.scoring.perplexity.step import Perplexity
 
-BUCKETS = ("head", "middle", "tail", "all")
-ALL = BUCKETS.index("all")
+BUCKETS = ("head", "middle", "tail", "all", "low")
+ALL, LOW = BUCKETS.index("all"), BUCKETS.index("low")
 BINS = 40
 MOST = 1e300  # perplexities above, infinite ones too, stand in the last bin
-Cuts = dict[str, tuple[float, float]]
+Cuts = dict[str, tuple[float, float, float]]  # where head ends, tail begins, low ends
 
 
 def ranks_between(scores: int, percent: float) -> tuple[int, int]:
@@ -50,9 +51,12 @@ def percentile(scores: int, ranked: dict[int, float], percent: float) -> float:
     return low + (high - low) * (place - math.floor(place))
 
 
-def bucket_of(score: np.ndarray, head: np.ndarray, tail: np.ndarray) -> np.ndarray:
+def bucket_of(
+    score: np.ndarray, head: np.ndarray, tail: np.ndarray, low: np.ndarray | float = 0.0
+) -> np.ndarray:
     """int8[rows]: places in BUCKETS; all are float64[rows], NaN: no score, or no cuts."""
     buckets = np.where(score < head, 0, np.where(score < tail, 1, 2))
+    buckets = np.where(score < low, LOW, buckets)
     return np.where(np.isnan(score) | np.isnan(head), ALL, buckets).astype(np.int8)
 
 
@@ -82,9 +86,14 @@ def histogram(counts: np.ndarray, least: float, width: float) -> dict[str, Any]:
 MOST_LANGS = 50  # in the report
 
 
-def _schema(first: bool) -> pa.Schema:
-    own = [("score", pa.float64()), ("bucket", pa.string()), ("head", pa.float64())]
-    own += [("tail", pa.float64()), *([("first", pa.float64())] if first else [])]
+CUTS = ("head", "tail", "low")  # the last is read where the scores of a document are several
+
+
+def _schema(first: bool, paragraphs: bool) -> pa.Schema:
+    number = pa.float64()
+    own = [("score", pa.list_(number) if paragraphs else number), ("bucket", pa.string())]
+    cuts = CUTS if paragraphs else CUTS[:2]
+    own += [(name, number) for name in (*cuts, *(["first"] if first else []))]
     return pa.schema([*COLUMNS, *own])
 
 
@@ -95,28 +104,30 @@ def _cuts(
     if step.cutoffs == "ccnet":
         from curate.scoring.perplexity.ccnet import CUTOFFS
 
-        return CUTOFFS
+        return {lang: (*cuts, 0.0) for lang, cuts in CUTOFFS.items()}
     seen = score_totals(sketches.connection, counted, len(file_groups))
     scored = {lang: scores for lang, (_, scores, *_) in seen.items() if scores}
+    percents = (step.head, step.tail, *([step.low] if step.low else []))
     wanted = {
-        lang: sorted({r for p in (step.head, step.tail) for r in ranks_between(scores, p)})
+        lang: sorted({r for p in percents for r in ranks_between(scores, p)})
         for lang, scores in scored.items()
     }
     if not wanted:
-        return step.cuts
+        return {lang: (*cuts, 0.0) for lang, cuts in step.cuts.items()}
     run, db = sketches.run, sketches.connection
     ranked = find_ranks(run, db, folder, file_groups, counted, wanted, by_lang=True)
-    cuts = {
-        lang: (percentile(n, ranked[lang], step.head), percentile(n, ranked[lang], step.tail))
-        for lang, n in scored.items()
-    }
-    return cuts | step.cuts
+    cuts: Cuts = {}
+    for lang, n in scored.items():
+        head, tail = (percentile(n, ranked[lang], p) for p in percents[:2])
+        low = percentile(n, ranked[lang], step.low) if step.low else 0.0
+        cuts[lang] = (*step.cuts.get(lang, (head, tail)), low)
+    return {lang: (*given, 0.0) for lang, given in step.cuts.items()} | cuts
 
 
 def resolve(step: Perplexity, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions; returns figures by language."""
     file_groups = groups(sketches.files, sketches.sizes.task_documents)
-    first = step.repeats
+    first, paragraphs = step.repeats, step.by == "paragraph"
 
     def seen(folder: Path, done: Done) -> dict[str, Any]:
         write_counts(sketches.run, folder, file_groups, by_lang=True)
@@ -134,7 +145,7 @@ def resolve(step: Perplexity, sketches: Sketches) -> dict[str, Any]:
         }
 
     def pieces(folder: Path, done: Done) -> dict[str, Any]:
-        shared = {**done.facts, "first": first, "folder": str(folder)}
+        shared = {**done.facts, "first": first, "paragraphs": paragraphs, "folder": str(folder)}
         tasks = [{**group.dump(), **shared} for group in file_groups]
         answers = run_tasks(sketches.run, f"{__name__}:write_pieces", tasks)
         buckets: dict[str, Counter[str]] = {lang: Counter() for lang in done.facts["shown"]}
@@ -155,16 +166,20 @@ def resolve(step: Perplexity, sketches: Sketches) -> dict[str, Any]:
         Phase("pieces", pieces),
     ]
     done = run_phases(sketches.folder, phases)
-    schema = _schema(first)
+    schema = _schema(first, paragraphs)
     join_pieces(sketches.decisions, schema, piece_files(done.folder("pieces"), len(file_groups)))
     facts = done.facts
     forget(sketches.folder)
-    return {"perplexity": {lang or "(none)": _figures(facts, lang) for lang in facts["shown"]}}
+    figures = {lang or "(none)": _figures(facts, lang, step) for lang in facts["shown"]}
+    return {"perplexity": figures}
 
 
-def _figures(facts: dict[str, Any], lang: str) -> dict[str, Any]:
-    """Of a language: cuts, documents by bucket, a histogram where it has scores."""
-    figures = {"buckets": facts["buckets"][lang], "cuts": list(facts["cuts"].get(lang, ()))}
+def _figures(facts: dict[str, Any], lang: str, step: Perplexity) -> dict[str, Any]:
+    """Of a language: cuts, documents (or paragraphs) by bucket, a histogram where it has scores."""
+    *cuts, low = facts["cuts"].get(lang, (0.0,))
+    figures = {"by": step.by, "buckets": facts["buckets"][lang], "cuts": cuts}
+    if low:
+        figures["low"] = low
     if lang in facts["bins"]:
         figures["histogram"] = histogram(np.array(facts["counts"][lang]), *facts["bins"][lang])
     return figures
@@ -184,7 +199,8 @@ def write_pieces(task: Task) -> dict[str, Any]:
     buckets: dict[str, Counter[str]] = {}
     bins: dict[str, Any] = {}
     path = piece_files(Path(task["folder"]), group.part + 1)[-1]
-    write_piece(path, _schema(task["first"]), _pieces(task, group, buckets, bins))
+    schema = _schema(task["first"], task["paragraphs"])
+    write_piece(path, schema, _pieces(task, group, buckets, bins))
     return {
         "buckets": {lang: dict(counts) for lang, counts in buckets.items()},
         "bins": {lang: counts.tolist() for lang, counts in bins.items()},
@@ -195,20 +211,22 @@ def _pieces(
     task: Task, group: Group, buckets: dict[str, Counter[str]], bins: dict[str, Any]
 ) -> Iterator[pa.RecordBatch]:
     columns = ["lang", "score", *(["first"] if task["first"] else [])]
-    schema, shown = _schema(task["first"]), set(task["shown"])
+    schema, shown = _schema(task["first"], task["paragraphs"]), set(task["shown"])
     names = pa.array(BUCKETS, pa.string())
     for batch in sketch_batches(group.files, columns, ROWS):
         coded = batch["lang"].dictionary_encode()
         langs, code = coded.dictionary.to_pylist(), coded.indices.to_numpy()
-        cuts = np.array([task["cuts"].get(g) or (np.nan, np.nan) for g in langs]).reshape(-1, 2)
-        head, tail = cuts[code, 0], cuts[code, 1]
-        score = batch["score"].cast(pa.float64())
-        values = score.to_numpy(zero_copy_only=False)
-        bucket = bucket_of(values, head, tail)
+        cuts = np.array([task["cuts"].get(g) or (np.nan,) * 3 for g in langs]).reshape(-1, 3)
+        score = batch["score"]
+        each = np.arange(len(batch))  # the document of each score
+        if task["paragraphs"]:
+            each, score = score.value_parent_indices().to_numpy(), score.flatten()
+        values = score.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        bucket = bucket_of(values, *cuts[code[each]].T)
         for number, lang in enumerate(langs):
             if lang not in shown:
                 continue
-            of_lang = code == number
+            of_lang = code[each] == number
             counts = np.bincount(bucket[of_lang], minlength=len(BUCKETS)).tolist()
             held = buckets.setdefault(lang, Counter())
             held.update({name: n for name, n in zip(BUCKETS, counts, strict=True) if n})
@@ -216,19 +234,17 @@ def _pieces(
                 some = values[of_lang]
                 histogram_counts = bin_counts(some[~np.isnan(some)], *task["bins"][lang])
                 bins[lang] = bins.get(lang, 0) + histogram_counts
-        rows, columns_of_batch = (
-            len(batch),
-            {"part": batch["part"], "n": batch["n"], "id": batch["id"]},
-        )
-        columns_of_batch |= {"drop": pa.repeat(pa.scalar(False), rows), "score": score}
-        columns_of_batch |= {"method": pa.repeat(pa.scalar("perplexity"), rows)}
-        columns_of_batch |= {"bucket": names.take(pa.array(bucket))}
-        columns_of_batch |= {"head": pa.array(head, mask=np.isnan(head))}
-        columns_of_batch |= {"tail": pa.array(tail, mask=np.isnan(tail))}
+        rows = len(batch)
+        own = {"part": batch["part"], "n": batch["n"], "id": batch["id"], "score": batch["score"]}
+        own |= {"drop": pa.repeat(pa.scalar(False), rows)}
+        own |= {"method": pa.repeat(pa.scalar("perplexity"), rows)}
+        if not task["paragraphs"]:
+            own |= {"bucket": names.take(pa.array(bucket))}
+        for name, of_name in zip(CUTS, cuts[code].T, strict=True):
+            own[name] = pa.array(of_name, mask=np.isnan(of_name))
         if task["first"]:
-            columns_of_batch["first"] = batch["first"].cast(pa.float64())
+            own["first"] = batch["first"]
         arrays = [
-            columns_of_batch[f.name] if f.name in columns_of_batch else pa.nulls(rows, f.type)
-            for f in schema
+            own[f.name].cast(f.type) if f.name in own else pa.nulls(rows, f.type) for f in schema
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -58,7 +58,8 @@ _NO_LANG = ""
 class Perplexity(CorpusStep):
     """Sorts documents into head, middle and tail by perplexity.
 
-    Columns: `score` (perplexity; null without a model or a word), `bucket`, on demand `first`.
+    Columns: `score` (perplexity; null without a model or a word), `bucket`, on demand `first`. By
+    paragraph: `paragraphs` and `cut` (paragraphs.py).
     """
 
     name: ClassVar[str] = "perplexity"
@@ -69,10 +70,24 @@ class Perplexity(CorpusStep):
         description="The path of the model perplexity.bin; with {lang} in it, of one model a"
         " language.",
     )
+    by: Literal["document", "paragraph"] = Field(
+        "document",
+        description="What is scored and put into buckets: documents, as CCNet's code does, or"
+        " paragraphs (lines), as its paper says (Wenzek et al. 2020, section 3.4), of which those"
+        " outside the buckets that stay are cut.",
+    )
     keep: tuple[str, ...] = Field(
         (),
-        description="Buckets that stay: head, middle, tail or all (documents without a model or a"
-        " word); none: every bucket.",
+        description="Buckets that stay: low, head, middle, tail or all (documents without a model"
+        " or a word); none: every bucket.",
+    )
+    low: float = Field(
+        0.0,
+        ge=0,
+        le=100,
+        description="The percentile of perplexity under which a document is in low and not in"
+        " head: near-copies of what the model was trained on, and text that repeats itself in"
+        " few words; 0: none is.",
     )
     head: float = Field(
         30.0,
@@ -138,6 +153,18 @@ class Perplexity(CorpusStep):
             raise ValueError("head must not end behind the beginning of tail")
         if self.cuts and self.cutoffs == "ccnet":
             raise ValueError("cuts are your own: they go with cutoffs own")
+        if self.low and self.cutoffs == "ccnet":
+            raise ValueError("low is a percentile of this corpus: it goes with cutoffs own")
+        if self.low > self.head:
+            raise ValueError("low must not end behind the end of head")
+        of_documents = ("least", "most", "least_first")
+        if self.by == "paragraph" and (
+            self.first or any(getattr(self, name) is not None for name in of_documents)
+        ):
+            raise ValueError(
+                "least, most, first and least_first are of whole documents: leave them out with by:"
+                " paragraph, or put a second step perplexity behind this one"
+            )
         return self
 
     def identity(self) -> dict[str, Any]:
@@ -161,7 +188,9 @@ class Perplexity(CorpusStep):
         """The models alone: other buckets do not score again."""
         facts = self.identity()
         settings: dict[str, Any] = {"model": self.model}
-        return facts | {"settings": settings | ({"first": True} if self.repeats else {})}
+        settings |= {"first": True} if self.repeats else {}
+        settings |= {"by": self.by} if self.by == "paragraph" else {}
+        return facts | {"settings": settings}
 
     @property
     def repeats(self) -> bool:
@@ -198,6 +227,13 @@ class Perplexity(CorpusStep):
             self.open()
         langs = [lang or _NO_LANG for lang in docs.table["lang"].to_pylist()]
         columns = {"lang": pa.array(langs, pa.string())}
+        if self.by == "paragraph":
+            from curate.scoring.perplexity.paragraphs import paragraph_texts, score_lists
+
+            rows, texts = paragraph_texts(docs)
+            each = np.repeat(np.array(langs, object), np.diff(rows)).tolist()
+            columns["score"] = score_lists(rows, self._by_language(texts, each, "perplexity"))
+            return pa.table(columns)
         for name, of in (("score", "perplexity"), ("first", "first_occurrences")):
             if name == "score" or self.repeats:
                 values = self._by_language(docs.text, langs, of)
@@ -222,6 +258,8 @@ class Perplexity(CorpusStep):
         return "any" if self.keep and self.cutoffs == "own" else "own"
 
     def limits(self) -> list[Limit]:
+        if self.by == "paragraph":
+            return []
         return [
             Limit("perplexity_low", "score", "least", self.least, above=False),
             Limit("perplexity_high", "score", "most", self.most, above=True),
@@ -236,6 +274,10 @@ class Perplexity(CorpusStep):
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         at = np.searchsorted(decisions["n"].to_numpy(), docs.table[NUMBER].to_numpy())
         rows = decisions.take(pa.array(at))
+        if self.by == "paragraph":
+            from curate.scoring.perplexity.paragraphs import cut_paragraphs
+
+            return cut_paragraphs(docs, self.keep, rows)
         score = rows["score"].combine_chunks().cast(pa.float64())
         values = score.to_numpy(zero_copy_only=False).astype(np.float64)
         bucket = rows["bucket"].to_pylist()

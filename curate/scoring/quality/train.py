@@ -2,7 +2,7 @@
 
 The same documents give the same bytes, in whatever order they come (scoring/language/examples.py).
 
-Presets. All three train on whole documents, prepared as curate/scoring/quality/model.py says.
+Presets. They train on whole documents, prepared as curate/scoring/quality/model.py says.
 - `dclm` (Li et al. 2024, section 4.4 and appendix): words and pairs of words, lr 0.1, dim 100,
   5 epochs, as published with the paper. The script in its repository,
   baselines/train_fasttext_classifier.py, has the same defaults but wordNgrams 1.
@@ -10,6 +10,8 @@ Presets. All three train on whole documents, prepared as curate/scoring/quality/
   references in Wikipedia v.s. randomly sampled pages". Its settings are not published; these are
   fastText's defaults, as RedPajama's rebuilding of it takes them
   (RedPajama-Data, app/src/artifacts/ft_trainer.py).
+- `openwebmath`: Paster et al. 2023 train MathScore with fastText; its settings are not published.
+  Texts are in the normal form of the step `math_score`, without formulas.
 - `gpt3`: Brown et al. 2020, appendix A, has logistic regression over Spark's hashed words, not
   fastText. Here: single words under the same loss.
 """
@@ -49,7 +51,7 @@ class Texts:
     ) -> None:
         read = read or ReadSettings()
         plan = plan_reading(inputs, read)
-        web = [f for f in plan.files if f.format == "html" or _pages(f)]
+        web = [f for f in plan.files if f.holds_pages]
         if web:
             raise UsageError(
                 f"input {web[0].path} holds web pages, not text: run `llmcurate extract` first"
@@ -70,10 +72,6 @@ class Texts:
         return {name: figures[name] for name in ("read", "kept", "corrupt")}
 
 
-def _pages(file: Any) -> bool:
-    return file.format == "archive" and ".wet" not in file.rel
-
-
 def score_all(model: Classifier, texts: Texts) -> np.ndarray:
     """float64[documents] of all texts; UsageError where there is none."""
     parts = [model.scores(*text_buffers(batch)) for batch in texts.batches()]
@@ -88,13 +86,16 @@ _WORDS = Training(
     dim=100, minn=0, maxn=0, word_ngrams=1, loss="softmax", epochs=5, lr=0.1, held_out=0.1
 )
 PRESETS = {"dclm": replace(_WORDS, word_ngrams=2), "llama": _WORDS, "gpt3": _WORDS}
+PRESETS["openwebmath"] = PRESETS["dclm"]
 
 
-def _examples(positive: Texts, negative: Texts) -> Iterator[Example]:
+def _examples(positive: Texts, negative: Texts, preset: str | None) -> Iterator[Example]:
+    from curate.scoring.math_score import normal
+
     for texts, label in ((positive, GOOD), (negative, REST)):
         for batch in texts.batches():
             for text in batch.to_pylist():
-                yield text, label
+                yield normal(text or "") if preset == "openwebmath" else text, label
 
 
 def train(
@@ -120,7 +121,7 @@ def train(
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=folder))
         file = stack.enter_context((Path(name) / "lines").open("wb+"))
         lines = Lines(file, training, joined_lines)
-        lines.add_all(_examples(positive, negative))
+        lines.add_all(_examples(positive, negative, preset))
         for label, option in ((GOOD, "--positive"), (REST, "--negative")):
             if label not in lines.labels_in_training():
                 raise UsageError(f"nothing to train on: no document with words in {option}")

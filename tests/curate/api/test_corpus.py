@@ -103,7 +103,8 @@ def test_python_and_the_command_line_leave_the_same_bytes(bench, make_pages) -> 
     recipe = "name: x\nsteps: [{c4: {min_sentences: 2}}]\n"
     (folder / "r.yaml").write_text(recipe)
     assert bench.command("run", "r.yaml", "in.jsonl", "-o", "cli").returncode == 0
-    again = run_recipe("c4", [source], folder / "c4", quiet=True, c4={"min_sentences": 2})
+    shipped = {"document_length": {"min": 5}}
+    again = run_recipe("wangchanberta-th", [source], folder / "th", quiet=True, **shipped)
     assert bench.bytes_of("out") == bench.bytes_of("cli")
     assert result.counts["read"] == 40 == again.counts["read"]
     assert 0 < result.counts["kept"] < 40

@@ -56,8 +56,8 @@ def test_a_step_is_shown_with_all_settings_and_an_example_that_runs(
 @pytest.mark.parametrize(
     ("step", "command"),
     [
-        ("c4", "llmcurate filter c4 IN... -o OUT --max-page-chars 190000"),
-        ("dedup_minhash", "llmcurate dedup --method minhash IN... -o OUT --max-removal 0.9"),
+        ("c4", "llmcurate filter c4 IN... -o OUT --variant tfds"),
+        ("dedup_minhash", "llmcurate dedup --method minhash IN... -o OUT --preset fineweb"),
         ("tokenizer", "llmcurate tokenizer train IN... -o OUT --model bpe"),
     ],
 )

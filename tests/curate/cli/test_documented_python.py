@@ -43,18 +43,6 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_bloom_filter_of_urls_is_read_back(corpus: Path) -> None:
-    from pybloom_live import BloomFilter
-
-    line = ["dedup", str(corpus), "-o", "OUT", "--workers", "1", "-q", "--max-removal", "1"]
-    assert invoke(line) == 0
-    (code,) = code_of(DOCS / "dedup" / "bloom.md")
-    run(code)
-    with Path("urls.bloom").open("rb") as file:
-        seen = BloomFilter.fromfile(file)
-    assert "https://a.test/7" in seen and "https://b.test/7" not in seen
-
-
 def test_the_curve_of_a_semantic_dedup_is_a_table(corpus: Path) -> None:
     line = ["dedup", str(corpus), "-o", "out", "--method", "semantic", "--workers", "1", "-q"]
     assert invoke([*line, "--max-removal", "1"]) == 0
@@ -105,6 +93,7 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_demo_model(tmp_path_factory.mktemp("language"), quiet=True)
 
 
+@pytest.mark.slow  # the example of the README is the small one
 def test_the_page_on_python_runs_from_top_to_bottom(
     language_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,4 +134,4 @@ def test_the_example_of_the_readme_runs(
 
 def test_every_block_of_python_is_run_by_a_test() -> None:
     pages = {page.name for page in DOCS.rglob("*.md") if code_of(page)}
-    assert pages == {"bloom.md", "semantic.md", "recipes.md", "python.md", "tutorial.md"}
+    assert pages == {"semantic.md", "recipes.md", "python.md", "tutorial.md"}

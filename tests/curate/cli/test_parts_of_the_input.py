@@ -15,6 +15,7 @@ OTHERWISE = {
     "mix": "--total and --amount say how much of which source",
     "refresh": "it takes all that is new; --set read.share works, by id",
     "dedup evaluate": "--documents says of how many copies are planted",
+    "dedup audit": "a part of a corpus holds fewer of its duplicates",
     "extract-eval": "the pages whose main text is known, by name",
     "demo": "it makes its own web",
 }

@@ -36,6 +36,16 @@ def test_dolmas_documents_go_by_text_or_url_and_blank_ones_stay(bench):
     assert bench.ids("url") == ["a", "b", "d", "e"]
 
 
+def test_dolmas_modes_have_its_rate_of_wrong_answers(bench):
+    """Of documents that no two are alike, one in some hundred went at 0.01."""
+    source = bench.jsonl("in.jsonl", ({"id": str(i), "text": f"Text {i}."} for i in range(20_000)))
+    for out, more in (("own", {}), ("loose", {"false_positives": 0.01})):
+        bench.run([{"dedup_bloom": {"mode": "dolma-document", **more}}], source, out=out)
+    assert len(bench.ids("own")) == 20_000 > len(bench.ids("loose"))
+    rates = [DedupBloom(mode=m).false_positives for m in ("dolma-paragraph", "both", "old-both")]
+    assert rates == [1e-6, 0.01, 0.01]
+
+
 @pytest.mark.parametrize("mode", ["old-both", "both"])
 def test_bytes_do_not_depend_on_workers_and_edits_replay(bench, mode):
     rows = pages(300)

@@ -25,6 +25,7 @@ KNOWN = {
     "blake2b-128": lambda t: hashlib.blake2b(t, digest_size=16).digest(),
     "blake2b-256": lambda t: hashlib.blake2b(t, digest_size=32).digest(),
     "sha256": lambda t: hashlib.sha256(t).digest(),
+    "sha3-256": lambda t: hashlib.new("sha3_256", t).digest(),
     "sha1-64": lambda t: hashlib.sha1(t).digest()[:8],
 }
 
@@ -42,6 +43,13 @@ def test_a_digest_is_what_the_hash_says_of_those_bytes(name):
     assert hashed.shape == (len(TEXTS), HASHES[name].bits // 8)
     assert [row.tobytes() for row in hashed] == [KNOWN[name](t) for t in TEXTS]
     assert digests(*joined([]), name).shape == (0, HASHES[name].bits // 8)
+
+
+def test_sha3_is_the_standards():
+    """FIPS 202's example for no message."""
+    assert digests(*joined([b""]), "sha3-256").tobytes().hex() == (
+        "a7ffc6f8bf1ed76651c14756a061d662f580ff4de43b49fa82d80a4b80f8434a"
+    )
 
 
 def choices(step: type, field: str) -> set[str]:

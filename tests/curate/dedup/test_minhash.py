@@ -402,6 +402,19 @@ def test_presets_set_bands_and_rows_and_are_overridden_by_them():
     assert DedupMinhash(verify=0.8).least == 0.8
 
 
+def test_lee_et_al_verify_what_shares_a_band(bench):
+    """At 0.75 three pairs in four share one of 450 bands of 20 rows; Lee et al. ask for 0.8."""
+    words = " ".join(f"w{i}" for i in range(104))  # 100 shingles of 5 words
+    rows = [{"id": f"a{k}", "text": f"{words} b{k}"} for k in range(2)]
+    cut = " ".join(f"w{i}" for i in range(21, 104))  # with its end 80 of 103 shingles
+    rows += [{"id": "near", "text": f"{cut} b0 and more"}]
+    step = DedupMinhash(preset="lee2022")
+    assert (step.banding, step.verify) == ((450, 20), 0.8)
+    kept = decide(bench, rows, "verified", preset="lee2022")
+    loose = decide(bench, rows, "loose", preset="lee2022", verify=None)
+    assert (len(kept), len(loose)) == (2, 1)
+
+
 def test_a_column_that_is_not_there_is_wrong_use(bench):
     with pytest.raises(CurateError, match="no column 'quality'") as missing:
         decide(bench, ROWS, survivor="best:quality")

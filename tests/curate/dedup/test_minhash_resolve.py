@@ -85,6 +85,7 @@ def expected(files: tuple[SketchFile, ...], first: bool) -> list[dict[str, Any]]
                 "method": "minhash",
                 "span_start": None,
                 "span_end": None,
+                "cluster_size": sum(root(other) == root(k) for other in set(members)),
             }
         )
     return decided

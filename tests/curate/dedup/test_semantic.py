@@ -220,6 +220,32 @@ def test_the_curve_says_what_another_epsilon_removes(base):
         curve(base.folder / "base/corpus")
 
 
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.05])
+def test_a_target_share_takes_the_most_similar_first(base, share):
+    """D4's R_dedup. Of 160 documents 80 have a copy or a near one, others are half the same."""
+    source = base.folder / "base.jsonl"
+    out = f"share-{share}"
+    kept = semantic(base, [], out, inputs=[source], keep_fraction=share, max_removal=1.0)
+    own = base.folder / "base/index/dedup_semantic/own/similarity.parquet"
+    rows = pq.read_table(own, columns=["id", "similarity"]).to_pylist()
+    similar = {r["id"]: r["similarity"] for r in rows if r["similarity"] is not None}
+    assert len(kept) == max(160 - len(similar), round(share * 160))
+    gone = base.rows(out, "rejected")
+    least = min(similar[r["id"]] for r in gone)
+    assert least >= max(similar.get(i, 0) for i in kept)
+    assert {r["threshold"] for r in gone} == {least} and {r["rule"] for r in gone} == {
+        "semantic_duplicate"
+    }
+    decided = {r["id"]: r for r in base.decisions(out)}
+    assert all(decided[r["id"]]["kept_id"] in kept for r in gone)
+
+
+def test_d4_keeps_the_product_of_both_shares(base):
+    source = base.folder / "base.jsonl"
+    shares = {"keep_fraction": 0.75, "prototypicality": 0.5}
+    assert len(semantic(base, [], "r", inputs=[source], **shares)) == round(0.75 * 0.5 * 160)
+
+
 def test_prototypes_are_those_nearest_to_their_centroids(base):
     settings: dict[str, Any] = {"prototypicality": 0.75, "clusters": 5, "recluster": False}
     kept = semantic(base, corpus(), "d4", **settings)

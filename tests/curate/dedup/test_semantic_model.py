@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -13,61 +12,18 @@ import pytest
 
 from curate.dedup.semantic import model as embeddings_model
 from curate.errors import UsageError
+from curate.text import onnx
+from tests.curate.onnx_models import onnx_model, write_model
 
 WORDS = ["[UNK]", "cat", "dog", "sits", "runs", "bank", "rates", "rise", "the"]
 TABLE = np.random.default_rng(0).standard_normal((len(WORDS), 6)).astype(np.float32)
-INT64, FLOAT = 7, 1
-
-
-def number(value: int) -> bytes:
-    """A protobuf varint."""
-    out = b""
-    while value > 127:
-        out += bytes([value & 127 | 128])
-        value >>= 7
-    return out + bytes([value])
-
-
-def field(key: int, value: int | bytes | str) -> bytes:
-    """A protobuf field: a number, or bytes with their length."""
-    if isinstance(value, int):
-        return number(key << 3) + number(value)
-    data = value.encode() if isinstance(value, str) else value
-    return number(key << 3 | 2) + number(len(data)) + data
-
-
-def value_info(name: str, kind: int, shape: list[str | int]) -> bytes:
-    dims = b"".join(field(1, field(1, d) if isinstance(d, int) else field(2, d)) for d in shape)
-    return field(1, name) + field(2, field(1, field(1, kind) + field(2, dims)))
-
-
-def onnx_model(table: np.ndarray) -> bytes:
-    """A model whose output for each token is its row of the table (onnx.proto3: ModelProto)."""
-    rows, size = table.shape
-    data = struct.pack(f"<{rows * size}f", *table.ravel())
-    tensor = field(1, rows) + field(1, size) + field(2, FLOAT) + field(8, "table") + field(9, data)
-    node = field(1, "table") + field(1, "input_ids") + field(2, "tokens") + field(4, "Gather")
-    graph = field(1, node) + field(2, "g") + field(5, tensor)
-    for name in ("input_ids", "attention_mask"):
-        graph += field(11, value_info(name, INT64, ["batch", "length"]))
-    graph += field(12, value_info("tokens", FLOAT, ["batch", "length", size]))
-    return field(1, 8) + field(7, graph) + field(8, field(1, "") + field(2, 13))
 
 
 @pytest.fixture
 def model(tmp_path) -> Path:
-    pytest.importorskip("onnxruntime", reason="no onnxruntime: pip install 'llmcurate[embed]'")
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import Whitespace
-
+    pytest.importorskip("onnxruntime", reason="no onnxruntime: pip install 'llmcurate[onnx]'")
     folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "model.onnx").write_bytes(onnx_model(TABLE))
-    vocab = {word: i for i, word in enumerate(WORDS)}
-    tokenizer = Tokenizer(WordLevel(vocab, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    tokenizer.save(str(folder / "tokenizer.json"))
+    write_model(folder, onnx_model(TABLE), WORDS)
     return folder
 
 
@@ -147,8 +103,8 @@ def test_what_is_no_model_is_said_in_one_line(bench, tmp_path, monkeypatch):
     assert "tokenizer.json is missing" in refused(folder)
     (folder / "tokenizer.json").write_text("{}")
     with monkeypatch.context() as patch:
-        patch.setattr(embeddings_model, "find_spec", lambda name: None)
-        assert "pip install 'llmcurate[embed]'" in refused(folder)
+        patch.setattr(onnx, "find_spec", lambda name: None)
+        assert "pip install 'llmcurate[onnx]'" in refused(folder)
     pytest.importorskip("onnxruntime")
     assert "cannot be loaded" in refused(folder)
     source = bench.jsonl("in.jsonl", ROWS)

@@ -178,7 +178,7 @@ def test_a_page_of_too_many_elements_is_rejected_with_their_number(
     assert [(d.rule, d.rows.tolist(), d.values.tolist()) for d in docs.drops] == [
         ("too_many_elements", [0], [MAX_ELEMENTS + 1])
     ]
-    assert docs.drops[0].threshold == MAX_ELEMENTS
+    assert docs.drops[0].thresholds[0] == MAX_ELEMENTS
     assert docs.text[0].as_py() == "" and SENTENCES[0] in docs.text[1].as_py()
 
 

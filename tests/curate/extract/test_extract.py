@@ -90,7 +90,7 @@ def test_every_row_gets_text_or_a_reason() -> None:
     assert docs.text[1].as_py() == "plain words, not markup: a < b"
     assert "payload" not in docs.table.column_names
     large = next(d for d in docs.drops if d.rule == "html_too_large")
-    assert list(large.values) == [len(PAGE), 200] and large.threshold == 150
+    assert list(large.values) == [len(PAGE), 200] and large.thresholds[0] == 150
 
 
 def test_a_page_nested_to_stall_the_parser_is_rejected_by_depth_and_quickly() -> None:
@@ -102,7 +102,7 @@ def test_a_page_nested_to_stall_the_parser_is_rejected_by_depth_and_quickly() ->
     docs = extracted(*pages, extractor="resiliparse")
     assert time.monotonic() - began < 30
     assert reasons(docs) == [("nested_too_deep", 0), ("nested_too_deep", 1)]
-    assert docs.drops[0].threshold == 512 and docs.drops[0].values[0] > 100_000
+    assert docs.drops[0].thresholds[0] == 512 and docs.drops[0].values[0] > 100_000
 
 
 def test_rows_that_are_text_already_pass_unchanged() -> None:

@@ -13,7 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Page:
-    """A file of the server, and what happens to the requests for it, the first one first.
+    """A file of the server (under a path, or a path with its query), and what happens to the
+    requests for it, the first one first.
 
     Words of `plan`: `cut N` (the connection ends after N bytes of the body), `STATUS [SECONDS]`
     (an error, with Retry-After), `drop` (no answer), `stall`, `change DATA` (another file from now
@@ -95,7 +96,7 @@ def answer(request: BaseHTTPRequestHandler, web: Web) -> None:
     path = request.path.partition("?")[0]
     web.asked.append((path, wanted, condition))
     web.agents.add(request.headers.get("User-Agent", ""))
-    page = web.pages.get(path)
+    page = web.pages.get(request.path, web.pages.get(path))
     if page is None:
         return _send(request, 404, b"nothing here", {})
     word, _, rest = (page.plan.pop(0) if page.plan else "").partition(" ")
@@ -114,17 +115,18 @@ def answer(request: BaseHTTPRequestHandler, web: Web) -> None:
     if page.location:
         return _send(request, 302, b"", {"Location": page.location})
     status, body, start = 200, page.data, 0
-    part = re.fullmatch(r"bytes=(\d+)-", wanted or "")
+    part = re.fullmatch(r"bytes=(\d+)-(\d*)", wanted or "")
     same = not page.if_range or condition in (None, page.etag, page.modified)
     if part and page.ranges and same:
         start = int(part[1])
         if start >= len(page.data):
             return _send(request, 416, b"", {"Content-Range": f"bytes */{len(page.data)}"})
-        status, body = 206, page.data[start:]
-        whole = f"{start}-{len(page.data) - 1}/{len(page.data)}"
+        last = min(int(part[2]) if part[2] else 1 << 60, len(page.data) - 1)
+        status, body = 206, page.data[start : last + 1]
+        whole = f"{start}-{last}/{len(page.data)}"
         headers["Content-Range"] = f"bytes {whole}"
     length = page.length - start if page.length is not None else len(body)
-    end = max(0, int(rest) - start) if word == "cut" else len(body)
+    end = min(len(body), max(0, int(rest) - start)) if word == "cut" else len(body)
     request.send_response(status)
     for name, value in headers.items():
         request.send_header(name, value)

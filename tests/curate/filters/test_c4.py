@@ -70,6 +70,16 @@ def check(texts: list[str | None], step: C4 = DEFAULT, batch: Documents | None =
     return len(kept)
 
 
+def test_the_papers_text_asks_for_five_sentences_and_three_words():
+    page = "Cats sat down. " * 3 + "\nDogs sat down.\nBirds fly.\n"
+    assert C4().min_sentences == 3 and C4().max_page_chars == 190_000
+    paper = C4(variant="paper")
+    assert (paper.min_sentences, paper.min_words_per_line) == (5, 3)
+    assert check([page, page + "They sing well.", "{" + page], paper) == 1
+    assert C4(variant="paper", min_sentences=2).min_sentences == 2
+    assert check(["The cat sat. " * 20_000], paper) == 1 and check(["The cat sat. " * 20_000]) == 0
+
+
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=25), max_size=6))
 @pytest.mark.parametrize("step", STEPS)
@@ -211,3 +221,38 @@ def test_decisions_do_not_depend_on_the_batch():
     assert np.flatnonzero(whole.marked()).tolist() == [
         i for i, d in enumerate(single) if d.marked()[0]
     ]
+
+
+THAI_LINES = "\n".join(
+    f"รัฐบาลประกาศว่าจะให้ความช่วยเหลือแก่ประชาชนที่ได้รับผลกระทบจากน้ำท่วมในหลายจังหวัดครั้งที่ {n}"
+    for n in range(4)
+)
+GERMAN = "„Wir haben gestern lange beraten.“\nEr schwieg und ging weg.\n»Und was kam dabei heraus?«"
+HINDI = "सरकार ने आज एक नई योजना की घोषणा की है। यह योजना गरीबों के लिए है। लोग खुश हैं।"
+
+
+@pytest.mark.parametrize(
+    ("lang", "text"),
+    [
+        ("th", THAI_LINES),
+        ("hi", HINDI),
+        ("zh", "政府在新闻发布会上宣布了关于经济发展的新政策。" * 3),
+        ("de", GERMAN),
+    ],
+)  # fmt: skip
+def test_lines_end_in_the_marks_of_their_language(lang: str, text: str) -> None:
+    docs = documents({"text": [text], "lang": [lang]}).within("c4")
+    kept, _ = C4().apply(docs).split()
+    assert kept["text"].to_pylist() == [text]
+    assert C4(profile="none").apply(docs).marked().all() or lang == "de"
+
+
+def test_what_english_lines_end_in_does_not_change_with_other_languages_beside_them() -> None:
+    english = (
+        "One line that ends.\nA line without\nIs this the third one? It is.\nAnd one more line."
+    )
+    docs = documents({"text": [english, THAI_LINES, english], "lang": ["en", "th", None]})
+    texts = C4(min_words_per_line=3).apply(docs.within("c4")).text.to_pylist()
+    assert (
+        texts[0] == texts[2] == english.replace("A line without\n", "") and texts[1] == THAI_LINES
+    )

@@ -38,7 +38,7 @@ def found(step: Pii, text: str) -> list[tuple[str, str]]:
 
 def marked(text: str) -> tuple[str, list[str]]:
     """The text without « and », and what stands between them."""
-    return re.sub("[«»]", "", text), re.findall("«(.*?)»", text)
+    return re.sub("[«»]", "", text), re.findall("«(.*?)»", text, re.DOTALL)
 
 
 EMAILS = [
@@ -395,3 +395,51 @@ def test_a_run_gives_the_same_bytes_for_any_number_of_workers(bench, make_pages)
     assert len(kept) == 200 and all(len(r["edits"]) == 3 for r in kept)
     before = {r["id"]: r["text"] for r in rows}
     assert all(replayed(before[r["id"]], r["edits"]) == r["text"] for r in kept)
+
+
+LONG = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" * 2
+KEYS = [
+    "key = '«AKIA" + "Q" * 16 + "»'",
+    "«ghp_" + LONG[:36] + "» and «glpat-" + LONG[:20] + "»",
+    "«xoxb-123-456-abcDEF»",
+    "«https://hooks.slack.com/services/T0/B1/xyz»",
+    "«sk_live_" + LONG[:24] + "»",
+    "«SG." + LONG[:22] + "." + LONG[:43] + "»",
+    "//registry.npmjs.org/:_authToken=«npm_" + LONG[:36] + "»",
+    "AccountName=a;AccountKey=«" + LONG[:86] + "==»;Suffix=b",
+    "«AIza" + LONG[:35] + "»",
+    "«eyJhbGciOiJI.eyJzdWIiOiIx.abc-_»",
+    "-----BEGIN RSA PRIVATE KEY-----«\n" + LONG[:64] + "\n»-----END RSA PRIVATE KEY-----",
+]
+NO_KEYS = [
+    "AKIA" + "Q" * 17,
+    "xAKIA" + "Q" * 16,
+    "sha1: " + "a1b2" * 10,
+    "ghp_short",
+    "-----BEGIN PUBLIC KEY-----\n" + LONG[:64] + "\n-----END PUBLIC KEY-----",
+    "-----BEGIN PRIVATE KEY-----\n<your key here>\n-----END PRIVATE KEY-----",
+    "integrity=sha512-" + LONG[:86] + "==",
+]
+
+
+@pytest.mark.parametrize("text", KEYS)
+def test_keys_whose_form_says_what_they_are_go(text: str) -> None:
+    plain, keys = marked(text)
+    assert found(Pii(keys=True), plain) == [("key", key) for key in keys]
+
+
+@pytest.mark.parametrize("text", NO_KEYS)
+def test_hashes_public_keys_and_placeholders_stay(text: str) -> None:
+    assert found(Pii(keys=True), text) == []
+
+
+def test_keys_are_not_looked_for_by_default_and_are_tags_as_in_starcoder() -> None:
+    key = "ghp_" + LONG[:36]
+    assert found(Pii(), key) == []
+    docs, _ = applied(Pii(keys=True, replacement="tag"), [f"{key} jane@mail.com"])
+    assert docs.text[0].as_py() == "<KEY> <EMAIL>"
+
+
+def test_hostile_frames_of_keys_take_linear_time() -> None:
+    hostile = ["-----BEGIN PRIVATE KEY-----" * 20_000, "sk-" * 50_000 + "T3BlbkFJ", "eyJ" * 50_000]
+    assert applied(Pii(keys=True), hostile)[1] == [set()] * 3

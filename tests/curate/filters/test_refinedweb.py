@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from curate.documents.documents import documents
@@ -78,6 +78,7 @@ def check(values: list[str | None], variant: str, most: float = 0.05) -> int:
 @pytest.mark.parametrize("variant", REFERENCE)
 @settings(max_examples=300, deadline=None)
 @given(st.lists(pages | lines | texts, max_size=5))
+@example(["0 :\n items IN CART0"])
 def test_kernels_decide_as_the_reference_on_any_mixture(variant, values):
     check(values, variant, most=9)
 

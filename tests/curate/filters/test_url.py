@@ -58,6 +58,38 @@ def test_a_host_blocks_itself_only(lists) -> None:
     assert rules(step, *urls) == ["host", None, None]
 
 
+def test_keep_lists_keep_what_any_of_them_has_and_nothing_else(lists) -> None:
+    step = UrlFilter(
+        keep_domains=lists("news.example", name="domains.txt"),
+        keep_hosts=lists("www.paper.example", name="hosts.txt"),
+        keep_urls=lists("https://blog.example/post?utm_source=x", name="urls.txt"),
+    )
+    kept = [
+        "http://a.news.example/x",
+        "https://WWW.paper.example./y",
+        "http://www.blog.example/post/",
+    ]
+    assert rules(step, *kept) == [None] * 3
+    gone = [
+        "http://paper.example/y",
+        "http://blog.example/other",
+        "http://oldnews.example",
+        None,
+        "",
+    ]
+    assert rules(step, *gone) == ["not_listed"] * 5
+    assert reasons(step, "http://blog.example/other")[0] == [("not_listed", "blog.example")]
+
+
+def test_a_keep_list_spares_nothing_from_the_block_lists(lists) -> None:
+    step = UrlFilter(
+        keep_domains=lists("news.example", name="keep.txt"), exclude="ads.news.example"
+    )
+    assert rules(step, "http://news.example", "http://ads.news.example") == [None, "excluded"]
+    alone = UrlFilter(keep_domains=lists(name="empty.txt"))
+    assert rules(alone, "http://news.example") == ["not_listed"]
+
+
 SPELLINGS = [
     "HTTP://BAD.Example/",
     "http://bad.example.:8080/",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import random
 import struct
@@ -202,3 +204,31 @@ def test_a_chain_of_false_members_costs_linear_time() -> None:
     begin = time.perf_counter()
     assert read(bytes(data))[1]
     assert time.perf_counter() - begin < 20
+
+
+@pytest.mark.parametrize(("codec", "pack"), [("bzip2", bz2.compress), ("xz", lzma.compress)])
+def test_bzip2_and_xz_files_are_chains_of_members_too(codec: str, pack) -> None:
+    """Damage in one member costs that one, what stands before it in the member stays."""
+    texts = [bytes(random.Random(n).choices(b"abcdefghij\n", k=300_000)) for n in range(3)]
+    whole = b"".join(map(pack, texts))
+    assert sniff(io.BytesIO(whole)) == codec
+    assert b"".join(decompressed_chunks(io.BytesIO(whole))) == b"".join(texts)
+    data, at = bytearray(whole), len(pack(texts[0])) + len(pack(texts[1])) // 2
+    data[at : at + 40] = bytes(40)
+    damage: list[str] = []
+    rest = b"".join(
+        decompressed_chunks(io.BytesIO(data), None, lambda offset, what: damage.append(what))
+    )
+    assert rest.startswith(texts[0]) and rest.endswith(texts[2]) and damage
+    assert all(what.startswith(codec) for what in damage)
+
+
+def test_text_that_begins_like_bzip2_is_plain() -> None:
+    assert sniff(io.BytesIO(b"BZhao is a name, and this is text.")) == "plain"
+
+
+def test_an_xz_stream_that_asks_for_too_much_memory_is_damage() -> None:
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 512 << 20}]
+    data = lzma.compress(b"text" * 100, filters=filters)
+    with pytest.raises(CorruptData, match=r"xz: .*emory"):
+        list(decompressed_chunks(io.BytesIO(data)))

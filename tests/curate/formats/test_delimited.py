@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from curate.errors import UsageError
 from curate.formats.columns import Columns
-from curate.formats.delimited import read
+from curate.formats.delimited import read_rows
 from curate.formats.events import Corrupt, Row
 from curate.formats.part import plan_reading
 from curate.formats.reading import PartitionReader, ReadSettings
@@ -29,7 +29,7 @@ CELLS = st.lists(st.text(CHARACTERS, max_size=9), min_size=2, max_size=2)
 def events(text: str | bytes, limit: int = 1 << 20) -> list[Any]:
     """What a file of that text gives."""
     data = text.encode() if isinstance(text, str) else text
-    return list(read(io.BytesIO(data), "plain", limit, {"n": "string"}, Columns()))
+    return list(read_rows(io.BytesIO(data), "plain", limit, {"n": "string"}, Columns()))
 
 
 def texts(found: list[Any]) -> list[str | None]:

@@ -16,7 +16,7 @@ LINES = st.lists(st.one_of(st.none(), st.integers(0, 60)), max_size=10)
 
 
 def read(data: bytes, start: int, end: int | None) -> list:
-    events = jsonl.read(io.BytesIO(data), "plain", start, end, 40, {})
+    events = jsonl.read_lines(io.BytesIO(data), "plain", start, end, 40, {})
     return [(event.offset, event.reject, event.text) for event in events]
 
 
@@ -36,5 +36,5 @@ def test_a_line_over_many_ranges_is_not_read_again_for_each():
     data = b'{"text": "' + b"x" * 100_000 + b'"}\n{"text": "y"}\n'
     file = io.BytesIO(data)
     with mock.patch.object(jsonl, "CHUNK", 100):
-        assert list(jsonl.read(file, "plain", 1000, 2000, 40, {})) == []
+        assert list(jsonl.read_lines(file, "plain", 1000, 2000, 40, {})) == []
     assert file.tell() < 2200

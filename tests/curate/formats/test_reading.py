@@ -112,7 +112,7 @@ def test_a_line_beyond_the_limit_is_rejected_by_size_and_never_held(tmp_path):
 
     long = json.dumps({"text": "x" * 5_000_000}).encode()
     file = Watched(b'{"text":"a"}\n' + long + b'\n{"text":"b"}\n')
-    events = list(jsonl.read(file, "plain", 0, None, 1000, {}))
+    events = list(jsonl.read_lines(file, "plain", 0, None, 1000, {}))
     assert [getattr(e, "text", None) for e in events] == ["a", None, "b"]
     row = events[1]
     assert isinstance(row, Row) and row.reject is not None
@@ -157,12 +157,12 @@ def _described(events: list[Any]) -> list[tuple[Any, ...]]:
 @settings(max_examples=300, deadline=None)
 def test_slices_cut_anywhere_hold_the_same_documents(lines, last, cuts, chunk):
     data = b"\n".join(lines) + (b"\n" if last else b"")
-    whole = list(jsonl.read(io.BytesIO(data), "plain", 0, None, 60, {}))
+    whole = list(jsonl.read_lines(io.BytesIO(data), "plain", 0, None, 60, {}))
     bounds = sorted({0, *(c for c in cuts if c < len(data))})
     pieces = []
     with patch.object(jsonl, "CHUNK", chunk):
         for start, end in zip(bounds, [*bounds[1:], None], strict=True):
-            pieces += list(jsonl.read(io.BytesIO(data), "plain", start, end, 60, {}))
+            pieces += list(jsonl.read_lines(io.BytesIO(data), "plain", start, end, 60, {}))
     assert _described(pieces) == _described(whole)
 
 
@@ -170,7 +170,7 @@ def test_slices_cut_anywhere_hold_the_same_documents(lines, last, cuts, chunk):
 @settings(max_examples=50, deadline=None)
 def test_every_line_is_a_document_or_corrupt_or_blank(lines):
     data = b"\n".join(lines)
-    events = list(jsonl.read(io.BytesIO(data), "plain", 0, None, 1000, {}))
+    events = list(jsonl.read_lines(io.BytesIO(data), "plain", 0, None, 1000, {}))
     filled = [line for line in data.split(b"\n") if line.strip()]
     assert len(events) == len(filled)
     assert all(isinstance(e, Row | Corrupt) for e in events)

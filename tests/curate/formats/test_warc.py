@@ -18,9 +18,10 @@ import pytest
 import zstandard
 
 from curate.formats.compression import verified_boundaries
+from curate.formats.dates import parse_date
 from curate.formats.events import Corrupt, Event, Row, Skipped
 from curate.formats.records import Record, records
-from curate.formats.warc import ReadLimits, parse_date, read_archive
+from curate.formats.warc import ReadLimits, read_archive
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 REAL = SHARED / "corpora" / "real_warc"

@@ -196,10 +196,15 @@ def test_a_policy_that_looks_forward_is_first_and_said(bench, capsys, step, firs
 
 def test_every_shipped_recipe_can_be_refreshed():
     sets = {
-        "dclm-baseline": ("dedup_bloom.expected=1000",),
-        "ccnet-llama1": ("perplexity.cutoffs=ccnet",),
+        "ccnet-llama1": ("perplexity.cutoffs=ccnet", "perplexity.low=0"),
+        "redpajama-v1": ("perplexity.cutoffs=ccnet",),
     }
-    lines = {name: incremental.check(load(name, sets.get(name, ()))) for name in names()}
+    for name in names():
+        filters = [s.label for s in load(name).steps if s.name == "dedup_bloom"]
+        sets.setdefault(name, tuple(f"{label}.expected=1000" for label in filters))
+    with pytest.raises(UsageError, match=r"cutoffs=ccnet --set perplexity\.low=0 takes"):
+        incremental.check(load("ccnet-llama1"))
+    lines = {name: incremental.check(load(name, sets[name])) for name in names()}
     assert lines["fineweb"] is None
     assert lines["c4"] == "the copy that came first stays in dedup_passages (survivor: c4)"
     assert "dedup_suffix_array (keep: none)" in lines["refinedweb"]

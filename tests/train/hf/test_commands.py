@@ -59,7 +59,10 @@ def test_a_dry_run_names_the_class_and_writes_nothing(run, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["export", "RUN", "-o", "OUT", "--format", "gguf"], "choose jsonl or hf"),
+        (
+            ["export", "RUN", "-o", "OUT", "--format", "gguf"],
+            "choose jsonl, warc, minhash, bloom or hf",
+        ),
         (["export", "RUN", "RUN", "-o", "OUT", "--format", "hf"], "give one folder"),
         (["export", "RUN", "--format", "hf"], "give -o OUT"),
         (["export", "OUT", "-o", "NEW", "--format", "hf"], "no finished checkpoint"),

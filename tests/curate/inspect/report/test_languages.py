@@ -76,3 +76,48 @@ def test_the_chapter_shows_counts_and_texts_as_text(tmp_path: Path) -> None:
     assert "en: 3 of 10" in page and "&lt;b&gt;text" in page and "<b>text" not in page
     assert figures.dump()["unsure"]["en"] == {"dropped": 15, "alone": 10}
     assert "text" not in str(figures.dump()["unsure"])
+
+
+def run_of(folder: Path, langs: dict[str | None, tuple[int, int]]) -> list[str]:
+    """The lines on a run of two steps. langs: (documents that come to the second step, documents
+    that it drops); 60 of each language go in the first."""
+    rows = [(lang, i) for lang, (came, _) in langs.items() for i in range(60 + came)]
+    docs = documents(
+        {"text": ["t"] * len(rows), "id": [f"d{i}" for i in range(len(rows))],
+         "lang": [lang for lang, _ in rows]}
+    )  # fmt: skip
+    number = np.array([i for _, i in rows])
+    gone = np.array([langs[lang][1] for lang, _ in rows])
+    docs = docs.within("first").drop(number < 60, "rule")
+    # It measures what is marked already, too.
+    docs = docs.within("second#2").drop((number < 60) | (number < 60 + gone), "it's")
+    for name, table in zip(("corpus", "rejected"), docs.split(), strict=True):
+        (folder / name).mkdir()
+        pq.write_table(strip_number(table), folder / name / "part-00000.parquet")
+    with opened(folder) as store:
+        assert store is not None
+        return languages.lost(store, ["first", "second#2"])
+
+
+def test_a_rule_that_drops_more_than_half_of_a_language_that_reaches_it_is_told(
+    tmp_path: Path,
+) -> None:
+    lines = run_of(tmp_path, {"th": (60, 31), "de": (60, 30), "fr": (49, 49), None: (60, 60)})
+    of_second = [line for line in lines if line.startswith("second")]
+    assert of_second == [
+        "second#2.it's drops 31 of 60 documents in th: its limit may not fit the language"
+    ]
+    # Of the 120 documents in th or de that reach the first step half goes, of those in fr more.
+    assert [x for x in lines if x not in of_second] == [
+        "first.rule drops 60 of 109 documents in fr: its limit may not fit the language"
+    ]
+
+
+def test_a_language_that_is_not_kept_is_no_surprise(tmp_path: Path) -> None:
+    docs = documents({"text": ["t"] * 60, "id": [f"d{i}" for i in range(60)], "lang": ["de"] * 60})
+    docs = docs.within("language").drop(np.ones(60, np.bool_), "language")
+    for name, table in zip(("corpus", "rejected"), docs.split(), strict=True):
+        (tmp_path / name).mkdir()
+        pq.write_table(strip_number(table), tmp_path / name / "part-00000.parquet")
+    with opened(tmp_path) as store:
+        assert store is not None and languages.lost(store, ["language"]) == []

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.documents.documents import documents
-from curate.documents.limits import marks
+from curate.documents.limits import langs_of, marks
 from curate.documents.rejected import REASONS
 from curate.errors import UsageError
 from curate.inspect.whatif import columns
@@ -51,7 +51,7 @@ def texts(count: int) -> list[dict[str, Any]]:
             for _ in range(draw.randint(0, 12))
         ]
         text = "# " * 40 if i % 31 == 0 else "\n".join(lines)
-        rows.append({"id": f"d{i}", "text": text, "lang": draw.choice(["en", "de", None])})
+        rows.append({"id": f"d{i}", "text": text, "lang": draw.choice(["en", "nl", None])})
     return rows
 
 
@@ -200,9 +200,10 @@ def test_columns_of_one_setting_decide_for_another_as_the_step_does(
     def column(of: str) -> np.ndarray:
         return measured.table[f"{name}.{of}"].to_numpy()
 
-    for rule, mask in marks(step.limits(), column).items():
+    decide = marks(step.limits(), column, langs_of(docs))
+    for rule, mask in decide.items():
         assert np.flatnonzero(mask).tolist() == decided.get(rule, []), rule
-    assert any(rule in decided for rule in marks(step.limits(), column)) or name == "wangchanberta"
+    assert any(rule in decided for rule in decide) or name == "wangchanberta"
 
 
 def test_what_scores_cannot_decide_is_named_and_the_rest_is_counted(bench: Any) -> None:
@@ -290,7 +291,7 @@ def test_rules_stand_by_effect_and_what_is_nothing_is_left_out(bench: Any) -> No
     assert not [name for name in idle if name in printed]
     nothing = Amount(0, 0)
     answered.languages["tlh"] = Language(nothing, nothing, nothing)
-    assert "tlh" not in touched(answered) and "de" in touched(answered)
+    assert "tlh" not in touched(answered) and "nl" in touched(answered)
     assert "tlh" not in text_of(answered) and ">tlh<" not in page_of(answered)
 
 
@@ -306,3 +307,23 @@ def test_columns_that_were_read_ahead_give_the_same_answer(bench: Any) -> None:
     few.close()
     assert columns.start(out, most_columns=3) is None
     assert columns.start(bench.folder / "nowhere") is None
+
+
+def test_other_thresholds_are_tried_on_each_language_by_its_profile(shared_bench: Any) -> None:
+    """Words of 15 characters pass in German only, until a limit is given for all languages."""
+    word = {"en": "interdependence ", "de": "Verantwortungen "}
+    rows = [
+        {"id": f"{lang}{i}", "lang": lang, "text": word[lang] * (60 + i) + "of und the der to"}
+        for lang in word
+        for i in range(8)
+    ]
+    path = shared_bench.jsonl("langs.jsonl", rows)
+    steps = [{"gopher_quality": {"words": "estimate"}}]
+    shared_bench.run(steps, path, out="langs")
+    assert {r["lang"] for r in shared_bench.rows("langs")} == {"de"}
+    assert whatif(shared_bench, "langs").after.documents == 8
+    looser = whatif(shared_bench, "langs", "gopher_quality.max_word_length=20")
+    assert looser.question.changes == {"gopher_quality.max_word_length": ("by profile", 20)}
+    assert looser.after.documents == 16
+    assert whatif(shared_bench, "langs", "gopher_quality.max_word_length=12").after.documents == 0
+    assert "; by profile" in text_of(whatif(shared_bench, "langs", "gopher_quality.min_words=1"))

@@ -12,10 +12,10 @@ import pytest
 
 from curate.disk.files import cache_folder
 from curate.errors import UsageError
-from curate.fetch import download
-from curate.fetch.sources import Answer, Refused
+from curate.fetch.published import Published
 from curate.scoring.language import step as locate
-from curate.scoring.language.step import Published, effective, model_path
+from curate.scoring.language.step import effective, model_path
+from tests.curate.one_file_web import OneFileWeb
 
 
 def test_the_setting_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,33 +42,15 @@ def test_without_a_model_or_a_download_the_error_says_how() -> None:
     assert "\n" not in message
 
 
-class _Web:
-    """A stand-in for the network: a source that knows one file, or none."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, content: bytes | None) -> None:
-        self.content, self.asked = content, []
-        monkeypatch.delenv("LLMCURATE_OFFLINE")
-        monkeypatch.setattr(download, "Http", lambda *_: self)
-
-    def open(self, url: str, offset: int, validator: str | None) -> Answer:
-        self.asked.append(url)
-        if self.content is None:
-            raise Refused("no route")
-        unread = [self.content]
-        return Answer(
-            0, len(self.content), None, lambda size: unread.pop() if unread else b"", lambda: None
-        )
-
-
 def publish(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     digest = hashlib.sha256(content).hexdigest()
-    published = Published("https://example.test/m", len(content), digest)
+    published = Published("https://example.test/m", len(content), digest, "models/lid.176.ftz")
     monkeypatch.setitem(locate.PUBLISHED, "lid.176.ftz", published)
 
 
 def test_a_published_model_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     publish(monkeypatch, b"model")
-    web = _Web(monkeypatch, b"model")
+    web = OneFileWeb(monkeypatch, b"model")
     path = model_path("lid.176.ftz")
     assert path.read_bytes() == b"model"
     assert model_path("lid.176.ftz") == path
@@ -76,7 +58,7 @@ def test_a_published_model_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_dry_run_fetches_no_model(monkeypatch: pytest.MonkeyPatch, bench: Any) -> None:
-    web = _Web(monkeypatch, b"model")
+    web = OneFileWeb(monkeypatch, b"model")
     (bench.folder / "r.yaml").write_text("steps: [language, c4]")
     bench.jsonl("in.jsonl", [{"text": "one text here"}])
     done = bench.command("run", "r.yaml", "in.jsonl", "-o", "out", "--dry-run")
@@ -93,7 +75,7 @@ def test_a_preview_of_a_refresh_fetches_no_model(
 ) -> None:
     """Neither of the first one nor of one into a HOME whose model has left the cache."""
     publish(monkeypatch, model.read_bytes())
-    web = _Web(monkeypatch, model.read_bytes())
+    web = OneFileWeb(monkeypatch, model.read_bytes())
     (bench.folder / "r.yaml").write_text("steps: [language]")
     bench.jsonl("in/1.jsonl", [{"text": "one text here"}])
     refresh = ("refresh", "r.yaml", "in", "-o", "home")
@@ -113,7 +95,7 @@ def test_what_is_not_the_published_file_never_reaches_the_cache(
     monkeypatch: pytest.MonkeyPatch, content: bytes | None
 ) -> None:
     publish(monkeypatch, b"model")
-    _Web(monkeypatch, content)
+    OneFileWeb(monkeypatch, content)
     why = r"download failed: (what came has the sha256|it has more than the 5 bytes|no route)"
     with pytest.raises(UsageError, match=why):
         model_path("lid.176.ftz")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -17,9 +18,11 @@ from curate.documents.documents import documents
 from curate.errors import RunFailed, UsageError
 from curate.products.language_model import LanguageModel
 from curate.run.plan import plan_run
+from curate.scoring.fasttext.model_file import read_header
 from curate.scoring.language import model as native
 from curate.scoring.language.step import Language
 from curate.steps.recipe import load, parse
+from curate.text import codes
 from tests.curate.scoring.language.labelled_texts import (
     CHINESE,
     ENGLISH,
@@ -259,3 +262,11 @@ def test_labels_are_those_of_fasttext_for_every_text(ftz: Path, langid: Path) ->
     assert labels == [best[0] for best in wanted]
     measured = table["language.score"].to_numpy()
     assert np.abs(measured - [min(float(s[0]), 1.0) for s in scores]).max() < 1e-4
+
+
+def test_every_label_of_lid_176_has_a_code_of_its_own(ftz: Path) -> None:
+    """Three of them are none of ISO 639-3 today: `bih` and `nah` are ISO 639-2's collections, `eml`
+    was given up in 2009."""
+    iso_codes = [codes.iso639_3(label) for label in read_header(ftz).labels]
+    assert all(code is not None and re.fullmatch("[a-z]{3}", code) for code in iso_codes)
+    assert len(set(iso_codes)) == 176

@@ -226,6 +226,87 @@ def test_the_report_shows_buckets_and_cuts_by_language(
     )
 
 
+def test_what_is_under_a_percentile_of_its_own_is_low_and_not_in_head(
+    models: Path, bench: Any, draw_sentences: Any
+) -> None:
+    path = bench.jsonl("in.jsonl", documents(draw_sentences))
+    settings = {"model": f"{models}/{{lang}}.bin", "low": 10, "keep": "head,middle,all"}
+    bench.run([{"perplexity": settings}], path)
+    rows = [*bench.rows(), *bench.rows(kind="rejected")]
+    for lang in LANGS:
+        scored = [r for r in rows if r["lang"] == lang and r["perplexity.score"] is not None]
+        low, head = np.percentile([r["perplexity.score"] for r in scored], [10, 30])
+        buckets = {r["perplexity.bucket"] for r in scored if r["perplexity.score"] < low}
+        assert buckets == {"low"}
+        heads = [r["perplexity.score"] for r in scored if r["perplexity.bucket"] == "head"]
+        assert heads and all(low <= score < head for score in heads)
+    gone = {r["perplexity.bucket"] for r in bench.rows(kind="rejected")}
+    assert gone == {"low", "tail"}
+    page = (bench.folder / "out" / "report.html").read_text()
+    assert "low" in page[page.index('<section id="perplexity">') :].partition("</table>")[0]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_by_paragraph_lines_are_in_buckets_and_those_of_others_are_cut(
+    models: Path, bench: Any, draw_sentences: Any, workers: int
+) -> None:
+    """Against the percentiles of all lines, computed here; lines without a word stay."""
+    rows = documents(draw_sentences)
+    rows[3]["text"] = rows[3]["text"].replace("\n", "\n\n", 1)
+    path = bench.jsonl("in.jsonl", rows)
+    keep = ("head", "middle")
+    settings = {"by": "paragraph", "low": 5, "keep": keep, "model": f"{models}/{{lang}}.bin"}
+    bench.run([{"perplexity": settings}], path, workers=workers)
+    kept = {r["id"]: r for r in bench.rows()}
+    gone = {r["id"]: r for r in bench.rows(kind="rejected")}
+    for lang in LANGS:
+        model = NgramModel.open(models / f"{lang}.bin")
+        lines = {r["id"]: r["text"].split("\n") for r in rows if r.get("lang") == lang}
+        scores = {
+            k: model.perplexity(pa.array(v, pa.large_string())).tolist() for k, v in lines.items()
+        }
+        every = [s for values in scores.values() for s in values if not np.isnan(s)]
+        low, tail = np.percentile(every, [5, 60])
+        for name, values in scores.items():
+            stay = [np.isnan(s) or low <= s < tail for s in values]
+            known = [not np.isnan(s) for s in values]
+            cut = len(stay) - sum(stay)
+            if not any(a and b for a, b in zip(stay, known, strict=True)):
+                rule = "nothing_left" if any(known) else "bucket"
+                assert gone[name]["rule"] == rule and gone[name]["text"] == "\n".join(lines[name])
+                continue
+            row = kept[name]
+            assert (row["perplexity.paragraphs"], row["perplexity.cut"]) == (sum(known), cut)
+            left = [x for x, s in zip(lines[name], stay, strict=True) if s]
+            assert row["text"].strip() == "\n".join(left).strip(), name
+    assert {r["rule"] for r in gone.values()} == {"bucket", "nothing_left"}
+    assert all(gone[r["id"]]["rule"] == "bucket" for r in rows if r.get("lang") not in LANGS)
+    record = json.loads((bench.folder / "out" / "run.json").read_text())
+    (decided,) = [s["decided"]["perplexity"] for s in record["stages"] if s.get("decided")]
+    assert decided["en"]["by"] == "paragraph" and decided["en"]["low"] < decided["en"]["cuts"][0]
+    assert sum(decided["en"]["histogram"]["counts"]) > 40
+
+
+def test_a_cut_last_paragraph_leaves_no_line_end(models: Path, bench: Any) -> None:
+    texts = ["w1 w2\nzz yy xx", "w1 w2\n\nzz yy xx\n", "zz yy xx\nw1 w2", "w1 w2\n"]
+    rows = [{"id": str(i), "text": t, "lang": "en"} for i, t in enumerate(texts)]
+    settings = {"by": "paragraph", "model": f"{models}/en.bin", "keep": "head,middle"}
+    ends = NgramModel.open(models / "en.bin").perplexity(pa.array(texts[::3], pa.large_string()))
+    cuts = {"en": (float(ends[1]) + 1e-9,) * 2}
+    bench.run([{"perplexity": {**settings, "cuts": cuts}}], bench.jsonl("in.jsonl", rows))
+    assert [r["text"] for r in bench.rows()] == ["w1 w2", "w1 w2", "w1 w2", "w1 w2\n"]
+
+
+def test_limits_of_documents_are_none_of_paragraphs() -> None:
+    for wrong in ({"least": 1}, {"first": True}, {"most": 9}):
+        with pytest.raises(ValueError, match="are of whole documents"):
+            Perplexity(model="m.bin", by="paragraph", **wrong)
+    with pytest.raises(ValueError, match="low must not end behind"):
+        Perplexity(model="m.bin", low=31)
+    with pytest.raises(ValueError, match="goes with cutoffs own"):
+        Perplexity(model="m.bin", low=1, cutoffs="ccnet")
+
+
 def test_text_that_repeats_its_lines_is_low_by_first_occurrences(
     models: Path, bench: Any, draw_sentences: Any
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +110,30 @@ def test_wrong_use_is_one_line(
     assert isinstance(done.exception, CurateError)
     assert len(str(done.exception).splitlines()) == 1
     assert any(w in str(done.exception) for w in what.split("|")), str(done.exception)
+
+
+def test_words_in_no_order_go_by_the_step_that_fineweb2_leaves_open(
+    model: Path, shared_bench: Any, draw_sentences: Any
+) -> None:
+    """Trained by the command on other texts; `most` is what nine in ten good texts are below."""
+    good = [[" ".join(s) for s in draw_sentences(40, 30, seed=k)] for k in range(100, 140)]
+    shuffled = []
+    for k, text in enumerate(good):
+        words = " ".join(text).split()
+        random.Random(k).shuffle(words)
+        lengths = [len(line.split()) for line in text]
+        shuffled.append([" ".join(words.pop() for _ in range(n)) for n in lengths])
+    rows = [
+        {"id": f"{kind}{k}", "text": "\n".join(text)}
+        for kind, texts in (("good", good), ("shuffled", shuffled))
+        for k, text in enumerate(texts)
+    ]
+    path = shared_bench.jsonl("shuffled.jsonl", rows)
+    step = {"perplexity": {"model": str(model)}}
+    shared_bench.run([step], path, out="measured")
+    scores = {r["id"]: r["perplexity.score"] for r in shared_bench.rows("measured")}
+    most = sorted(v for name, v in scores.items() if name.startswith("good"))[35]
+    shared_bench.run([{"perplexity": {**step["perplexity"], "most": most}}], path, out="held")
+    kept = [r["id"] for r in shared_bench.rows("held")]
+    assert sum(name.startswith("shuffled") for name in kept) <= 2
+    assert sum(name.startswith("good") for name in kept) == 36

@@ -25,6 +25,7 @@ ug:uig uk:ukr ur:urd uz:uzb ve:ven vi:vie vo:vol wa:wln wo:wol xh:xho yi:yid yo:
 zh:zho zu:zul
 """
 THREE = dict(pair.split(":") for pair in _TWO_TO_THREE.split())
+TWO = {three: two for two, three in THREE.items()}
 
 # lid.176 has the codes of Wikipedias: there als is Alemannic (gsw), and bh is Bihari, for which
 # only ISO 639-2 has a code. With a script (als_Latn, as in NLLB) als is ISO's Tosk Albanian.
@@ -96,11 +97,12 @@ def chosen(keep: Iterable[str], labels: Iterable[str]) -> frozenset[str]:
         if name in labels:
             chosen_labels.add(name)
             continue
-        same = comparable(name)
-        matching = [x for x in labels if script(name) is None and comparable(x) == same]
+        same, wrote = comparable(name), script(name)
+        alike = [x for x in labels if comparable(x) == same]
+        # A label without a script is of all of the language's: lid.176's `th` is `tha_Thai`, too.
+        matching = [x for x in alike if wrote is None or script(x) in (None, wrote)]
         if not matching:
-            near = [x for x in labels if script(name) and comparable(x) == same]
-            near = near or get_close_matches(name, labels, 3, 0.5) or sorted(labels)[:5]
+            near = alike or get_close_matches(name, labels, 3, 0.5) or sorted(labels)[:5]
             raise ValueError(
                 f"the model has no label for {name!r}; among its {len(labels)}: {', '.join(near)}"
             )

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
-from curate.scoring.fasttext.model_file import read_header
-from curate.scoring.language import codes
+from curate.text import codes
 
 
 @pytest.mark.parametrize(
@@ -32,14 +28,6 @@ from curate.scoring.language import codes
 )
 def test_labels_have_codes(label: str, code: str | None, script: str | None) -> None:
     assert (codes.iso639_3(label), codes.script(label)) == (code, script)
-
-
-def test_every_label_of_lid_176_has_a_code_of_its_own(ftz: Path) -> None:
-    """Three of them are none of ISO 639-3 today: `bih` and `nah` are ISO 639-2's collections, `eml`
-    was given up in 2009."""
-    iso_codes = [codes.iso639_3(label) for label in read_header(ftz).labels]
-    assert all(code is not None and re.fullmatch("[a-z]{3}", code) for code in iso_codes)
-    assert len(set(iso_codes)) == 176
 
 
 @pytest.mark.parametrize(
@@ -68,6 +56,12 @@ def test_a_language_is_kept_in_all_its_scripts_unless_one_is_named() -> None:
     labels = ["zho_Hans", "zho_Hant", "eng_Latn"]
     assert codes.chosen(["zh"], labels) == {"zho_Hans", "zho_Hant"}
     assert codes.chosen(["zho_Hant"], labels) == {"zho_Hant"}
+
+
+@pytest.mark.parametrize("name", ["th", "tha", "tha_Thai"])
+@pytest.mark.parametrize("label", ["th", "tha", "tha_Thai"])
+def test_a_language_is_kept_whatever_form_its_label_has(name: str, label: str) -> None:
+    assert codes.chosen([name], ["en", label]) == {label}
 
 
 def test_a_macrolanguage_stands_for_the_language_that_models_name() -> None:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from curate.disk.files import cache_folder
 from curate.documents.documents import documents
 from curate.errors import UsageError
-from curate.filters import c4 as badwords
+from curate.filters import bad_words as badwords
+from curate.filters.bad_words import BadWords
 from curate.filters.c4 import C4
+from tests.curate.one_file_web import OneFileWeb
+
+SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 
 GOOD = "The cat sat on the mat. The dog sat on the rug. The bird sat in the {} tree."
 
@@ -124,7 +130,113 @@ def test_a_list_without_words_is_refused(tmp_path):
         C4(badwords=str(path)).open()
 
 
+def test_plain_lines_are_of_the_default_language(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("übel\n")
+    assert found(path, "übel", badwords_lang="de") == "übel"
+    assert found(path, "übel") == "übel" and found(path, "übel", lang="de") is None
+
+
+def test_a_dialects_words_are_its_languages(tmp_path):
+    path = tmp_path / "words.jsonl"
+    path.write_text('{"lang": "fr-CA-u-sd-caqc", "term": "osti"}\n')
+    assert found(path, "osti", lang="fr") == "osti"
+
+
 def test_plain_lines_are_english_and_gzip_is_unpacked(tmp_path):
     path = tmp_path / "words.txt.gz"
     path.write_bytes(gzip.compress(b"one\n\ntwo words\n"))
     assert badwords.read_words(str(path), None) == {"en": ["one", "two words"]}
+
+
+@pytest.fixture
+def nothing_fetched(monkeypatch, tmp_path):
+    monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("LLMCURATE_OFFLINE", "1")
+
+
+def pin(monkeypatch, **lists: bytes) -> None:
+    """Makes these contents the published lists, by language."""
+    pins = {k: (len(v), hashlib.sha256(v).hexdigest()) for k, v in lists.items()}
+    monkeypatch.setattr(badwords, "LISTS", pins)
+
+
+@pytest.mark.usefixtures("nothing_fetched")
+def test_a_published_list_is_fetched_once_and_checked(monkeypatch):
+    pin(monkeypatch, en=b"badword\n")
+    web = OneFileWeb(monkeypatch, b"badword\n")
+    assert C4(badwords="ldnoobw:en").to_fetch() == [
+        "https://raw.githubusercontent.com/LDNOOBW/"
+        "List-of-Dirty-Naughty-Obscene-and-Otherwise-Bad-Words/"
+        "25e679f03d96baa721cde20db9944649e8d0a844/en"
+    ]
+    assert found("ldnoobw:en", "badword") == "badword"
+    assert found("ldnoobw:en", "good") is None
+    assert len(web.asked) == 1
+    assert C4(badwords="ldnoobw:en").to_fetch() == []
+
+
+@pytest.mark.usefixtures("nothing_fetched")
+@pytest.mark.parametrize("content", [b"another\n", b"badword\nmore\n", None])
+def test_what_is_not_the_published_list_is_not_used(monkeypatch, content):
+    pin(monkeypatch, en=b"badword\n")
+    OneFileWeb(monkeypatch, content)
+    with pytest.raises(UsageError, match=r"no bad word list: give .*\(download failed"):
+        C4(badwords="ldnoobw:en").open()
+    assert not list(cache_folder().rglob("en"))
+
+
+@pytest.mark.usefixtures("nothing_fetched")
+def test_without_path_or_network_one_line_says_what_to_give():
+    with pytest.raises(UsageError) as caught:
+        C4(badwords="ldnoobw:en").resources()
+    line = str(caught.value)
+    assert line.startswith("no bad word list: give --set c4.badwords=PATH, do without the rule by")
+    assert "25e679f03d96baa721cde20db9944649e8d0a844/en" in line and "\n" not in line
+
+
+@pytest.mark.usefixtures("nothing_fetched")
+def test_lists_are_by_language_and_leave_out_what_c4_leaves_out(monkeypatch):
+    words = "グロ\n悪い\n".encode()
+    pin(monkeypatch, **{"ja": words, "fr": words, "fr-CA-u-sd-caqc": words, "de": words})
+    web = OneFileWeb(monkeypatch, words)
+    assert badwords.read_words("ldnoobw:ja,fr", None) == {
+        "ja": ["悪い"],
+        "fr": ["グロ", "悪い"] * 2,
+    }
+    assert len(web.asked) == 3
+    assert set(badwords.read_words("ldnoobw", None)) == {"ja", "fr", "de"}
+    assert len(web.asked) == 4
+    with pytest.raises(UsageError, match="ldnoobw has no list for xx; it has de, fr, ja"):
+        badwords.read_words("ldnoobw:xx", None)
+
+
+def test_the_checksums_are_those_of_the_lists():
+    path = SHARED / "corpora" / "lists" / "ldnoobw.jsonl.gz"
+    if not path.exists():
+        pytest.skip(f"no {path}; set LLMCURATE_SHARED")
+    words: dict[str, list[str]] = {}
+    for line in gzip.decompress(path.read_bytes()).splitlines():
+        entry = json.loads(line)
+        words.setdefault(entry["lang"], []).append(entry["term"])
+    assert set(words) == set(badwords.LISTS)
+    same = set()
+    for lang, (size, sha256) in badwords.LISTS.items():
+        for end in ("", "\n"):
+            data = ("\n".join(words[lang]) + end).encode()
+            if len(data) == size and hashlib.sha256(data).hexdigest() == sha256:
+                same.add(lang)
+    # C4's English list is an older one; that of Hindi has spaces at the ends of lines.
+    assert set(badwords.LISTS) - same == {"en", "hi"}
+
+
+@pytest.mark.parametrize("lang", ["ja", "jpn", "jpn_Jpan"])
+def test_the_rule_alone_takes_the_list_of_a_pages_language(word_list, lang):
+    step = BadWords(badwords=str(word_list))
+    texts = ["とても悪いこと", "{ badword }", "badword"]
+    langs = [lang, "en", lang]
+    docs = documents({"id": ["a", "b", "c"], "text": texts, "lang": langs})
+    rejected = step.apply(docs.within("bad_words")).split()[1]
+    assert rejected["id"].to_pylist() == ["a", "b"]
+    assert BadWords().apply(docs) is docs
+    assert BadWords().notes() and not step.notes()

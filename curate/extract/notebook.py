@@ -1,0 +1,147 @@
+"""Jupyter notebooks as text: their code with the prose as comments, or the prose with the code.
+
+Two forms, after StarCoder's two kinds of notebooks (bigcode-dataset, preprocessing/
+jupyter-scripts and jupyter-structured): `script` stands for jupytext's conversion, `markdown` keeps
+code, prose and printed output apart. nbformat 4 has cells, 3 has them in worksheets.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from curate.documents.documents import PAYLOAD, Documents
+from curate.steps.contracts import Step
+
+# What begins a comment in the languages of kernels; `#` in all others.
+_COMMENTS = {
+    name: sign
+    for sign, names in {
+        "//": "c c++ c# csharp f# fsharp go groovy java javascript kotlin rust scala typescript"
+        " node.js",
+        "--": "haskell lua sql",
+        "%": "matlab octave prolog",
+        ";;": "clojure scheme",
+    }.items()
+    for name in names.split()
+}
+
+
+def _joined(value: Any) -> str:
+    """A source or an output of a cell: a text, or a list of lines."""
+    return "".join(map(str, value)) if isinstance(value, list) else str(value or "")
+
+
+def cells_of(text: str) -> tuple[list[dict[str, Any]], str] | None:
+    """(cells, language in lower case) of a notebook; None where the text is none."""
+    try:
+        notebook = json.loads(text)
+        cells = notebook.get("cells")
+        if cells is None:
+            cells = [c for sheet in notebook["worksheets"] for c in sheet["cells"]]
+        metadata = notebook.get("metadata") or {}
+        kernel, info = metadata.get("kernelspec") or {}, metadata.get("language_info") or {}
+        language = info.get("name") or kernel.get("language") or "python"
+        return [c for c in cells if isinstance(c, dict)], str(language).lower()
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def _script(cells: list[dict[str, Any]], language: str) -> str:
+    sign = _COMMENTS.get(language, "#")
+    parts = []
+    for cell in cells:
+        source = _joined(cell.get("source", cell.get("input"))).strip("\n")
+        if not source.strip():
+            continue
+        if cell.get("cell_type") != "code":
+            source = "\n".join(f"{sign} {line}".rstrip() for line in source.split("\n"))
+        parts.append(source)
+    return "\n\n".join(parts)
+
+
+def _printed(cell: dict[str, Any]) -> str:
+    """What a cell has printed, as text; no pictures, pages or errors."""
+    parts = []
+    for output in cell.get("outputs") or ():
+        if isinstance(output, dict):
+            data = output.get("data")
+            plain = data.get("text/plain") if isinstance(data, dict) else None
+            parts.append(_joined(output.get("text", plain)))
+    return "".join(parts).strip("\n")
+
+
+def _markdown(cells: list[dict[str, Any]], language: str) -> str:
+    parts = []
+    for cell in cells:
+        source = _joined(cell.get("source", cell.get("input"))).strip("\n")
+        if not source.strip():
+            continue
+        if cell.get("cell_type") != "code":
+            parts.append(source)
+            continue
+        parts.append(f"```{language}\n{source}\n```")
+        if printed := _printed(cell):
+            parts.append(f"```\n{printed}\n```")
+    return "\n\n".join(parts)
+
+
+class Notebook(Step):
+    """Turns Jupyter notebooks into text; other documents pass unchanged.
+
+    The column `language` has the language of a notebook's kernel.
+    """
+
+    name: ClassVar[str] = "notebook"
+    paper: ClassVar[str] = "Li et al. 2023 (StarCoder), section 3.2; bigcode-dataset/preprocessing"
+
+    format: Literal["script", "markdown"] = Field(
+        "script",
+        description="What is written: script is the code with prose as comments and without output;"
+        " markdown is the prose with code and printed output in fences.",
+    )
+    path_column: str = Field(
+        "path",
+        description="The column with the path of a file: what ends in .ipynb is a notebook. Where"
+        " it is absent, texts are looked at that are JSON with cells.",
+    )
+
+    def apply(self, docs: Documents) -> Documents:
+        texts, rows = docs.text.to_pylist(), len(docs)
+        paths: list[Any] = [None] * rows
+        if self.path_column in docs.table.column_names:
+            paths = docs.table[self.path_column].to_pylist()
+        languages: list[str | None] = [None] * rows
+        broken, empty = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
+        write = _script if self.format == "script" else _markdown
+        changed = False
+        for row, (text, path) in enumerate(zip(texts, paths, strict=True)):
+            if not text or not _looks_like_one(text, path):
+                continue
+            parsed = cells_of(text)
+            if parsed is None:
+                broken[row] = True
+                continue
+            # JSON may hold halves of characters, which no UTF-8 has.
+            texts[row] = write(*parsed).encode("utf-8", "replace").decode()
+            languages[row] = parsed[1].encode("utf-8", "replace").decode()
+            empty[row], changed = not texts[row].strip(), True
+        if changed:
+            pages = {n: docs.table[n] for n, _ in PAYLOAD if n in docs.table.column_names}
+            docs = docs.replace(pa.array(texts, pa.large_string()))
+            for name, column in pages.items():  # of rows that `extract` is still to read
+                docs = replace(docs, table=docs.table.append_column(name, column))
+        docs = docs.annotate("language", pa.array(languages, pa.string()))
+        docs = docs.drop(broken, "no_notebook")
+        return docs.drop(empty, "no_cell")
+
+
+def _looks_like_one(text: str, path: Any) -> bool:
+    if path is not None:
+        return str(path).lower().endswith(".ipynb")
+    return text.lstrip()[:1] == "{" and '"nbformat"' in text and '"cells"' in text

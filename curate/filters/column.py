@@ -1,0 +1,120 @@
+"""Documents by the value of a column of the input: votes, stars, a community, a subset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, PrivateAttr, model_validator
+
+from curate.documents.documents import Documents
+from curate.documents.limits import Limit, decide
+from curate.errors import UsageError
+from curate.steps.contracts import Step
+
+FARTHEST = 1e18  # of a limit
+
+
+class ColumnFilter(Step):
+    """Drops documents by a column: numbers outside of limits, texts that are, or are not, listed.
+
+    The column `value` has the number where `min` or `max` is given.
+    """
+
+    name: ClassVar[str] = "column_filter"
+    only_measures: ClassVar[bool] = True
+
+    column: str = Field(min_length=1, description="The column that decides.")
+    min: float | None = Field(
+        None,
+        ge=-FARTHEST,
+        le=FARTHEST,
+        description="Documents with a smaller number are dropped; none: no limit.",
+    )
+    max: float | None = Field(
+        None,
+        ge=-FARTHEST,
+        le=FARTHEST,
+        description="Documents with a larger number are dropped; none: no limit.",
+    )
+    keep: tuple[str, ...] = Field(
+        (), description="Texts, or @FILE for a file of them: only documents with one of them stay."
+    )
+    drop: tuple[str, ...] = Field(
+        (),
+        description="Texts, or @FILE for a file of them: documents with one of them are dropped.",
+    )
+    missing: Literal["drop", "keep"] = Field(
+        "drop", description="What becomes of documents whose value is null or no number."
+    )
+    _lists: dict[str, pa.Array] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> ColumnFilter:
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"min {self.min:g} is above max {self.max:g}: nothing would be kept")
+        return self
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the column is read as a number."""
+        return self.min is not None or self.max is not None
+
+    def resources(self) -> list[str]:
+        return [name[1:] for name in (*self.keep, *self.drop) if name.startswith("@")]
+
+    def notes(self) -> list[str]:
+        idle = not (self.numeric or self.keep or self.drop)
+        return [f"{self.label}: no limit and no list was given, so nothing is dropped"] * idle
+
+    def limits(self) -> list[Limit]:
+        if not self.numeric:
+            return []
+        return [
+            Limit("too_low", "value", "min", self.min, above=False, detail=self.column),
+            Limit("too_high", "value", "max", self.max, above=True, detail=self.column),
+        ]
+
+    def open(self) -> None:
+        for key in ("keep", "drop"):
+            values: list[str] = []
+            for name in getattr(self, key):
+                if name.startswith("@"):
+                    lines = Path(name[1:]).read_text(encoding="utf-8").splitlines()
+                    values += [line.strip() for line in lines if line.strip()]
+                else:
+                    values.append(name)
+            self._lists[key] = pa.array(values, pa.string())
+
+    def apply(self, docs: Documents) -> Documents:
+        if self.column not in docs.table.column_names:
+            columns = ", ".join(n for n in docs.table.column_names if not n.startswith("_"))
+            raise UsageError(
+                f"{self.label}: the input has no column {self.column!r}; it has {columns}"
+            )
+        if not self._lists:
+            self.open()
+        column: Any = docs.table[self.column].combine_chunks()
+        absent = column.is_null().to_numpy(zero_copy_only=False)
+        texts = pc.cast(column, pa.string()) if not pa.types.is_nested(column.type) else column
+        if self.numeric:
+            numbers = np.array([_number(v) for v in texts.to_pylist()])
+            absent = absent | np.isnan(numbers)
+            docs = decide(docs.annotate("value", numbers), self.limits())
+        for key, rule in (("keep", "not_listed"), ("drop", "listed")):
+            if getattr(self, key):
+                hit = pc.is_in(texts, value_set=self._lists[key]).to_numpy(zero_copy_only=False)
+                mask = ~hit & ~absent if key == "keep" else hit
+                docs = docs.drop(mask, rule, detail=texts.to_pylist())
+        return docs.drop(absent, "missing") if self.missing == "drop" else docs
+
+
+def _number(value: str | None) -> float:
+    """The number that a text is; NaN where it is none."""
+    try:
+        return float(value) if value is not None else np.nan
+    except ValueError:
+        return np.nan

@@ -1,0 +1,149 @@
+"""Documents by their licence: SPDX identifiers and expressions, from a column or a file's head.
+
+SPDX: specification 2.3, annex D (expressions) and annex E (`SPDX-License-Identifier:` in files).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, PrivateAttr, model_validator
+
+from curate.documents.documents import Documents
+from curate.steps.contracts import Step
+
+HEAD_CHARS = 4000
+_TAG = re.compile(r"SPDX-License-Identifier:\s*([^\r\n]+)")
+_TOKEN = re.compile(r"[()]|[A-Za-z0-9.+:-]+")
+_OPERATORS = ("AND", "OR", "WITH")
+# Sentences that stand in no file of another licence; the more particular ones come first.
+_PHRASES = (
+    ("AGPL-3.0", "gnu affero general public license"),
+    ("LGPL", "gnu lesser general public license"),
+    ("LGPL", "gnu library general public license"),
+    ("GPL", "gnu general public license"),
+    ("MPL-2.0", "mozilla public license, v. 2.0"),
+    ("EPL", "eclipse public license"),
+    ("Apache-2.0", "licensed under the apache license, version 2.0"),
+    ("Apache-2.0", "apache license version 2.0"),
+    ("MIT", "permission is hereby granted, free of charge, to any person obtaining a copy"),
+    ("BSD-3-Clause", "neither the name of"),
+    ("BSD-2-Clause", "redistribution and use in source and binary forms"),
+    ("Unlicense", "this is free and unencumbered software released into the public domain"),
+)
+_WORDS = re.compile(r"[\s/*#;!\"'-]+")
+
+
+def named(text: str) -> str | None:
+    """The licence that the head of a file names: its SPDX tag, else a sentence of a known licence;
+    None where there is neither."""
+    head = text[:HEAD_CHARS]
+    tag = _TAG.search(head)
+    if tag:
+        tokens = _TOKEN.findall(re.split(r"\*/|-->", tag[1])[0])
+        return " ".join(tokens) or None
+    plain = _WORDS.sub(" ", head.lower())
+    return next((name for name, phrase in _PHRASES if phrase in plain), None)
+
+
+def allows(expression: str, kept: frozenset[str]) -> bool:
+    """Whether an SPDX expression leaves a licence of those kept (in lower case) to choose: of `OR`
+    one side, of `AND` both; `WITH` and a `+` behind a name change nothing. False where it is none.
+    """
+    tokens = _TOKEN.findall(expression)
+    value, rest = _either(tokens, 0, kept)
+    return value and rest == len(tokens) > 0
+
+
+def _either(tokens: list[str], at: int, kept: frozenset[str]) -> tuple[bool, int]:
+    value, at = _both(tokens, at, kept)
+    while at < len(tokens) and tokens[at].upper() == "OR":
+        other, at = _both(tokens, at + 1, kept)
+        value |= other
+    return value, at
+
+
+def _both(tokens: list[str], at: int, kept: frozenset[str]) -> tuple[bool, int]:
+    value, at = _one(tokens, at, kept)
+    while at < len(tokens) and tokens[at].upper() == "AND":
+        other, at = _one(tokens, at + 1, kept)
+        value &= other
+    return value, at
+
+
+def _one(tokens: list[str], at: int, kept: frozenset[str]) -> tuple[bool, int]:
+    """A name with what `WITH` adds, or an expression in brackets; (False, at) is no expression."""
+    if at >= len(tokens) or tokens[at] == ")" or tokens[at].upper() in _OPERATORS:
+        return False, len(tokens) + 1
+    if tokens[at] == "(":
+        value, at = _either(tokens, at + 1, kept)
+        return value, at + 1 if at < len(tokens) and tokens[at] == ")" else len(tokens) + 1
+    name = tokens[at].lower()
+    value, at = name in kept or name.removesuffix("+") in kept, at + 1
+    if at < len(tokens) and tokens[at].upper() == "WITH":
+        at += 2
+    return value, at
+
+
+def _expression(value: object) -> str | None:
+    """A column's value as an expression: a text, or a list (also as JSON), all of whose licences
+    must be kept."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    if isinstance(value, list):
+        names = [str(v) for v in value if v]
+        return " AND ".join(f"({name})" for name in names) or None
+    return str(value).strip() or None if value is not None else None
+
+
+class License(Step):
+    """Keeps documents under chosen licences. The column `name` has the expression that decided."""
+
+    name: ClassVar[str] = "license"
+    paper: ClassVar[str] = "SPDX 2.3, annexes D and E; RedPajama-Data-1T (MIT, BSD, Apache)"
+    only_measures: ClassVar[bool] = True
+
+    keep: tuple[str, ...] = Field(
+        ("MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0"),
+        description="SPDX identifiers of licences that stay; the default is what RedPajama kept.",
+    )
+    column: str = Field(
+        "license",
+        description="The column that holds an SPDX expression, an identifier or a list of them.",
+    )
+    header: bool = Field(
+        True,
+        description="Whether a file's head is looked at: its SPDX-License-Identifier, else the"
+        " words of a common licence. It counts before the column, since it is nearer to the text.",
+    )
+    unknown: Literal["drop", "keep"] = Field(
+        "drop", description="What becomes of documents that name no licence."
+    )
+    _kept: frozenset[str] = PrivateAttr(default=frozenset())
+
+    @model_validator(mode="after")
+    def _lower(self) -> License:
+        self._kept = frozenset(name.lower() for name in self.keep)
+        return self
+
+    def apply(self, docs: Documents) -> Documents:
+        rows = len(docs)
+        stated = [None] * rows
+        if self.column in docs.table.column_names:
+            stated = docs.table[self.column].to_pylist()
+        names = [_expression(value) for value in stated]
+        if self.header:
+            heads = (named(text or "") for text in docs.text.to_pylist())
+            names = [head or name for head, name in zip(heads, names, strict=True)]
+        docs = docs.annotate("name", pa.array(names, pa.string()))
+        missing = np.array([name is None for name in names], np.bool_)
+        kept = np.array([name is not None and allows(name, self._kept) for name in names], np.bool_)
+        docs = docs.drop(~kept & ~missing, "not_kept", detail=names)
+        return docs.drop(missing, "unknown") if self.unknown == "drop" else docs

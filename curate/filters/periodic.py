@@ -1,0 +1,49 @@
+"""Documents that say the same thing over and over: a few tokens that follow on each other.
+
+Dolma drops documents in which a sequence of 1 to 13 tokens stands 100 times or more in a row
+(Soldaini et al. 2024; allenai/dolma, taggers/repetitions, tokenizer_repetitions_v2r2, and
+configs/dolma-v1_6/mixing). Its tokens are GPT-NeoX's; here words and signs, so that no model is
+needed: a repeated sequence of words is one of tokens, too.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from curate.documents.documents import Documents
+from curate.documents.limits import Limit, decide
+from curate.steps.contracts import Step
+
+
+class PeriodicRepetition(Step):
+    """Drops documents that repeat a few tokens many times in a row."""
+
+    name: ClassVar[str] = "periodic_repetition"
+    paper: ClassVar[str] = "Soldaini et al. 2024 (Dolma); taggers/repetitions"
+    only_measures: ClassVar[bool] = True
+
+    max_period: int = Field(
+        13,
+        ge=1,
+        le=100,
+        description="Tokens of the longest sequence that is looked for (Dolma: 13).",
+    )
+    min_times: int = Field(
+        100,
+        ge=2,
+        description="Documents are dropped where a sequence stands so often in a row, or more often"
+        " (configs/dolma-v1_6: 100).",
+    )
+
+    def apply(self, docs: Documents) -> Documents:
+        from curate.filters.repeats import longest_repeats
+        from curate.filters.tokens import symbol_tokens
+
+        tokens = symbol_tokens(docs)
+        times = longest_repeats(tokens.hash, tokens.rows, self.max_period)
+        return decide(docs.annotate("times", times), self.limits())
+
+    def limits(self) -> list[Limit]:
+        return [Limit("repeated", "times", "min_times", self.min_times, above=True, closed=True)]

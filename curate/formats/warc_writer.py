@@ -1,0 +1,63 @@
+"""Documents as a WARC file: conversion records of plain text, as in Common Crawl's WET files.
+
+warcio writes them, a gzip member a record. A record has an id of its own, made of the document's,
+which WARC-Refers-To names where it is a URI.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from io import BytesIO
+from typing import IO, Any
+
+UNDATED = datetime(1970, 1, 1, tzinfo=timezone.utc)  # the standard asks each record for a date
+
+
+class WarcWriter:
+    """Writes records into a binary stream."""
+
+    def __init__(self, stream: IO[bytes], name: str, software: str) -> None:
+        from warcio.warcwriter import WARCWriter
+
+        self._writer = WARCWriter(stream, gzip=True)
+        about = f"software: {software}\r\nformat: WARC File Format 1.0\r\n".encode()
+        headers = {"WARC-Filename": name}
+        self._write("warcinfo", name, "", UNDATED, about, headers)
+
+    def document(self, row: Mapping[str, Any]) -> int:
+        """Writes a document: id, url, date, lang and text; returns the bytes of its text."""
+        name, text = str(row["id"]), (row["text"] or "").encode()
+        headers = {"Content-Type": "text/plain"}
+        if name.startswith("urn:") or "://" in name:
+            headers["WARC-Refers-To"] = f"<{name}>"
+        if row.get("lang"):
+            headers["WARC-Identified-Content-Language"] = str(row["lang"])
+        url = row.get("url") or ""
+        self._write("conversion", name, url, row.get("date") or UNDATED, text, headers)
+        return len(text)
+
+    def _write(
+        self, kind: str, name: str, url: str, date: datetime, body: bytes, headers: dict[str, str]
+    ) -> None:
+        own = uuid.uuid5(uuid.NAMESPACE_URL, f"{kind} {name}").urn
+        stamp = date.astimezone(timezone.utc)
+        record = self._writer.create_warc_record(
+            _one_line(url).replace(" ", "%20"),
+            kind,
+            payload=BytesIO(body),
+            length=len(body),
+            warc_content_type=headers.pop("Content-Type", None),
+            warc_headers_dict={
+                "WARC-Record-ID": f"<{own}>",
+                "WARC-Date": f"{stamp:%Y-%m-%dT%H:%M:%SZ}",
+                **{key: _one_line(value) for key, value in headers.items()},
+            },
+        )
+        self._writer.write_record(record)
+
+
+def _one_line(value: str) -> str:
+    """A header's value: an id or URL with a line end in it would write headers of its own."""
+    return "".join(c if c.isprintable() else "%" + format(ord(c), "02X") for c in value)

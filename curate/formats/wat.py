@@ -1,0 +1,144 @@
+"""WAT records: what an archive's metadata file states of each page.
+
+A record's JSON envelope becomes a document: its text is the page's title and description, id, URL
+and date are those of the page's own record, and the columns below hold what else is stated. So
+pages can be chosen by title, links or headers, and fetched one by one (`llmcurate fetch`), without
+reading the archive. Envelopes of anything but a response with status 200 and a type of text are
+other records, as in the archive itself.
+https://commoncrawl.org/blog/web-archiving-file-formats-explained
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from curate.formats.compression import open_input
+from curate.formats.dates import parse_date
+from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
+from curate.formats.heads import Record
+from curate.formats.http import content_type
+from curate.formats.jsonl import parse
+from curate.formats.records import ReadLimits, records
+from curate.formats.warc import is_document, slices
+
+__all__ = ["COLUMNS", "read", "slices"]
+
+COLUMNS = {
+    "wat.title": "string",
+    "wat.description": "string",
+    "wat.mime": "string",
+    "wat.links": "json",  # as stated: [{"url", "path", "text", ...}]
+    "wat.metas": "json",
+    "wat.headers": "json",
+    # Where the page's record lies, for a ranged fetch.
+    "wat.file": "string",
+    "wat.offset": "int64",
+    "wat.length": "int64",
+}
+_DESCRIPTIONS = ("description", "og:description", "twitter:description", "dc.description")
+
+
+def read(portion: Portion) -> Iterator[Event]:
+    """The events of a portion of a WAT file."""
+    limits = ReadLimits(record_bytes=portion.max_record, payload_bytes=portion.max_payload)
+    with open_input(portion.path) as file:
+        for record in records(file, portion.start, portion.end, limits):
+            yield record if isinstance(record, Corrupt) else _event(record, portion.max_record)
+
+
+def _event(record: Record, limit: int) -> Event:
+    mime = content_type(record.get(b"content-type"))[0]
+    if record.type != "metadata" or mime != "application/json":
+        return Skipped(record.type or "unknown", record.offset)
+    if record.content is None:
+        reject = ("record_too_large", float(record.size), float(limit), None)
+        return Row(offset=record.offset, reject=reject)
+    stated = parse(record.content)
+    if isinstance(stated, str):
+        return Corrupt(record.offset, f"WAT envelope: {stated}")
+    return _document(stated, record.offset)
+
+
+def _document(stated: dict[str, Any], offset: int) -> Event:
+    envelope = _part(stated, "Envelope")
+    head = _part(envelope, "WARC-Header-Metadata")
+    kind = str(head.get("WARC-Type") or "unknown").lower()[:40]
+    response = _part(envelope, "Payload-Metadata", "HTTP-Response-Metadata")
+    if kind != "response":
+        return Skipped(f"wat:{kind}", offset)
+    status = str(_part(response, "Response-Message").get("Status") or "none")[:10]
+    if status != "200":
+        return Skipped(f"wat:response:status-{status}", offset)
+    headers = _part(response, "Headers")
+    by_name = {name.lower(): value for name, value in headers.items()}
+    mime = content_type(_string(by_name.get("content-type")))[0]
+    if mime is not None and not is_document(mime):
+        return Skipped(f"wat:response:{mime}", offset)
+    page = _part(response, "HTML-Metadata")
+    container = _part(stated, "Container")
+    metas = _part(page, "Head").get("Metas")
+    title = _line(_part(page, "Head").get("Title"))
+    description = _description(metas)
+    name = _string(head.get("WARC-Record-ID")) or ""
+    columns = {
+        "wat.title": title,
+        "wat.description": description,
+        "wat.mime": mime,
+        "wat.links": _json(page.get("Links")),
+        "wat.metas": _json(metas),
+        "wat.headers": _json(headers or None),
+        "wat.file": _string(container.get("Filename")),
+        "wat.offset": _number(container.get("Offset")),
+        "wat.length": _number(_part(container, "Gzip-Metadata").get("Deflate-Length")),
+    }
+    return Row(
+        id=name.strip().removeprefix("<").removesuffix(">") or None,
+        url=_string(head.get("WARC-Target-URI")),
+        date=parse_date(_string(head.get("WARC-Date"))),
+        text="\n\n".join(filter(None, (title, description))),
+        lang=_string(head.get("WARC-Identified-Content-Language")),
+        extra={name: value for name, value in columns.items() if value is not None},
+        offset=offset,
+    )
+
+
+def _part(value: dict[str, Any], *names: str) -> dict[str, Any]:
+    """What stands below the names, where objects do."""
+    for name in names:
+        inner = value.get(name)
+        value = inner if isinstance(inner, dict) else {}
+    return value
+
+
+def _description(metas: Any) -> str | None:
+    """The first description among the elements `meta`, in the order of _DESCRIPTIONS."""
+    stated: dict[str, str] = {}
+    for meta in metas if isinstance(metas, list) else ():
+        if isinstance(meta, dict):
+            name = str(meta.get("name") or meta.get("property") or "").lower()
+            if name in _DESCRIPTIONS and (content := _line(meta.get("content"))):
+                stated.setdefault(name, content)
+    return next((stated[name] for name in _DESCRIPTIONS if name in stated), None)
+
+
+def _string(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _line(value: Any) -> str | None:
+    """A text in one line."""
+    return re.sub(r"\s+", " ", value).strip() or None if isinstance(value, str) else None
+
+
+def _number(value: Any) -> int | None:
+    """A number, which WAT writes as text."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def _json(value: Any) -> str | None:
+    import orjson
+
+    return None if value is None else orjson.dumps(value).decode()

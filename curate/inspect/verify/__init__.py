@@ -1,0 +1,1 @@
+"""A finished run recomputed by other libraries: `llmcurate verify`."""

@@ -1,0 +1,283 @@
+"""pydivsufsort searches the texts of sampled documents for passages that stand more than once.
+
+Each cut must stand elsewhere, and of what stands more than once in the sampled texts one copy at
+most may stay.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+
+from curate.inspect.verify.run import FinishedRun
+from curate.inspect.verify.sketches import drawn_rows, index_of, own_files, rows_of
+from curate.inspect.verify.tally import MOST_NAMED, NotChecked, NotInRun, Tally, need
+
+MOST_BYTES = 8 << 20  # of text that is sorted
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A passage of a document that goes, in bytes of the text that the step saw."""
+
+    id: str
+    start: int
+    end: int
+    partner: str | None
+    earlier: bool
+
+
+def check(run: FinishedRun) -> list[Tally]:
+    """Two tallies for each `dedup_suffix_array`."""
+    steps: list[Any] = run.of("dedup_suffix_array")
+    if not steps:
+        raise NotInRun("the run has no step `dedup_suffix_array`")
+    need("pydivsufsort", "pydivsufsort")
+    return [tally for step in steps for tally in _check(run, step)]
+
+
+def _check(run: FinishedRun, step: Any) -> list[Tally]:
+    if step.of == "tokens":
+        raise NotChecked(f"{step.label}: its unit is tokens, and bytes are searched here")
+    texts = _texts(run, step)
+    cuts = [
+        Cut(
+            row["id"],
+            row["span_start"],
+            row["span_end"],
+            row["partner_id"],
+            bool(row.get("partner_corpus")),
+        )
+        for row in run.decisions_on(step.method, texts)
+        if row["span_start"] is not None and (row["partner_id"] or step.keep == "none")
+    ]
+    return [_stand_elsewhere(step, cuts, texts), _one_copy_stays(step, cuts, texts)]
+
+
+def _texts(run: FinishedRun, step: Any) -> dict[str, bytes]:
+    """Documents with cuts, their partners, and as many others, up to MOST_BYTES."""
+    files = own_files(index_of(run, step))
+    half = max(1, run.documents // 2)
+    wanted: set[str] = set()
+    for row in run.drawn_decisions(step.method, half):
+        wanted |= {row["id"], row["partner_id"]}
+    texts: dict[str, bytes] = {}
+    size = 0
+    for _, row in chain(
+        rows_of(files, wanted, ["text"]), drawn_rows(run, files, ["text"], half, wanted)
+    ):
+        content = (row["text"] or "").encode()
+        if size + len(content) <= MOST_BYTES:
+            size += len(content)
+            texts[row["id"]] = content
+    return texts
+
+
+class Sorted:
+    """Texts behind each other in a suffix array. starts: of the texts, in order of `names`."""
+
+    def __init__(self, texts: dict[str, bytes]) -> None:
+        from pydivsufsort import divsufsort
+
+        self.names = sorted(texts)
+        self.starts: list[int] = []
+        size = 0
+        for name in self.names:
+            self.starts.append(size)
+            size += len(texts[name]) + 1
+        # 0xFF stands in no UTF-8 text, so that a passage ends with its text.
+        self.data = b"".join(texts[name] + b"\xff" for name in self.names)
+        self.array = divsufsort(self.data) if self.data else np.empty(0, np.int32)
+
+    def text_of(self, position: int) -> int:
+        """The number of the text that a position is in."""
+        return bisect_right(self.starts, position) - 1
+
+    def positions(self, pattern: bytes) -> np.ndarray:
+        """Where a passage stands."""
+        from pydivsufsort import sa_search
+
+        count, begin = sa_search(self.data, self.array, pattern)
+        hits: np.ndarray = self.array[begin : begin + count] if count > 0 else self.array[:0]
+        return hits
+
+    def shared(self) -> np.ndarray:
+        """int64[bytes]: by rank in the array, how many bytes a suffix shares with the one before
+        it."""
+        from pydivsufsort import kasai
+
+        following = np.asarray(kasai(self.data, self.array), np.int64)
+        return np.concatenate([[0], following[: len(self.array) - 1]])
+
+
+def _stand_elsewhere(step: Any, cuts: list[Cut], texts: dict[str, bytes]) -> Tally:
+    tally = Tally("pydivsufsort", f"{step.label}: cuts stand elsewhere")
+    arrays = Sorted(texts)
+    place = dict(zip(arrays.names, arrays.starts, strict=True))
+    for cut in cuts:
+        if cut.id not in texts:
+            continue
+        if not 0 <= cut.start < cut.end <= len(texts[cut.id]):
+            tally.differs(cut.id, f"bytes {cut.start} to {cut.end} are no part of its text")
+            continue
+        if cut.earlier:
+            tally.explain("earlier_corpus")
+            continue
+        if cut.partner is not None and cut.partner not in texts:
+            continue
+        if _stands(step, arrays, texts[cut.id], place[cut.id], cut):
+            tally.agrees()
+        else:
+            where = cut.partner or "any sampled document"
+            tally.differs(cut.id, f"bytes {cut.start} to {cut.end} do not stand in {where} too")
+    return tally
+
+
+def _stands(step: Any, arrays: Sorted, text: bytes, base: int, cut: Cut) -> bool:
+    """Whether a cut stands in its partner too: as a whole, or else each of its bytes in a passage
+    of the threshold's length that does, since copies may overlap each other."""
+
+    def elsewhere(start: int, end: int) -> bool:
+        positions = arrays.positions(text[start:end]).tolist() if start < end else []
+        return any(
+            cut.partner is None or arrays.names[arrays.text_of(p)] == cut.partner
+            for p in positions
+            if p != base + start
+        )
+
+    if elsewhere(cut.start, cut.end):
+        return True
+    data = np.frombuffer(text, np.uint8)
+    characters = step.of == "characters"
+    begins = np.flatnonzero((data & 0xC0) != 0x80) if characters else np.arange(len(data))
+    bounds = np.append(begins, len(data)).tolist()
+    reached = cut.start
+    nearest = bisect_right(bounds, cut.start) - 1
+    for k in range(max(0, nearest - step.window + 1), len(bounds) - step.window):
+        if bounds[k] > reached or reached >= cut.end:
+            break
+        end = bounds[k + step.window]
+        if end > reached and elsewhere(bounds[k], end):
+            reached = end
+    return reached >= cut.end
+
+
+def _one_copy_stays(step: Any, cuts: list[Cut], texts: dict[str, bytes]) -> Tally:
+    """Windows of the threshold's length that stand more than once: one position of each may be left
+    uncut, none with `keep: none`."""
+    tally = Tally("pydivsufsort", f"{step.label}: one copy stays")
+    arrays = Sorted(texts)
+    if not arrays.data:
+        return tally
+    data = np.frombuffer(arrays.data, np.uint8)
+    gone = np.zeros(len(data) + 1, np.int64)
+    place = dict(zip(arrays.names, arrays.starts, strict=True))
+    for cut in cuts:
+        if cut.id in place:
+            size = len(texts[cut.id])
+            gone[place[cut.id] + min(max(cut.start, 0), size)] += 1
+            gone[place[cut.id] + min(max(cut.end, 0), size)] -= 1
+    covered = np.cumsum(gone)[:-1] > 0
+    cut_before = np.concatenate([[0], np.cumsum(covered)])
+    # The end of the window that begins at each position, in bytes.
+    if step.of == "characters":
+        begins = np.flatnonzero((data & 0xC0) != 0x80)
+        ends = np.append(begins[step.window :], np.full(step.window, len(data) + 1))[: len(begins)]
+    else:
+        begins = np.arange(len(data))
+        ends = begins + step.window
+    separators = np.concatenate([[0], np.cumsum(data == 0xFF)])
+    inside = ends <= len(data)
+    begins, ends = begins[inside], ends[inside]
+    # Windows are equal where their suffixes stand side by side and share that many bytes.
+    length = np.zeros(len(data), np.int64)
+    own_text = separators[begins] == separators[ends]
+    begins, ends = begins[own_text], ends[own_text]
+    length[begins] = ends - begins
+    ranked = length[arrays.array]
+    number = np.empty(len(data), np.int64)
+    number[arrays.array] = np.cumsum((arrays.shared() < ranked) | (ranked == 0))
+    group = number[begins]
+    twice = np.bincount(group)[group] > 1
+    begins, ends, group = begins[twice], ends[twice], group[twice]
+    whole = cut_before[ends] - cut_before[begins] == ends - begins
+    most = 0 if step.keep == "none" else 1
+    staying = np.bincount(group[~whole], minlength=1)
+    remaining = np.flatnonzero(
+        ~whole & (staying[np.minimum(group, len(staying) - 1)] > most)
+    ).tolist()
+    by_group: dict[int, list[int]] = {}
+    for k in remaining:
+        by_group.setdefault(int(group[k]), []).append(k)
+    tally.agrees(len(begins) - len(remaining))
+    holding = _holding(step, arrays, texts, begins, ends, remaining, covered)
+    named = set()
+    for places in by_group.values():
+        stay = [k for k in places if holding[k] is not None]
+        if len(stay) <= most:
+            tally.agrees(len(stay))
+            for _ in range(len(places) - len(stay)):
+                tally.explain("boundary")
+            continue
+        tally.agrees(len(places) - len(stay))
+        for k in stay:
+            tally.checked += 1
+            tally.disagree += 1
+            if holding[k] not in named:
+                named.add(holding[k])
+                name, a, z = holding[k] or ("", 0, 0)
+                how = f"bytes {a} to {z} stay, and so does a copy of them"
+                tally.differences.append((name, how))
+    del tally.differences[MOST_NAMED:]
+    return tally
+
+
+Passage = tuple[str, int, int]  # id, first byte, byte behind the last
+
+
+def _holding(
+    step: Any,
+    arrays: Sorted,
+    texts: dict[str, bytes],
+    begins: np.ndarray,
+    ends: np.ndarray,
+    remaining: list[int],
+    covered: np.ndarray,
+) -> dict[int, Passage | None]:
+    """For each of the windows, the passage of neighbouring ones that it is in; None where no whole
+    word or line of that is left, so that a cut that shrinks to them takes nothing of it."""
+    holding: dict[int, Passage | None] = {}
+    run: list[int] = []
+    for k in [*remaining, -1]:
+        if run and (k != run[-1] + 1 or begins[k] > ends[run[-1]]):
+            start, end = int(begins[run[0]]), int(ends[run[-1]])
+            number = arrays.text_of(start)
+            name, base = arrays.names[number], arrays.starts[number]
+            passage = name, start - base, end - base
+            stays = step.boundary == "character" or _whole(
+                step.boundary, texts[name], passage[1], passage[2], covered[base:]
+            )
+            holding.update(dict.fromkeys(run, passage if stays else None))
+            run = []
+        run.append(k)
+    return holding
+
+
+def _whole(boundary: str, text: bytes, start: int, end: int, covered: np.ndarray) -> bool:
+    """Whether the uncut bytes of a passage hold a whole word, or a whole line."""
+    if boundary == "line":
+        edges = [0, *(k + 1 for k, byte in enumerate(text) if byte == 10), len(text)]
+    else:
+        from curate.text.words import word_table
+
+        offsets = np.array([0, len(text)], np.int64)
+        table = word_table(np.frombuffer(bytearray(text), np.uint8), offsets)
+        edges = sorted({*table.start.tolist(), *table.end.tolist()})
+    for a, z in pairwise(edges):
+        if start <= a and z <= end and text[a:z].strip() and not covered[a:z].any():
+            return True
+    return False

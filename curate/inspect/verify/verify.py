@@ -1,0 +1,144 @@
+"""All comparisons of a run, as a table for the terminal, a page and JSON."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.disk.units import counted
+from curate.inspect.verify.run import FinishedRun
+from curate.inspect.verify.tally import CAUSES, NotChecked, NotInRun, Tally
+from curate.pages import templates
+from curate.pages.html import plain
+from curate.terminal.tables import table
+
+# The module of each comparison, and the library that it is made with.
+CHECKS = {
+    "records": "warcio",
+    "pages": "resiliparse",
+    "labels": "fasttext",
+    "signatures": "datasketch",
+    "membership": "pybloom-live",
+    "cuts": "pydivsufsort",
+    "tokens": "tokenizers, sentencepiece",
+    "perplexities": "kenlm",
+}
+NAMED = 5  # differences of a row that the terminal shows
+
+
+@dataclass
+class Verification:
+    """A run's comparisons. skipped: (library, why nothing was compared with it);
+    absent: the same of libraries for which the run has nothing."""
+
+    out: str
+    seed: int
+    documents: int
+    tallies: list[Tally] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    absent: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def disagree(self) -> int:
+        """Items that differ for no cause of the list."""
+        return sum(tally.disagree for tally in self.tallies)
+
+    @property
+    def checked(self) -> int:
+        """All items."""
+        return sum(tally.checked for tally in self.tallies)
+
+    @property
+    def passed(self) -> bool:
+        """Whether something was compared, and nothing disagrees."""
+        return self.checked > 0 and not self.disagree
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "out": self.out,
+            "seed": self.seed,
+            "documents": self.documents,
+            "passed": self.passed,
+            "checked": self.checked,
+            "disagree": self.disagree,
+            "comparisons": [tally.dump() for tally in self.tallies],
+            "not_checked": [{"library": name, "why": why} for name, why in self.skipped],
+            "not_in_run": [{"library": name, "why": why} for name, why in self.absent],
+        }
+
+
+def verify(out: Path, documents: int, seed: int) -> Verification:
+    """Compares a finished run with the libraries. UsageError where OUT is none."""
+    run = FinishedRun(out, documents, seed)
+    verification = Verification(str(out), seed, documents)
+    for module, library in CHECKS.items():
+        check = importlib.import_module(f"curate.inspect.verify.{module}").check
+        try:
+            verification.tallies += [tally for tally in check(run) if tally.checked]
+        except NotInRun as reason:
+            verification.absent.append((library, str(reason)))
+        except NotChecked as reason:
+            verification.skipped.append((library, str(reason)))
+    return verification
+
+
+def text(verification: Verification) -> str:
+    """The table, what explains differences, the first disagreements, what was not compared."""
+    head = ("library", "compared", "checked", "agree", "explained", "disagree")
+    rows = [
+        (
+            tally.library,
+            tally.what,
+            f"{tally.checked:,}",
+            f"{tally.agree:,}",
+            f"{sum(tally.explained.values()):,}",
+            f"{tally.disagree:,}",
+        )
+        for tally in verification.tallies
+    ]
+    lines = table(head, rows, left=(0, 1)) if rows else []
+    causes: dict[str, int] = {}
+    for tally in verification.tallies:
+        for cause, count in tally.explained.items():
+            causes[cause] = causes.get(cause, 0) + count
+    if causes:
+        lines += ["", "explained:"]
+        lines += [f"  {causes[cause]:,} {CAUSES[cause]}" for cause in CAUSES if cause in causes]
+    for tally in verification.tallies:
+        if tally.differences:
+            lines += ["", f"{tally.library}, {tally.what}:"]
+            lines += [
+                f"  {plain(item, 120)}: {plain(how, 200)}"
+                for item, how in tally.differences[:NAMED]
+            ]
+            if tally.disagree > NAMED:
+                lines.append(f"  and {tally.disagree - min(NAMED, len(tally.differences)):,} more")
+    if verification.skipped:
+        lines += ["", "not checked:"]
+        lines += [f"  {name}: {plain(why, 300)}" for name, why in verification.skipped]
+    if verification.absent:
+        lines += [
+            "",
+            f"nothing in this run for: {'; '.join(name for name, _ in verification.absent)}",
+        ]
+    lines += ["", verdict(verification)]
+    return "\n".join(lines)
+
+
+def verdict(verification: Verification) -> str:
+    """The last line."""
+    if not verification.checked:
+        return "nothing of this run could be compared"
+    if verification.disagree:
+        return f"{counted(verification.disagree, 'disagreement')} without a known cause"
+    return f"all {counted(verification.checked, 'comparison')} agree or are explained"
+
+
+def render(verification: Verification) -> str:
+    """verify.html."""
+    return templates.render(
+        "verify.html", verification=verification, causes=CAUSES, verdict=verdict(verification)
+    )

@@ -1,0 +1,133 @@
+"""OpenWebMath's MathScore: a fastText model's score of a text without its formulas, with a lower
+limit where the page has formulas.
+
+Source: Paster et al. 2023, section 3.3; the code's text_normalizer.py (CCNet's normal form with
+formulas and code as signs, the formulas then left out) and thresholds, 0.17 with formulas and 0.8
+without. Their model learnt which pages hold common commands of LaTeX; one's own is trained by
+`llmcurate quality train --preset openwebmath`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, PrivateAttr
+
+from curate.documents.documents import Documents
+from curate.documents.limits import Limit, decide
+from curate.scoring.fasttext.step import FastTextStep
+from curate.text.buffers import text_buffers
+
+if TYPE_CHECKING:
+    from curate.scoring.quality.model import Classifier
+
+# text_normalizer.py: CCNet's with two patterns more. That a wide 1 becomes a quote is theirs.
+_PUNCTUATION = {
+    **dict.fromkeys("，、", ","), "。": ".", **dict.fromkeys("„”“«»１」「《》", '"'),
+    **dict.fromkeys("´’", "'"), **dict.fromkeys("∶：", ":"), "？": "?", "！": "!", "（": "(",
+    "）": ")", "；": ";", **dict.fromkeys("–━►", "-"), "—": " - ", "．": ". ", "～": "~",
+    "…": "...", "〈": "<", "〉": ">", "【": "[", "】": "]", "％": "%",
+}  # fmt: skip
+_TABLE = str.maketrans(_PUNCTUATION)
+_CONTROLS = dict.fromkeys((*range(32), *range(127, 160)))
+_DIGIT = re.compile(r"\d")
+_FORMULA = re.compile(r"(?<!\\)(?:\$\$?.+?\$\$?)", re.DOTALL)
+_CODE = re.compile(r"`{1,3}.*?`{1,3}", re.DOTALL)
+
+
+def has_formula(text: str) -> bool:
+    """Whether a text holds a formula between dollar signs, as `extract` writes them; a price is
+    none, since a formula has a command, a power, an index or an equation in it."""
+    return any(re.search(r"[\\^_=]", m.group()) for m in _FORMULA.finditer(text))
+
+
+def normal(text: str) -> str:
+    """The text as the model reads it, on one line and without formulas."""
+    text = text.strip().lower()
+    if not text.isascii():
+        apart = unicodedata.normalize("NFD", text)
+        text = "".join(c for c in apart if unicodedata.category(c) != "Mn")
+    text = _DIGIT.sub("0", text).translate(_TABLE)
+    text = _CODE.sub("[CODE]", _FORMULA.sub("", text))
+    # As theirs, without control characters, newlines too: their model has learnt what that leaves.
+    return text.replace("<s>", "").replace("</s>", "").translate(_CONTROLS)
+
+
+class MathScore(FastTextStep):
+    """Drops documents that are not about mathematics, by a model's score.
+
+    Columns: `score`, 0 to 1; `formula_score` and `plain_score`, the same of documents with a
+    formula and without one, else null.
+    """
+
+    name: ClassVar[str] = "math_score"
+    paper: ClassVar[str] = "Paster et al. 2023 (OpenWebMath), section 3.3"
+    only_measures: ClassVar[bool] = True
+
+    where_from: ClassVar[str] = (
+        "; train one with `llmcurate quality train --preset openwebmath`, or fetch OpenWebMath's"
+        " (open-web-math/filtering-models)"
+    )
+
+    score_label: str | None = Field(
+        None,
+        description="The label whose probability is the score; none: positive, hq, or the label"
+        " beside cc.",
+    )
+    threshold: float = Field(
+        0.17,
+        ge=0,
+        le=1,
+        description="Documents with formulas and a score up to this one are dropped (OpenWebMath's"
+        " code: 0.17).",
+    )
+    plain_threshold: float = Field(
+        0.8,
+        ge=0,
+        le=1,
+        description="Documents without formulas and a score up to this one are dropped"
+        " (OpenWebMath's code: 0.8).",
+    )
+    _model: Classifier | None = PrivateAttr(default=None)
+
+    def _chosen(self) -> str:
+        from curate.scoring.quality.model import good_label
+
+        positive = "positive" in self.labels()
+        return good_label(self.path(), self.score_label or ("positive" if positive else None))
+
+    def identity(self) -> dict[str, Any]:
+        self._chosen()  # says what is wrong with the label
+        return super().identity()
+
+    def notes(self) -> list[str]:
+        return [f"{self.label}: model {self.model}, label {self._chosen()}"]
+
+    def open(self) -> None:
+        from curate.scoring.quality.model import Classifier
+
+        self._model = Classifier(self.path(), self._chosen())
+
+    def apply(self, docs: Documents) -> Documents:
+        if self._model is None:
+            self.open()
+        assert self._model is not None
+        texts = [text or "" for text in docs.text.to_pylist()]
+        none = np.array([not has_formula(text) for text in texts], np.bool_)
+        lines = pa.array([normal(text) for text in texts], pa.large_string())
+        score = self._model.scores(*text_buffers(lines))
+        docs = docs.annotate("score", score)
+        docs = docs.annotate("formula_score", pa.array(score, mask=none))
+        docs = docs.annotate("plain_score", pa.array(score, mask=~none))
+        return decide(docs, self.limits())
+
+    def limits(self) -> list[Limit]:
+        few, plain = self.threshold, self.plain_threshold
+        return [
+            Limit("low_score", "formula_score", "threshold", few, above=False, closed=True),
+            Limit("low_plain", "plain_score", "plain_threshold", plain, above=False, closed=True),
+        ]

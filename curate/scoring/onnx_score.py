@@ -1,0 +1,104 @@
+"""Documents by the score of a model in ONNX, such as FineWeb-Edu's classifier.
+
+Source: Penedo et al. 2024 (FineWeb), section 4; huggingface/cosmopedia, classification: the model
+is asked for one number a text, its first 512 tokens; `int_score` is that number between 0 and 5,
+rounded; documents of 3 and more stay.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, PrivateAttr
+
+from curate.documents.documents import Documents
+from curate.documents.limits import Limit, decide
+from curate.errors import UsageError
+from curate.steps.contracts import Step
+from curate.text.onnx import OnnxText, onnx_files
+
+MOST = 1e6  # of a score's limits
+
+
+class OnnxScore(Step):
+    """Drops documents that a model in ONNX scores too low.
+
+    Columns: `score`, the model's number; `int_score`, between `low` and `high` and rounded, as
+    FineWeb-Edu has it. Both are null of a text without any character.
+    """
+
+    name: ClassVar[str] = "onnx_score"
+    paper: ClassVar[str] = "Penedo et al. 2024 (FineWeb-Edu), section 4"
+    only_measures: ClassVar[bool] = True
+
+    model: str = Field(
+        min_length=1,
+        description="The folder with model.onnx (or onnx/model.onnx) and tokenizer.json.",
+    )
+    max_tokens: int = Field(
+        512,
+        ge=8,
+        le=131_072,
+        description="Tokens of a document that the model sees; the rest is cut (FineWeb-Edu: 512).",
+    )
+    output: int = Field(
+        0,
+        ge=0,
+        description="Which number of the model's output is the score, where it has several.",
+    )
+    low: float = Field(
+        0, ge=-MOST, le=MOST, description="The least integer score; lower numbers count as it."
+    )
+    high: float = Field(
+        5, ge=-MOST, le=MOST, description="The highest integer score; higher numbers count as it."
+    )
+    threshold: float | None = Field(
+        None,
+        ge=-MOST,
+        le=MOST,
+        description="Documents with a lower integer score are dropped (FineWeb-Edu: 3); none: no"
+        " limit.",
+    )
+    _model: OnnxText | None = PrivateAttr(default=None)
+
+    def resources(self) -> list[str]:
+        folder = Path(self.model)
+        if not folder.is_dir():
+            raise UsageError(
+                f"{self.label}: no folder {self.model}: give --set {self.label}.model=FOLDER with"
+                " model.onnx and tokenizer.json, as HuggingFaceFW/fineweb-edu-classifier has them"
+                " once it is exported (optimum-cli export onnx)"
+            )
+        return [str(path) for path in onnx_files(folder, f"{self.label}: {folder}")]
+
+    def open(self) -> None:
+        self.resources()
+        self._model = OnnxText(Path(self.model), self.max_tokens, f"{self.label}: {self.model}")
+
+    def apply(self, docs: Documents) -> Documents:
+        if self._model is None:
+            self.open()
+        assert self._model is not None
+        score = np.full(len(docs), np.nan)
+        for row, text in enumerate(docs.text.to_pylist()):
+            if text and text.strip():
+                numbers = self._model.run(text)[0].reshape(-1)
+                if self.output >= len(numbers):
+                    raise UsageError(
+                        f"{self.label}: {self.model} gives {len(numbers)} numbers a text: output"
+                        f" must be below that, not {self.output}"
+                    )
+                score[row] = numbers[self.output]
+        # Half to even, as Python's round, which theirs is.
+        whole = np.round(np.clip(score, self.low, self.high))
+        for name, values in (("score", score), ("int_score", whole)):
+            docs = docs.annotate(name, pa.array(values, pa.float64(), from_pandas=True))
+        docs = decide(docs, self.limits())
+        none = np.isnan(score) & (self.threshold is not None)
+        return docs.drop(none, "no_text")
+
+    def limits(self) -> list[Limit]:
+        return [Limit("low_score", "int_score", "threshold", self.threshold, above=False)]

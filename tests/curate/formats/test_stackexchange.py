@@ -1,0 +1,117 @@
+"""Stack Exchange dumps: a question and its answers, best first, are one document."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+import py7zr
+import pytest
+
+from tests.curate.formats.portions import corrupt, events, rows, skipped
+
+
+def post(number: int, body: str, parent: int | None = None, score: int = 0, **more: str) -> str:
+    """A post as the dumps have it, one a line."""
+    stated = {"Id": str(number), "PostTypeId": "1" if parent is None else "2"}
+    stated |= {"ParentId": str(parent)} if parent else {"Title": f"Question {number}?"}
+    stated |= {"Score": str(score), "Body": body, "CreationDate": "2010-07-19T19:12:12.510"}
+    attributes = " ".join(f"{name}={quoteattr(value)}" for name, value in (stated | more).items())
+    return f"  <row {attributes} />\r\n"
+
+
+POSTS = (
+    post(4, "<p>The worse.</p>", parent=1, score=2, LastEditDate="2011-01-01T00:00:00")
+    + post(1, "<p>How do I <b>grind</b>?</p>", score=5, Tags="<mill>", AcceptedAnswerId="9")
+    + post(2, "<p>Lonely &amp; old</p>")
+    + post(9, "<p>The better:</p><pre><code>if a &lt; b:\n    grind()\n</code></pre>", 1, 7)
+    + post(5, "<p>To nothing</p>", parent=77)
+    + post(6, "wiki").replace('PostTypeId="1"', 'PostTypeId="5"')
+)
+
+
+def dump(posts: str) -> str:
+    """A file of posts."""
+    return f'\ufeff<?xml version="1.0" encoding="utf-8"?>\r\n<posts>\r\n{posts}</posts>'
+
+
+def packed(path: Path, members: dict[str, str]) -> Path:
+    """A 7z file."""
+    with py7zr.SevenZipFile(path, "w") as file:
+        for name, text in members.items():
+            file.writestr(text, name)
+    return path
+
+
+def test_answers_stand_behind_their_question_by_score(tmp_path: Path) -> None:
+    folder = tmp_path / "mills.stackexchange.com"
+    folder.mkdir()
+    (folder / "Posts.xml").write_text(dump(POSTS), encoding="utf-8")
+    found = events(folder / "Posts.xml")
+    first, second = rows(found)
+    assert first.text == (
+        "Q:\n\nQuestion 1?\n\nHow do I grind?\n\n"
+        "A:\n\nThe better:\n\nif a < b:\n    grind()\n\nA:\n\nThe worse."
+    )
+    assert second.text == "Q:\n\nQuestion 2?\n\nLonely & old"
+    assert first.url == "https://mills.stackexchange.com/questions/1"
+    assert first.id == "mills.stackexchange.com/1"
+    assert first.date is not None and first.date.isoformat() == "2011-01-01T00:00:00+00:00"
+    assert first.extra is not None
+    assert json.loads(first.extra["stackexchange.scores"]) == [7, 2]
+    assert first.extra["stackexchange.score"] == 5 and first.extra["stackexchange.accepted"]
+    assert skipped(found) == ["stackexchange:answer-without-question", "stackexchange:type-5"]
+
+
+def test_a_7z_file_is_read_as_its_posts(tmp_path: Path) -> None:
+    members = {"Badges.xml": "<badges />", "Posts.xml": dump(POSTS)}
+    found = events(packed(tmp_path / "mills.stackexchange.com.7z", members))
+    (tmp_path / "Posts.xml").write_text(dump(POSTS), encoding="utf-8")
+    assert [r.text for r in rows(found)] == [r.text for r in rows(events(tmp_path / "Posts.xml"))]
+    assert rows(found)[0].url == "https://mills.stackexchange.com/questions/1"
+
+
+def test_a_bad_post_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+    bad = '  <row Id="x" PostTypeId="1" />\n  <row Id="3" Body="&bomb;" />\n'
+    (tmp_path / "Posts.xml").write_text(dump(bad + post(1, "<p>Whole</p>")), encoding="utf-8")
+    found = events(tmp_path / "Posts.xml")
+    assert len(rows(found)) == 1
+    assert [what.partition(":")[0] for what in corrupt(found)] == ["not a post", "not XML"]
+
+
+def test_a_post_beyond_the_limit_is_rejected(tmp_path: Path) -> None:
+    posts = post(1, "x" * 5000) + post(2, "<p>Short</p>")
+    (tmp_path / "Posts.xml").write_text(dump(posts), encoding="utf-8")
+    long, short = rows(events(tmp_path / "Posts.xml", max_record=2000))
+    assert long.reject is not None and long.reject[0] == "line_too_long"
+    assert short.text == "Q:\n\nQuestion 2?\n\nShort"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "what"),
+    [
+        (lambda data: data[:40] + bytes(20) + data[60:], "7z: "),
+        (lambda data: data[: len(data) // 2], "7z: "),
+    ],
+)
+def test_a_damaged_7z_file_is_named(tmp_path: Path, spoil, what: str) -> None:
+    path = packed(tmp_path / "a.7z", {"Posts.xml": dump(POSTS)})
+    path.write_bytes(spoil(path.read_bytes()))
+    found = events(path)
+    assert not rows(found) and corrupt(found)[0].startswith(what)
+
+
+def test_a_7z_bomb_is_refused(tmp_path: Path) -> None:
+    path = packed(tmp_path / "a.7z", {"Posts.xml": " " * (70 << 20)})
+    assert corrupt(events(path)) == ["7z: it would unpack to more than 200 times its size"]
+
+
+def test_a_7z_file_of_another_kind_is_passed_over_in_a_folder(tmp_path: Path) -> None:
+    from curate.formats.listing import find_files
+
+    packed(tmp_path / "other.7z", {"notes.txt": "nothing"})
+    packed(tmp_path / "site.7z", {"Posts.xml": dump("")})
+    listed = find_files([str(tmp_path)])
+    assert [f.rel for f in listed.files] == ["site.7z"]
+    assert listed.notices == [f"skipped {tmp_path}/other.7z: no Posts.xml in it"]

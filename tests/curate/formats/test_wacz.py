@@ -1,0 +1,86 @@
+"""WACZ files are read as the archives in them; a hostile zip is refused and named."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.curate.formats.portions import REAL, corrupt, events, needs_real, rows
+
+
+def record(number: int) -> bytes:
+    """A WARC record of a page."""
+    body = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>Page %d.</p>" % number
+    head = "WARC/1.0\r\nWARC-Type: response\r\nContent-Type: application/http\r\n"
+    head += f"WARC-Target-URI: https://a.test/{number}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body + b"\r\n\r\n"
+
+
+def wacz(path: Path, members: dict[str, bytes], packing: int = zipfile.ZIP_STORED) -> Path:
+    """A zip file."""
+    with zipfile.ZipFile(path, "w", packing) as file:
+        for name, data in members.items():
+            file.writestr(name, data)
+    return path
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_archives_stored_or_packed_are_read_one_behind_the_other(tmp_path, packing) -> None:
+    members = {
+        "datapackage.json": b"{}",
+        "archive/a.warc": record(1) + record(2),
+        "archive/b.warc.gz": gzip.compress(record(3)),
+    }
+    found = events(wacz(tmp_path / "c.wacz", members, packing))
+    assert [row.url for row in rows(found)] == [f"https://a.test/{n}" for n in (1, 2, 3)]
+    assert not corrupt(found)
+
+
+def test_damage_ends_with_its_archive(tmp_path: Path) -> None:
+    members = {"archive/a.warc": record(1) * 50, "archive/b.warc": record(2)}
+    path = wacz(tmp_path / "c.wacz", members, zipfile.ZIP_DEFLATED)
+    data = bytearray(path.read_bytes())
+    data[60:70] = b"\xff" * 10
+    path.write_bytes(data)
+    found = events(path)
+    assert "https://a.test/2" in [row.url for row in rows(found)]
+    assert corrupt(found)[0].startswith("WACZ: 'archive/a.warc': ")
+
+
+def test_a_zip_bomb_is_refused(tmp_path: Path) -> None:
+    zeros = b"\0" * (70 << 20)
+    found = events(wacz(tmp_path / "c.wacz", {"archive/a.warc": zeros}, zipfile.ZIP_DEFLATED))
+    assert corrupt(found) == ["WACZ: it would unpack to more than 200 times its size"]
+
+
+def test_names_are_no_paths(tmp_path: Path) -> None:
+    found = events(wacz(tmp_path / "c.wacz", {"archive/../../out.warc": record(1)}))
+    assert len(rows(found)) == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["c.wacz"]
+
+
+def test_what_is_no_zip_is_named(tmp_path: Path) -> None:
+    (tmp_path / "c.wacz").write_bytes(b"PK\x03\x04 nothing")
+    assert corrupt(events(tmp_path / "c.wacz")) == ["not a zip file: File is not a zip file"]
+
+
+@needs_real
+def test_real_files() -> None:
+    (row,) = rows(events(REAL / "pywb" / "valid_example_1.wacz"))
+    assert row.url == "http://www.example.com/" and b"Example Domain" in (row.payload or b"")
+    found = events(REAL / "pywb" / "invalid_example_1.wacz")
+    assert corrupt(found) == ["WACZ: no archive in it (no file under archive/)"]
+
+
+@needs_real
+def test_real_archives_within_are_read_as_they_are_outside(tmp_path: Path) -> None:
+    real = REAL / "warcio" / "example-iana.org-chunked.warc"
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb") as file:
+        file.write(real.read_bytes())
+    inside = wacz(tmp_path / "c.wacz", {"archive/x.warc.gz": packed.getvalue()})
+    assert [r.payload for r in rows(events(inside))] == [r.payload for r in rows(events(real))]

@@ -1,0 +1,69 @@
+"""The tasks behind buckets: what they read and write, and what a death leaves to go on from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from curate.corpus.sizes import Sizes
+from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
+from curate.disk.database import database
+from curate.scoring.quality.buckets import QualityBuckets
+from tests.curate.dying_process import Dying, Killed
+from tests.curate.isolated_tasks import Alone
+
+STEP = QualityBuckets(scores=("a", "b"), combine="learned", target="grade", by="topic")
+TASKS = ("count_scores", "pick_scores", "add_products", "combine", "write_pieces")
+SMALL = Sizes(task_documents=9)
+
+
+def write(folder: Path) -> tuple[SketchFile, ...]:
+    """Three files of sketches: two scores, a grade, a topic."""
+    files = []
+    for part in range(3):
+        draw = np.random.default_rng(part)
+        score = draw.random((2, 9))
+        columns: dict[str, Any] = {f"score{k}": score[k] for k in range(2)}
+        columns |= {"target": score[0] + score[1] / 3, "lang": ["x", "y", "none"] * 3}
+        columns |= {"part": pa.array([part] * 9, pa.int32()), "n": np.arange(7, 16)}
+        columns |= {"id": [f"é{part}-{i}" for i in range(9)]}
+        files.append(SketchFile(part, folder / f"part-{part}.parquet", part))
+        pq.write_table(pa.table(columns), files[-1].path)
+    return tuple(files)
+
+
+def decide(
+    folder: Path, files: tuple[SketchFile, ...], run: Run = run_here, sizes: Sizes = Sizes()
+) -> Any:
+    own, path = folder / "own", folder / "decisions.parquet"
+    own.mkdir(exist_ok=True)
+    with database(folder / "spill") as db:
+        view(db, files)
+        summary = STEP.resolve(Sketches(db, path, own, files, run=run, sizes=sizes))
+    assert list(own.iterdir()) == []
+    return path.read_bytes(), summary
+
+
+def test_a_task_touches_the_files_it_names_and_no_others(tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    files = write(folder)
+    want = decide(folder, files)
+    alone = Alone(folder, tmp_path / "aside")
+    assert decide(folder, files, alone, SMALL) == want
+    assert alone.seen == dict.fromkeys(TASKS, 3)
+
+
+def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path: Path) -> None:
+    files = write(tmp_path)
+    want = decide(tmp_path, files)
+    dying = Dying()
+    for _ in TASKS:
+        with pytest.raises(Killed):
+            decide(tmp_path, files, dying, SMALL)
+    assert decide(tmp_path, files, dying, SMALL) == want
