@@ -60,6 +60,7 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     assert {name: urls for name, urls in loaded.items() if urls} == {}
 
 
+@pytest.mark.slow
 def test_a_link_that_leads_nowhere_is_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("myst_nb")
     (tmp_path / "conf.py").write_bytes((ROOT / "docs" / "conf.py").read_bytes())

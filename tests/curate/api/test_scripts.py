@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from curate import Corpus
 from curate.errors import UsageError
 from curate.terminal import progress
@@ -49,6 +51,7 @@ def test_a_script_without_a_main_guard_runs_on_two_workers(bench: Bench) -> None
     assert (done.stdout, done.stderr) == ("True 60\n", "")
 
 
+@pytest.mark.slow  # run/test_process.py interrupts a command
 def test_an_interrupt_in_a_notebook_leaves_a_run_that_goes_on(bench: Bench, monkeypatch) -> None:
     bench.jsonl("in.jsonl", pages(40))
     run = "Corpus.read('in.jsonl', partition_bytes=1024).dedup('exact').run('out', workers=1)\n"

@@ -13,6 +13,7 @@ import pytest
 from curate.formats.standard_input import standard_input
 from tests.curate.command_line import command_line, environment
 from tests.curate.conftest import pages
+from tests.parameters import mostly_slow
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_a_terminal_is_told_to_be_piped_into(monkeypatch: pytest.MonkeyPatch) ->
         standard_input()
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "jsonl.zst"])
+@pytest.mark.parametrize("ending", mostly_slow(["jsonl.gz", "jsonl", "jsonl.zst"]))
 def test_an_export_holds_the_corpus_and_is_read_back(bench: Any, corpus: Path, ending: str) -> None:
     assert bench.command("filter", "c4", corpus, "-o", "out", "--export", ending).returncode == 0
     assert [p.name for p in (bench.folder / "out/jsonl").iterdir()] == [f"part-00000.{ending}"]

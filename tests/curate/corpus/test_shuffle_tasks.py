@@ -28,6 +28,7 @@ from curate.errors import RunFailed
 from tests.curate.corpus.mapped_tasks import through
 from tests.curate.dedup.minhash_sketches import sketched, texts, write
 from tests.curate.isolated_tasks import Alone
+from tests.parameters import mostly_slow
 
 NAMES = {
     "bands": ["write_keys", "write_buckets", "write_rows"],
@@ -74,7 +75,7 @@ SMALL = Sizes(
 )
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", mostly_slow(STEPS))
 def test_workers_and_groups_decide_as_one_process_does(tmp_path, engine, name):
     step = STEPS[name]
     files = write(tmp_path, sketched(step, texts(200)), parts=5)

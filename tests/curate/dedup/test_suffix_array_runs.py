@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.curate.dedup.reference_substrings import pages_of
+from tests.parameters import mostly_slow
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", ROOT.parent / "shared"))
@@ -93,7 +94,7 @@ PHASES = [
 ]
 
 
-@pytest.mark.parametrize(("module", "name", "call"), PHASES)
+@pytest.mark.parametrize(("module", "name", "call"), mostly_slow(PHASES, 2))
 def test_killed_in_any_phase_the_run_ends_with_the_same_bytes(shared_bench, module, name, call):
     bench, out = shared_bench, f"{module}-{name}"
     source = bench.folder / "in.jsonl"

@@ -10,6 +10,7 @@ import pytest
 
 from curate.engines.base import WorkerBug
 from curate.errors import CurateError, RunFailed
+from tests.parameters import mostly_slow
 
 PLUGINS = Path(__file__).parent / "plugins"
 SMALL = {"partition_bytes": 1024, "batch_rows": 5}
@@ -36,9 +37,7 @@ def rows(*marks: tuple[int, str], count: int = 30) -> list[dict[str, str]]:
 STEPS = ["crash", "dedup_exact"]
 
 
-@pytest.mark.parametrize(
-    "mark", ["KILL-WITH:11", pytest.param("KILL-WITH:6", marks=pytest.mark.slow), "EXIT"]
-)
+@pytest.mark.parametrize("mark", mostly_slow(["KILL-WITH:11", "KILL-WITH:6", "EXIT"]))
 def test_a_document_that_kills_its_worker_twice_is_quarantined_by_name(bench, mark):
     source = bench.jsonl("in.jsonl", rows((7, mark)))
     outcome = bench.run(STEPS, source, workers=2, read=SMALL)
@@ -79,7 +78,7 @@ def test_a_document_that_kills_while_it_is_sketched_is_found_too(bench):
     assert held == ["d07"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("number", mostly_slow([signal.SIGKILL, signal.SIGSEGV]))
 def test_a_worker_that_dies_once_leaves_no_trace(bench, number):
     source = bench.jsonl("in.jsonl", rows((7, f"ONCE:{int(number)}:{bench.folder / 'mark'}")))
     bench.run(STEPS, source, workers=2, read=SMALL)

@@ -245,6 +245,7 @@ def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behin
     assert [path for path in store.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.slow  # the local engine inside it is tested alone
 def test_no_task_counts_the_seconds_that_it_compiles(cluster):
     """By the plug-in's clock, a thousand seconds."""
     with RayEngine(1, 1) as engine:

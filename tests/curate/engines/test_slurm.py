@@ -183,6 +183,7 @@ def test_a_driver_that_is_killed_ends_its_jobs_and_goes_on_from_the_ledger(bench
     assert bench.bytes_of("there") == bench.bytes_of("here")
 
 
+@pytest.mark.slow  # engines/test_deaths.py has it of one machine
 def test_an_error_of_a_step_is_the_line_that_it_is_on_one_machine(bench):
     recipe = bench.folder / "recipe.yaml"
     recipe.write_text(json.dumps({"steps": ["crash"]}))

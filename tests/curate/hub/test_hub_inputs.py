@@ -98,6 +98,7 @@ def test_a_commit_that_is_named_stays_what_it_was(crawl):
     assert now.fingerprint() != before.fingerprint()
 
 
+@pytest.mark.slow
 def test_a_commit_that_changes_no_document_computes_nothing_again(crawl, bench):
     bench.run(STEPS, "hf://datasets/org/crawl")
     before = documents(bench, "out")

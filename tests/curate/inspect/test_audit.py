@@ -90,6 +90,7 @@ def test_the_longest_match_is_the_whole_of_it(sides, audited):
     assert audited["longest"]["train"]["bytes"] >= 400
 
 
+@pytest.mark.slow  # those of a corpus are audited above
 def test_the_sides_of_token_shards_are_audited_alike(sides, audited):
     bench, _, val = sides
     import pyarrow as pa

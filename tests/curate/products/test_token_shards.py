@@ -17,6 +17,7 @@ import pytest
 from curate.cli.app import invoke
 from curate.errors import UsageError
 from tests.curate.conftest import environment
+from tests.parameters import mostly_slow
 
 PRODUCTS = ("tokens-*", "documents-*", "*.bin", "manifest.json", "tokenizer.json", "val/*")
 
@@ -72,7 +73,7 @@ def test_wrong_options_are_one_line_and_exit_code_2(corpus, options, says):
     assert not (corpus.folder / "wrong" / "manifest.json").exists()
 
 
-@pytest.mark.parametrize("place", ["_commit", "write_atomic"])
+@pytest.mark.parametrize("place", mostly_slow(["_commit", "write_atomic"]))
 def test_killed_while_encoding_it_ends_with_the_same_bytes(corpus, place):
     options = ["--shuffle", "1", "--val-fraction", "0.2"]
     if not (corpus.folder / "whole").exists():

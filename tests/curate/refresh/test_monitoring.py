@@ -41,6 +41,7 @@ def scheduled(bench, line: str, path: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(run, env=env, cwd=bench.folder, capture_output=True, text=True)
 
 
+@pytest.mark.slow  # the unit below runs the same command
 def test_the_crontabs_line_refreshes_and_is_silent_when_nothing_is_new(place):
     lines = [s for s in (SCHEDULE / "crontab").read_text().splitlines() if s and s[0] != "#"]
     path = next(s for s in lines if s.startswith("PATH=")).removeprefix("PATH=")

@@ -8,6 +8,8 @@ import sqlite3
 
 import pytest
 
+from tests.parameters import mostly_slow
+
 RECIPE = "steps:\n  - c4: {min_sentences: 2}\n  - dedup_exact\n"
 WHOLE = "steps:\n  - dedup_exact\n  - tokenizer: {vocab: 300}\n  - export\n"
 
@@ -66,7 +68,9 @@ def test_a_note_of_an_exchange_removes_no_folder(case):
     assert case.run("tokenizer.vocab=310").returncode == 0 and case.untouched()
 
 
-@pytest.mark.parametrize("name", ["../victim/deep/file", "../victim", "{victim}/deep/file", ""])
+@pytest.mark.parametrize(
+    "name", mostly_slow(["../victim/deep/file", "{victim}/deep/file", "../victim", ""], 2)
+)
 def test_the_list_of_files_beside_an_index_names_none_elsewhere(case, name):
     listed = case.out / "index/files.json"
     listed.write_text(json.dumps([name.format(victim=case.victim)]))
@@ -116,7 +120,9 @@ def test_a_product_empties_no_folder_that_a_link_leads_to(case):
     case.refuses("jsonl/file is not removed", sets=())
 
 
-@pytest.mark.parametrize("name", ["corpus", "rejected", ".corpus-new", ".corpus-old"])
+@pytest.mark.parametrize(
+    "name", mostly_slow(["corpus", ".corpus-new", "rejected", ".corpus-old"], 2)
+)
 def test_a_link_in_the_place_of_a_folder_goes_and_what_it_leads_to_stays(case, name):
     shutil.rmtree(case.out / name, ignore_errors=True)
     (case.out / name).symlink_to(case.victim)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.parameters import mostly_slow
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards import progress
@@ -151,7 +152,7 @@ def killed(source, tokenizer_json, out, layout, where, number):
 
 
 @pytest.mark.parametrize(
-    ("name", "where", "number"), KILLS, ids=[f"{k[0]}-{k[1]}-{k[2]}" for k in KILLS]
+    ("name", "where", "number"), mostly_slow(KILLS, 3), ids=[f"{k[0]}-{k[1]}-{k[2]}" for k in KILLS]
 )
 def test_killed_anywhere_it_goes_on_to_the_same_bytes(
     encoded, whole, source, tokenizer_json, tmp_path, name, where, number
@@ -165,6 +166,7 @@ def test_killed_anywhere_it_goes_on_to_the_same_bytes(
     assert (before + count, len(messages)) == (ROWS, 1) and before >= 40
 
 
+@pytest.mark.slow  # once is the test above
 def test_killed_again_and_again_it_goes_on_each_time(
     encoded, whole, source, tokenizer_json, tmp_path
 ):

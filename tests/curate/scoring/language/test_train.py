@@ -47,6 +47,7 @@ class TestTraining:
         assert first["sha256"] == again["sha256"]
         assert (tmp_path / "a/card.json").read_bytes() == (tmp_path / "b/card.json").read_bytes()
 
+    @pytest.mark.slow  # the same bytes of one seed are the test above
     def test_a_seed_gives_another_model(self, tmp_path: Path) -> None:
         digests = {
             train(
@@ -59,6 +60,7 @@ class TestTraining:
         }
         assert len(digests) == 2
 
+    @pytest.mark.slow  # that of quality stands for it
     def test_a_quantized_model_is_smaller_and_the_same_again(self, tmp_path: Path) -> None:
         packed = Training(**{**vars(SMALL), "quantize": True})
         plain = train(examples(), tmp_path / "plain", SMALL, call_apart)

@@ -1,0 +1,18 @@
+"""Values of a parametrised test, of which `make test` takes the first few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def mostly_slow(values: Iterable[Any], first: int = 1) -> list[Any]:
+    """The values; those behind the first ones are run by make test-slow alone."""
+    every = list(values)
+    rest = every[first:]
+    marked = [
+        pytest.param(*(v if isinstance(v, tuple) else (v,)), marks=pytest.mark.slow) for v in rest
+    ]
+    return [*every[:first], *marked]
