@@ -21,13 +21,17 @@ Task = dict[str, Any]
 
 @dataclass(frozen=True)
 class Death:
-    """How a worker ended: status as subprocess gives it (negative: a signal), and what it did."""
+    """How a worker ended: status as subprocess gives it (negative: a signal), and what it did.
+    seconds: that it was given for that, where the engine ended it because they were over."""
 
     status: int
     documents: tuple[int, int] | None
+    seconds: float = 0.0
 
     def describe(self) -> str:
-        """For people: `signal SIGSEGV` or `exit status 3`."""
+        """For people: `signal SIGSEGV`, `exit status 3` or `took longer than 600 s`."""
+        if self.seconds:
+            return f"took longer than {self.seconds:,g} s"
         if self.status < 0:
             return f"signal {signal.Signals(-self.status).name}"
         return f"exit status {self.status}"

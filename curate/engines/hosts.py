@@ -12,6 +12,7 @@ import socket
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,8 +75,8 @@ class Host:
             sweep()
 
     def run(self, function: str, task: Task) -> dict[str, Any]:
-        """{"result": ..., "cpu": seconds}, {"death": [status, documents]} or {"error": ...} of one
-        task."""
+        """{"result": ..., "cpu": seconds}, {"death": [status, documents, seconds]} or
+        {"error": ...} of one task."""
         began = self._engine.cpu
         self._exchanged = self._exchanged or "exchange" in task
         deaths: list[Death] = []
@@ -87,7 +88,7 @@ class Host:
         try:
             ((_, result),) = list(self._engine.map(function, [task], on_death))
         except _Died:
-            return {"death": [deaths[0].status, deaths[0].documents]}
+            return {"death": astuple(deaths[0])}
         except WorkerBug as error:
             return {"error": {"kind": "bug", "message": str(error), "traceback": error.trace}}
         except CurateError as error:
@@ -169,8 +170,8 @@ class HostsEngine(ABC):
                         self._count_loss(f"{task.get('function', function)} {task.get('part', '')}")
                         waiting.appendleft(task)
                     elif "death" in answer:
-                        status, documents = answer["death"]
-                        death = Death(status, tuple(documents) if documents else None)
+                        status, documents, seconds = answer["death"]
+                        death = Death(status, tuple(documents) if documents else None, seconds)
                         if on_death is None:
                             raise RunFailed(f"a worker died ({death.describe()})")
                         waiting.appendleft(on_death(task, death))

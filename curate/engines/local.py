@@ -1,16 +1,20 @@
 """The local engine: a pool of worker processes on this machine.
 
 It maps a function, named "module:function", over tasks of JSON values and yields results as they
-come. When a worker dies, `on_death` says what to run instead, or raises. Where a worker has kernels
-to compile, one process more may help it, with a task of the worker's own choice.
+come. When a worker dies, `on_death` says what to run instead, or raises. A worker may say how long
+it will work in silence; one that is silent for longer is ended, whatever it hangs in, and has died.
+Where a worker has kernels to compile, one process more may help it, with a task of the worker's own
+choice.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import selectors
 import subprocess
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -24,6 +28,9 @@ from curate.engines.base import Death, OnDeath, Task, failure, refill
 from curate.errors import RunFailed
 from curate.terminal.progress import mention
 
+LOOK_SECONDS = 1.0  # that count at most between two looks at the workers: nobody read their answers
+KERNEL_SECONDS = 120.0  # beside its own that a worker has for a kernel; none takes a tenth of it
+
 
 @dataclass
 class _Worker:
@@ -34,6 +41,12 @@ class _Worker:
     # Where it was started, of one that the next engine may take.
     began: object = None
     helps: bool = False  # with kernels; nobody waits for it
+    # It may be silent for so many seconds (0: for ever), of CPU time where `cpu` is what it had
+    # used by then; it has been silent for; and was ended for having been so for too long.
+    seconds: float = 0.0
+    cpu: float | None = None
+    silent: float = 0.0
+    late: bool = False
 
 
 class LocalEngine:
@@ -61,6 +74,7 @@ class LocalEngine:
         self._steps = 0
         self._pool: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
+        self._looked = 0.0
 
     def __enter__(self) -> LocalEngine:
         return self
@@ -106,25 +120,29 @@ class LocalEngine:
                             worker.process.kill()
                         continue
                     if message is None:
-                        death = Death(self._remove_dead(worker), worker.documents)
+                        late = worker.seconds if worker.late else 0.0
+                        death = Death(self._remove_dead(worker), worker.documents, late)
                         if on_death is None:
                             raise RunFailed(f"a worker died ({death.describe()})")
                         waiting.appendleft(on_death(task, death))
                     elif "beat" in message:
-                        worker.documents = (message["beat"][0], message["beat"][1])
+                        if not worker.late:  # what it is blamed for is what took too long
+                            worker.documents = (message["beat"][0], message["beat"][1])
+                            worker.seconds, worker.cpu = message["seconds"], message["cpu"]
                     elif "error" in message:
                         raise failure(message["error"])
                     else:
                         worker.task = None
                         self.cpu += message["cpu"]
                         yield task, message["result"]
+                self._end_late()
                 self._tick()
         except BaseException:
             self.close()
             raise
 
     def _send_tasks(self, function: str, waiting: deque[Task]) -> None:
-        working = [w for w in self._pool if not w.helps]
+        working = [w for w in self._pool if not w.helps and not w.late]
         idle = [w for w in working if w.task is None]
         while waiting:
             if not idle and len(working) < self.workers:
@@ -134,7 +152,7 @@ class LocalEngine:
                 return
             worker = idle.pop()
             worker.task = waiting.popleft()
-            worker.documents = None
+            worker.documents, worker.seconds = None, 0.0
             self._send(worker, {"function": function, "payload": worker.task})
 
     def _send(self, worker: _Worker, task: dict[str, Any]) -> None:
@@ -143,8 +161,26 @@ class LocalEngine:
             worker.process.stdin.write((json.dumps(task) + "\n").encode())
             worker.process.stdin.flush()
 
+    def _end_late(self) -> None:
+        """Kills the workers that have been silent for longer than they said. Their seconds are
+        counted look by look, so that none goes by while this process does something else, or while
+        all of them are stopped."""
+        now = time.monotonic()
+        passed, self._looked = min(now - self._looked, LOOK_SECONDS), now
+        for worker in self._pool:
+            if worker.task is None or not worker.seconds or worker.late:
+                continue
+            worker.silent += passed
+            if worker.silent > worker.seconds and _cpu_since(worker) > worker.seconds:
+                worker.late = True
+                worker.process.kill()
+
     def _about_kernels(self, worker: _Worker, message: dict[str, Any]) -> bool:
         """Whether a message was of kernels that are compiled; says so, and starts the helper."""
+        if "waiting" in message or "compiling" in message:
+            worker.silent = -KERNEL_SECONDS
+        if "waiting" in message:
+            return True
         if "compiling" in message:
             self.kernels += 1
             if self._helper:
@@ -178,6 +214,7 @@ class LocalEngine:
             while (end := worker.buffer.find(b"\n")) >= 0:
                 line = bytes(worker.buffer[:end])
                 del worker.buffer[: end + 1]
+                worker.silent = 0.0
                 yield worker, json.loads(line)
 
     def _remove_dead(self, worker: _Worker) -> int:
@@ -190,7 +227,11 @@ class LocalEngine:
         tasks they hold nothing that an orderly end would save."""
         idle = [w for w in self._pool if w.task is None and not w.helps and w.began is not None]
         for worker in idle:
-            if not worker.buffer and idle_workers.give(worker.process, worker.began):
+            if (
+                not worker.buffer
+                and not worker.late
+                and idle_workers.give(worker.process, worker.began)
+            ):
                 self._pool.remove(worker)
         for worker in self._pool:
             worker.process.kill()
@@ -203,6 +244,18 @@ class LocalEngine:
         self._pool.clear()
         self._selector.close()
         self._selector = selectors.DefaultSelector()
+
+
+def _cpu_since(worker: _Worker) -> float:
+    """CPU seconds of a worker since it spoke; infinite where the clock on the wall counts."""
+    if worker.cpu is None:
+        return math.inf
+    import psutil
+
+    with suppress(psutil.Error):
+        times = psutil.Process(worker.process.pid).cpu_times()
+        return float(times.user + times.system) - worker.cpu
+    return 0.0
 
 
 def call_apart(
