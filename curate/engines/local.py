@@ -13,10 +13,11 @@ import json
 import math
 import os
 import selectors
+import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -24,8 +25,7 @@ from typing import Any
 
 from curate.disk.units import counted
 from curate.engines import idle_workers
-from curate.engines.base import Death, OnDeath, Task, failure, refill
-from curate.errors import RunFailed
+from curate.engines.base import Task, TaskLoop
 from curate.terminal.progress import mention
 
 LOOK_SECONDS = 1.0  # that count at most between two looks at the workers: nobody read their answers
@@ -49,7 +49,7 @@ class _Worker:
     late: bool = False
 
 
-class LocalEngine:
+class LocalEngine(TaskLoop):
     """Use as a context manager; workers start with the first task and stay until the end.
 
     environment: variables that workers have beside this process's own; helper: whether one
@@ -63,10 +63,8 @@ class LocalEngine:
         environment: Mapping[str, str] = MappingProxyType({}),
         helper: bool = False,
     ) -> None:
+        super().__init__(max(1, workers), tick)
         self.here = True  # workers are on this machine
-        self.workers = max(1, workers)
-        self.cpu = 0.0  # seconds that tasks have taken in workers
-        self._tick = tick
         self._environment = environment
         self._helper = helper
         self.kernels = 0  # that workers have compiled
@@ -75,12 +73,6 @@ class LocalEngine:
         self._pool: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
         self._looked = 0.0
-
-    def __enter__(self) -> LocalEngine:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def _start(self) -> _Worker:
         began = None
@@ -98,54 +90,14 @@ class LocalEngine:
         self._selector.register(process.stdout, selectors.EVENT_READ, worker)
         return worker
 
-    def map(
-        self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
-    ) -> Iterator[tuple[Task, dict[str, Any]]]:
-        """(task, result) in the order of arrival. RunFailed ends everything."""
-        waiting: deque[Task] = deque()
-        source = iter(tasks)
-        try:
-            while refill(waiting, source, self.workers) or any(
-                w.task is not None for w in self._pool
-            ):
-                self._send_tasks(function, waiting)
-                for worker, message in self._messages():
-                    task = worker.task
-                    if message is not None and self._about_kernels(worker, message):
-                        continue
-                    if task is None:
-                        if message is None:
-                            self._remove_dead(worker)
-                        elif worker.helps:
-                            worker.process.kill()
-                        continue
-                    if message is None:
-                        late = worker.seconds if worker.late else 0.0
-                        death = Death(self._remove_dead(worker), worker.documents, late)
-                        if on_death is None:
-                            raise RunFailed(f"a worker died ({death.describe()})")
-                        waiting.appendleft(on_death(task, death))
-                    elif "beat" in message:
-                        if not worker.late:  # what it is blamed for is what took too long
-                            worker.documents = (message["beat"][0], message["beat"][1])
-                            worker.seconds, worker.cpu = message["seconds"], message["cpu"]
-                    elif "error" in message:
-                        raise failure(message["error"])
-                    else:
-                        worker.task = None
-                        self.cpu += message["cpu"]
-                        yield task, message["result"]
-                self._end_late()
-                self._tick()
-        except BaseException:
-            self.close()
-            raise
+    def _working(self) -> int:
+        return sum(w.task is not None for w in self._pool)
 
-    def _send_tasks(self, function: str, waiting: deque[Task]) -> None:
+    def _send_tasks(self, function: str, waiting: deque[Task], source: Iterator[Task]) -> None:
         working = [w for w in self._pool if not w.helps and not w.late]
         idle = [w for w in working if w.task is None]
         while waiting:
-            if not idle and len(working) < self.workers:
+            if not idle and len(working) < self._count:
                 idle.append(self._start())
                 working.append(idle[0])
             if not idle:
@@ -161,6 +113,28 @@ class LocalEngine:
             worker.process.stdin.write((json.dumps(task) + "\n").encode())
             worker.process.stdin.flush()
 
+    def _answers(self) -> Iterator[tuple[Task, dict[str, Any] | None]]:
+        for worker, message in self._messages():
+            task = worker.task
+            if message is not None and self._about_kernels(worker, message):
+                continue
+            if task is None:
+                if message is None:
+                    self._remove_dead(worker)
+                elif worker.helps:
+                    worker.process.kill()
+            elif message is None:
+                late = worker.seconds if worker.late else 0.0
+                yield task, {"death": (self._remove_dead(worker), worker.documents, late)}
+            elif "beat" not in message:
+                if "result" in message:  # else it ends with the engine
+                    worker.task = None
+                yield task, message
+            elif not worker.late:  # what it is blamed for is what took too long
+                worker.documents = (message["beat"][0], message["beat"][1])
+                worker.seconds, worker.cpu = message["seconds"], message["cpu"]
+        self._end_late()
+
     def _end_late(self) -> None:
         """Kills the workers that have been silent for longer than they said. Their seconds are
         counted look by look, so that none goes by while this process does something else, or while
@@ -173,7 +147,8 @@ class LocalEngine:
             worker.silent += passed
             if worker.silent > worker.seconds and _cpu_since(worker) > worker.seconds:
                 worker.late = True
-                worker.process.kill()
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.killpg(worker.process.pid, signal.SIGKILL)  # and what it may wait for
 
     def _about_kernels(self, worker: _Worker, message: dict[str, Any]) -> bool:
         """Whether a message was of kernels that are compiled; says so, and starts the helper."""
