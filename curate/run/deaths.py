@@ -72,22 +72,23 @@ def find_culprit(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath:
             if before[part, first] > 1:
                 files = {plan.inputs.files[s.file].rel for s in plan.inputs.partitions[part]}
                 names = ", ".join(sorted(files)[:3])
+                longer = " or set a larger read.batch_seconds," if death.seconds else ""
                 raise RunFailed(
-                    f"a worker {told} twice while reading {names}; take that file out and run again"
+                    f"a worker {told} twice while reading {names}; take that file out{longer} and"
+                    " run again"
                     if first == READING[0]
                     else f"a worker {told} twice before the first document of {stage.folder_name}:"
                     " see what its steps load"
                 )
             return task
-        batch = f"documents {first} to {last} of partition {part}"
+        batch = f"document {first}" if first == last else f"documents {first} to {last}"
+        batch += f" of partition {part}"
         say(f"a worker {told} on {batch}; looking for the cause", quiet)
         careful = task.get("careful")
         if not careful or not careful[0] <= first <= last <= careful[1]:
             return {**task, "careful": [first, LAST if death.seconds else last]}
         if first < last:
-            raise RunFailed(
-                f"{batch} kill their worker together ({how}) but none does alone"
-            )
+            raise RunFailed(f"{batch} kill their worker together ({how}) but none does alone")
         alone[part, first] += 1
         slow = careful[1] == LAST
         if (death.seconds or slow) and alone[part, first] < 2:

@@ -95,7 +95,10 @@ def test_a_host_of_a_cluster_tells_the_same():
 @pytest.mark.parametrize(
     ("documents", "line"),
     [
-        (READING, "a worker took longer than 0.3 s twice while reading a.gz; take that file out"),
+        (
+            READING,
+            "a worker took longer than 0.3 s twice while reading a.gz; take that file out or",
+        ),
         (LOADING, "a worker took longer than 0.3 s twice before the first document of 00-x: see"),
         (None, "a worker took longer than 0.3 s twice before the first document of 00-x: see"),
     ],
