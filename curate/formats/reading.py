@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,6 +18,8 @@ from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
 from curate.formats.inputs import InputPlan, Slice
 from curate.formats.kinds import FORMATS
 from curate.formats.listing import InputFile
+
+BATCH_SECONDS = 600.0
 
 
 class ReadSettings(BaseModel):
@@ -37,6 +39,13 @@ class ReadSettings(BaseModel):
     )
     batch_rows: int = Field(
         1000, ge=1, description="A batch of documents ends when it has this many rows."
+    )
+    batch_seconds: float = Field(
+        BATCH_SECONDS,
+        ge=0,
+        allow_inf_nan=False,
+        description="A batch that takes longer than this is worked on document by document; a"
+        " document that takes longer alone, twice, is quarantined. 0: no limit.",
     )
     max_record_bytes: int = Field(
         64 << 20,
@@ -88,6 +97,8 @@ class ReadSettings(BaseModel):
         values: dict[str, Any] = self.model_dump(mode="json")
         if self.share is None:
             del values["seed"]
+        if self.batch_seconds == BATCH_SECONDS:
+            del values["batch_seconds"]
         return {k: v for k, v in values.items() if v not in (None, {})}
 
     @property
@@ -162,10 +173,18 @@ ROW_COLUMNS = ("id", "text", "url", "date", "lang", *(name for name, _ in PAYLOA
 
 
 class PartitionReader:
-    """Iterates over the batches of one partition; `account` is complete at the end."""
+    """Iterates over the batches of one partition; `account` is complete at the end. on_event:
+    called after each record, or block of them."""
 
-    def __init__(self, plan: InputPlan, partition: int, settings: ReadSettings) -> None:
+    def __init__(
+        self,
+        plan: InputPlan,
+        partition: int,
+        settings: ReadSettings,
+        on_event: Callable[[], None] = lambda: None,
+    ) -> None:
         self.plan = plan
+        self._on_event = on_event
         self.partition = partition
         self.settings = settings
         self.account = Account()
@@ -182,6 +201,7 @@ class PartitionReader:
             self.account.documents.append(0)
             try:
                 for event in _events(file, part, self.settings, self.plan.columns):
+                    self._on_event()
                     if isinstance(event, pa.Table):
                         yield from self._flush()
                         yield from self._table(event, file, number)

@@ -35,9 +35,18 @@ from curate.engines import worker
 from curate.engines.cpu_time import compile_seconds, cpu_seconds
 from curate.formats.reading import ID_SCHEMA, NO_DOCUMENT, Batch, PartitionReader
 from curate.run.worker.rehearsal import begin_stage
-from curate.run.worker.specification import Work, load_spec, open_steps, sketch_rows, written_kinds
+from curate.run.worker.specification import (
+    LOADING,
+    READING,
+    Work,
+    load_spec,
+    open_steps,
+    sketch_rows,
+    written_kinds,
+)
 
-READING = (-1, -1)  # what a worker says it works on while it reads
+LOADING_SECONDS = 3600.0  # that models may take to load, where there is a limit for batches
+READING_SECONDS = 0.1  # between two words of a worker that reads
 CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
 
 
@@ -93,14 +102,16 @@ def _empty(spec: dict[str, Any], part: int) -> Documents:
 
 
 def _one_by_one(work: Work, docs: Documents, careful: list[int]) -> Documents:
-    """The batch through the steps, the suspected rows one at a time, each announced."""
+    """The batch through the steps, the suspected rows one at a time, each announced. When none was
+    at fault, the batch may take as long as all of them."""
     numbers = docs.table[NUMBER].to_numpy()
     if not ((numbers >= careful[0]) & (numbers <= careful[1])).any():
         return work.steps(docs)
+    seconds = work.spec["read"].batch_seconds
     for row, n in enumerate(numbers):
-        worker.beat(int(n), int(n))
+        worker.beat(int(n), int(n), seconds)
         work.rehearse(Documents(docs.table.slice(row, 1).combine_chunks()))
-    worker.beat(int(numbers[0]), int(numbers[-1]))
+    worker.beat(int(numbers[0]), int(numbers[-1]), seconds * len(numbers))
     return work.steps(docs)
 
 
@@ -140,12 +151,14 @@ def run_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
 def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     """One partition of the stage specified in the file payload["spec"].
 
-    careful: [first, last] numbers to run one at a time, after a worker died on that batch;
-    quarantine: number -> why, documents that killed their worker twice.
+    careful: [first, last] numbers to run one at a time, after a worker died on that batch, or those
+    from it on; quarantine: number -> why, documents that killed their worker twice.
     """
     cpu_began, compile_began = cpu_seconds(), compile_seconds()
     spec, part = load_spec(payload["spec"]), payload["part"]
     careful, quarantine = payload.get("careful"), payload.get("quarantine") or {}
+    seconds = spec["read"].batch_seconds
+    worker.beat(*LOADING, LOADING_SECONDS if seconds else 0.0)
     begin_stage(payload["spec"])
     work = Work(spec, part, cpu_began)
     account: dict[str, Any] = {"bytes_in": 0, "skipped": {}, "corrupt": 0, "corrupt_examples": []}
@@ -154,11 +167,13 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     try:
         work.commit(work.steps(_with_edits(_empty(spec, part))))
         work.started()
+        reading = Reading(seconds)
+        reading.now()
         if spec["plan"]:
             work.writers["ids"].write(ID_SCHEMA.empty_table())
-        for docs in _read(work, account, quarantine):
+        for docs in _read(work, account, quarantine, reading):
             work.commit(_one_by_one(work, docs, careful) if careful else work.steps(docs))
-            worker.beat(*READING)
+            reading.now()
         done = True
     finally:
         work.close(failed=not done)
@@ -189,10 +204,31 @@ def _sizes(documents: list[int]) -> pa.Table:
     return pa.table([numbers, own, slices, pa.array(documents, pa.int64())], schema=ID_SCHEMA)
 
 
-def _read(work: Work, account: dict[str, Any], quarantine: dict[str, str]) -> Iterator[Documents]:
+class Reading:
+    """Says that this worker reads, record by record. The seconds are of CPU time, since a store may
+    be slow."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self._said = seconds, 0.0
+
+    def now(self) -> None:
+        """Says it."""
+        worker.beat(*READING, self.seconds, of_cpu=True)
+        self._said = time.monotonic()
+
+    def at_record(self) -> None:
+        """Says it where it has not been said for a while."""
+        if time.monotonic() - self._said > READING_SECONDS:
+            self.now()
+
+
+def _read(
+    work: Work, account: dict[str, Any], quarantine: dict[str, str], reading: Reading
+) -> Iterator[Documents]:
     """The batches of the stage's input. account: gets what the input was."""
     spec, part = work.spec, work.part
-    reader = PartitionReader(spec["plan"], part, spec["read"]) if spec["plan"] else None
+    plan, seconds = spec["plan"], spec["read"].batch_seconds
+    reader = PartitionReader(plan, part, spec["read"], reading.at_record) if plan else None
     changed = changed_ids(spec["ids"], part)
     batches: Iterator[Any] = (
         iter(reader) if reader else read_kept(Path(spec["input"]), part, spec["read"].batch_rows)
@@ -208,7 +244,7 @@ def _read(work: Work, account: dict[str, Any], quarantine: dict[str, str]) -> It
         if len(docs) == 0:
             continue
         numbers = docs.table[NUMBER]
-        worker.beat(numbers[0].as_py(), numbers[-1].as_py())
+        worker.beat(numbers[0].as_py(), numbers[-1].as_py(), seconds)
         docs = _with_edits(docs)
         if quarantine:
             docs, held = _split_quarantined(docs, quarantine)

@@ -30,6 +30,9 @@ from curate.run.worker.traces import Traces
 from curate.steps.contracts import CorpusStep, Settings, Step
 from curate.steps.registry import step_class
 
+# The numbers of documents that a worker works on before the first one, and while it reads.
+LOADING, READING = (-2, -2), (-1, -1)
+
 
 def load_spec(path: str) -> dict[str, Any]:
     """The stage's specification; `open_steps` opens its steps, once a worker."""
