@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from curate.disk.files import text_digest
+from curate.disk.files import check_regular, text_digest
 from curate.errors import UsageError
 from curate.formats.reading import ReadSettings
 from curate.steps.contracts import CorpusStep, Product, Settings, Step
@@ -400,8 +400,9 @@ def _place(overridden: dict[str, str], in_file: LineOf | None, key: str) -> str 
 def load(name: str | Path, overrides: tuple[str | Change, ...] = ()) -> Recipe:
     """A recipe by path, or a shipped one by name."""
     path = Path(name)
-    if path.suffix in (".yaml", ".yml") or path.is_file():
+    if path.suffix in (".yaml", ".yml") or (path.exists() and not path.is_dir()):
         try:
+            check_regular(path)
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"

@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from curate.disk.files import check_regular
 from curate.errors import UsageError
 from curate.text.codes import comparable
 
@@ -84,6 +85,7 @@ def _profile(path: Path, name: str, values: Any) -> Profile:
 @lru_cache(maxsize=8)
 def _read(path: Path, stamp: int) -> dict[str, Profile]:
     try:
+        check_regular(path)
         values = yaml.load(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"profiles {path}: {getattr(error, 'strerror', error)}") from None
