@@ -32,7 +32,7 @@ def stream_digest(file: BufferedReader, kind: str = "sha256") -> str:
 def check_regular(path: str | Path) -> None:
     """OSError where a file that is read whole is a pipe, a socket or a device: one may never end,
     another gives its bytes once."""
-    mode = os.stat(path).st_mode
+    mode = Path(path).stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OSError(errno.EINVAL, "it is a pipe, socket or device, name a file", str(path))
 

@@ -52,7 +52,7 @@ class InputFile:
         return FORMATS[self.format].pages and not is_text
 
     def now(self) -> tuple[str, str]:
-        """(state, stamp) as they are now. What would take more than a request is left as it was: the
+        """(state, stamp) as they are now. What takes more than a request is left as it was: the
         stamp of a URL, and all but the size at a web server, whose machines may give tags of their
         own. OSError where the file is gone."""
         fs, path = file_system(self.path)

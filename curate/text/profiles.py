@@ -15,9 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from curate.disk.files import check_regular
+from curate.disk.yaml_file import read_yaml
 from curate.errors import UsageError
 from curate.text.codes import comparable
 
@@ -86,11 +85,9 @@ def _profile(path: Path, name: str, values: Any) -> Profile:
 def _read(path: Path, stamp: int) -> dict[str, Profile]:
     try:
         check_regular(path)
-        values = yaml.load(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        values = read_yaml(path.read_text("utf-8"), f"profiles {path}")[0]
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"profiles {path}: {getattr(error, 'strerror', error)}") from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"profiles {path}: not YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(values, dict) or not values:
         raise UsageError(f"profiles {path}: it has no profile, as `th: {{...}}` would be one")
     # YAML's `no`, which it takes for false, is Norwegian.
