@@ -67,6 +67,8 @@ def disk_error(error: BaseException) -> CurateError | None:
         "File too large",
         "Disk quota exceeded",
         "disk is full",
+        "Not enough free space",  # numpy's tofile
+        "Could not write all bytes",  # DuckDB
     )
     short = re.match(r"\d+ requested and \d+ written$", message)  # of numpy's tofile
     if number in full or short or any(t in message for t in texts):

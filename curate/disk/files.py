@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.disk.inside import remove
-from curate.errors import UsageError, disk_error
+from curate.errors import UsageError, disk_error, name_file
 
 
 def stream_digest(file: BufferedReader, kind: str = "sha256") -> str:
@@ -136,6 +136,22 @@ def write_text(path: Path, text: str) -> None:
     """Replaces the file's content as a whole."""
     with replacing(path) as aside:
         aside.write_text(text, encoding="utf-8")
+
+
+def reserve(path: Path) -> None:
+    """Gives a sparse file all its blocks, so that a full disk is an OSError here, and no signal
+    that ends the process where the file is written to through a map."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    with path.open("rb+") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        except OSError as error:
+            if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):  # a file system without it
+                return
+            path.unlink()
+            name_file(error, path)
+            raise
 
 
 def clear_temporary(folder: Path) -> None:
