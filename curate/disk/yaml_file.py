@@ -53,8 +53,8 @@ def _check_events(text: str, source: str) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > MOST_DEPTH:
-            line = event.start_mark.line + 1
-            raise UsageError(f"{source}:{line}: nested more than {MOST_DEPTH} levels deep")
+            line = f":{event.start_mark.line + 1}" if event.start_mark else ""
+            raise UsageError(f"{source}{line}: nested more than {MOST_DEPTH} levels deep")
         if number == 2 * MOST_NODES:
             raise _too_many(source)
 

@@ -57,6 +57,10 @@ class InputFile:
         own. OSError where the file is gone."""
         fs, path = file_system(self.path)
         info = fs.info(path)
+        if self.url:  # fetched: on record is what the server called it, and its content
+            same = info["size"] == self.size
+            state = self.state if same else f"{info['size']}@"
+            return state, _stamp(fs, info).rpartition("@")[0]
         if "://" not in self.path:
             return _state(info), _stamp(fs, info)
         if self.path.startswith(("http://", "https://")):
