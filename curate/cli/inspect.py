@@ -3,7 +3,6 @@
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -27,6 +26,7 @@ from curate.cli.options import (
 )
 from curate.cli.settings import command
 from curate.errors import UsageError
+from curate.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -71,9 +71,9 @@ def explain(
         raise UsageError(f"{outs[0] if outs else 'this workspace'} holds no finished run")
     account = explaining.explain(outs, id)
     if as_json:
-        print(json.dumps(account, ensure_ascii=False, default=str))
+        echo_json(account, default=str)
     else:
-        print(explaining.text(account))
+        echo(explaining.text(account))
 
 
 @app.command()
@@ -166,9 +166,9 @@ def _answer(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) 
     if page is not None:
         write_text(page, page_of(figures))
     if as_json:
-        print(json.dumps(figures.dump(), ensure_ascii=False))
+        echo_json(figures.dump())
         return
-    print(text(figures))
+    echo(text(figures))
     if page is not None:
         say(f"wrote {page}")
 
@@ -229,16 +229,16 @@ def browse(
                 pages = {static / n: p for n, p in static_pages(documents, chosen.each).items()}
             for path, page in pages.items():
                 write_text(path, page)
-                print(f"wrote {path}")
+                echo(f"wrote {path}")
             return
         from curate.inspect.browse.server import Server
 
         with Server(documents, chosen.port) as server:
-            print(f"{run} at {server.address} (this computer only; Ctrl-C ends it)", flush=True)
+            echo(f"{run} at {server.address} (this computer only; Ctrl-C ends it)", flush=True)
             try:
                 server.serve_forever()
             except KeyboardInterrupt:
-                print("stopped")
+                echo("stopped")
 
 
 @command(app, "Verify")

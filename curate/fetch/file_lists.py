@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from urllib.parse import urljoin, urlsplit
 
+from curate.disk.files import check_regular
 from curate.disk.inside import inside
 from curate.errors import UsageError
 from curate.fetch.transfer import PART, Wanted
@@ -126,8 +127,12 @@ def read_list(location: str, sha256: str | None, label: str, key: str) -> bytes:
     import fsspec
 
     try:
-        with fsspec.open(location, "rb") as f:
-            data: bytes = f.read()
+        if "://" not in location:
+            check_regular(location)
+            data = Path(location).read_bytes()
+        else:
+            with fsspec.open(location, "rb") as f:
+                data = f.read()
     except (OSError, ValueError, ImportError) as error:
         raise UsageError(f"{label}: cannot read {location}: {error}") from None
     if sha256 and hashlib.sha256(data).hexdigest() != sha256.lower():

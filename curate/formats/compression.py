@@ -10,6 +10,8 @@ most).
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
@@ -28,11 +30,29 @@ from curate.formats.codecs import (
 )
 from curate.formats.heads import begins_record
 
+_ESCAPE = re.compile(rb"\\x([89a-f][0-9a-f])")
+
+
+def escaped(path: str) -> str:
+    """A path as text that any file may hold: bytes that are no UTF-8 (halves of surrogates, PEP
+    383) are written `\\xNN`."""
+    if path.isascii():
+        return path
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def path_of(text: str) -> str:
+    """The path on this machine that an escaped one stands for. A file of that very name comes
+    first, so `listing.py` refuses one beside another that would be written like it."""
+    if "\\x" not in text or os.path.lexists(text):
+        return text
+    return os.fsdecode(_ESCAPE.sub(lambda m: bytes.fromhex(m[1].decode()), os.fsencode(text)))
+
 
 def open_input(path: str) -> BinaryIO:
-    """A seekable binary file of a local path or of any URL that fsspec knows."""
+    """A seekable binary file of a local path (`escaped`) or of any URL that fsspec knows."""
     if "://" not in path:
-        return open(path, "rb")
+        return open(path_of(path), "rb")
     import fsspec
 
     file: BinaryIO = fsspec.open(path, "rb").open()

@@ -13,6 +13,7 @@ import xxhash
 from pydantic import BaseModel, ConfigDict, Field
 
 from curate.documents.documents import NUMBER, PAYLOAD, Documents
+from curate.errors import RunFailed
 from curate.formats.columns import Columns, schema
 from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
 from curate.formats.inputs import InputPlan, Slice
@@ -215,14 +216,17 @@ class PartitionReader:
                     else:
                         self._note(event, file)
                     if self._next == self._most:
+                        check_unchanged(file)
                         yield from self._flush()
                         return
             except (pa.ArrowInvalid, EOFError) as error:
                 self._note(Corrupt(part.start, str(error).splitlines()[0][:200]), file)
             except OSError as error:
                 if error.errno is not None:
+                    check_unchanged(file)
                     raise
                 self._note(Corrupt(part.start, str(error).splitlines()[0][:200]), file)
+            check_unchanged(file)
         yield from self._flush()
 
     def _draws(self, own: str | None, file: InputFile, number: int, ordinal: int) -> bool:
@@ -344,6 +348,24 @@ class PartitionReader:
             threshold = next(r[2] for r in reasons if r[0] == rule)
             refused = refused.drop(mask, rule, value, threshold, [r[3] for r in reasons])
         return Batch(Documents(table.filter(pa.array(~bad))), refused, ids)
+
+
+def check_unchanged(file: InputFile) -> None:
+    """RunFailed where a file is another than when the run was planned: what is recorded of the
+    input would not be what was read."""
+    try:
+        state, stamp = file.now()
+    except FileNotFoundError:
+        state = stamp = "no"
+    except Exception:  # each store has errors of its own, and what was to be read has been read
+        return
+    if file.state and (state, stamp) != (file.state, file.stamp):
+        then, now = (text.partition("@")[0] for text in (file.state, state))
+        what = "replaced or written to" if then == now else f"{then} bytes then, {now} now"
+        raise RunFailed(
+            f"input {file.path} has changed since the run was planned ({what}): when nothing writes"
+            " to it any more, run the same command again, which reads it anew"
+        )
 
 
 def _utf8_bytes(text: str) -> int:

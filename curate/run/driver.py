@@ -34,6 +34,7 @@ from curate.run.outcome import Options, Outcome
 from curate.run.plan import RunPlan, decisions_path, plan_run, stage_folder
 from curate.run.stages import REPORT, Stages
 from curate.steps.recipe import Recipe
+from curate.terminal.output import tell
 from curate.terminal.progress import Progress, say
 
 # Python raises KeyboardInterrupt only between two steps of its own; compiled code, as training a
@@ -63,7 +64,7 @@ def prompt_interrupt() -> Iterator[None]:
     def watch() -> None:
         while number := os.read(read_end, 1):
             if number[0] == signal.SIGINT and not over.wait(GRACE_SECONDS):
-                print("stopped; the same command goes on from here", file=sys.stderr, flush=True)
+                tell("stopped; the same command goes on from here")
                 os._exit(EXIT_CODE)
 
     watcher = threading.Thread(target=watch, daemon=True)

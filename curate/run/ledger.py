@@ -10,13 +10,15 @@ import time
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from curate.disk.files import make_folder
 from curate.disk.publish import url_of
 from curate.errors import CurateError, LockHeld, RunFailed, UsageError, disk_error
+from curate.terminal.progress import say
 
-STALE_SECONDS = 300  # a holder on another machine that has not written for so long is dead
+STALE_SECONDS = 300.0  # a holder on another machine that is not seen to write for so long is dead
+LOOK_SECONDS = 5.0  # between two looks at its last sign of life
 BEAT_SECONDS = 10
 
 LOCK = """
@@ -52,17 +54,33 @@ def ledger_path(out: Path) -> Path:
     return apart if apart.exists() and not (out / Ledger.file).exists() else out / Ledger.file
 
 
+def _may_write(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+class _Holder(NamedTuple):
+    told: str  # who it is, for messages
+    beat: float  # its last sign of life, by its own clock
+
+
 class Ledger:
-    """One SQLite file; the lock is held from `open` to `close`."""
+    """One SQLite file; the lock is held from `open` to `close`. One that may not be written to is
+    read, and has no lock. stale: seconds after which a silent holder elsewhere counts as dead."""
 
     file = "ledger.db"
     tables = _TABLES
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, stale: float = STALE_SECONDS) -> None:
         if url := url_of(out):
             raise UsageError(f"OUT {url}: this command writes into a folder; give one")
         self.path = out / self.file
         make_folder(out)
+        self._beat = 0.0
+        # sqlite writes a journal beside the file.
+        self._locked = not self.path.exists() or all(map(_may_write, (out, self.path)))
+        if not self._locked:
+            self._db = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)
+            return
         try:
             self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
             self._db.execute("PRAGMA synchronous=FULL")
@@ -73,26 +91,43 @@ class Ledger:
             raise RunFailed(
                 f"{self.path} is damaged ({error}); move it away to start afresh"
             ) from None
-        self._beat = 0.0
-        self._take()
+        self._take(stale)
 
-    def _take(self) -> None:
+    def _take(self, stale: float) -> None:
+        """Takes the lock. A holder on another machine is watched for up to `stale` seconds by this
+        machine's clock alone, for theirs may be ahead: one that is seen to write lives."""
+        holder = self._try()
+        if holder is None:
+            return
+        say(f"{holder.told}; it is watched for a sign of life, {stale:g} seconds at most")
+        began = time.monotonic()
+        while (watched := time.monotonic() - began) < stale:
+            time.sleep(min(LOOK_SECONDS, stale - watched))
+            if (now := self._try(holder)) is None:
+                return
+            if now != holder:
+                raise LockHeld(f"{now.told}; wait for it, or stop it and run again")
+        if self._try(holder, dead=True) is not None:
+            raise LockHeld(f"{holder.told}; wait for it, or stop it and run again")
+
+    def _try(self, watched: _Holder | None = None, dead: bool = False) -> _Holder | None:
+        """Takes the lock where nobody holds it, or this machine knows that the holder is gone, or
+        it is the watched one and that is dead. Returns the holder on another machine otherwise;
+        LockHeld for one on this machine."""
         me, host = os.getpid(), socket.gethostname()
         self._write("BEGIN IMMEDIATE")
         try:
             row = self._db.execute("SELECT pid, created, host, since, beat FROM lock").fetchone()
             if row:
                 pid, created, other, since, beat = row
-                if other == host:
-                    now = _created(pid)
-                    alive = now is not None and abs(now - created) < 2 and pid != me
-                else:
-                    alive = time.time() - beat < STALE_SECONDS
-                if alive:
-                    raise LockHeld(
-                        f"{self.path.parent} is in use by process {pid} on {other}, started"
-                        f" {since}; wait for it, or stop it and run again"
-                    )
+                told = f"{self.path.parent} is in use by process {pid} on {other}, started {since}"
+                holder = _Holder(told, beat)
+                if other != host and not (dead and holder == watched):
+                    self._db.execute("ROLLBACK")
+                    return holder
+                now = _created(pid) if other == host else None
+                if now is not None and abs(now - created) < 2 and pid != me:
+                    raise LockHeld(f"{told}; wait for it, or stop it and run again")
             since = datetime.now().astimezone().isoformat(timespec="seconds")
             self._db.execute("DELETE FROM lock")
             self._db.execute(
@@ -100,6 +135,7 @@ class Ledger:
                 (me, _created(me), host, since, time.time()),
             )
             self._db.execute("COMMIT")
+            return None
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
@@ -119,7 +155,7 @@ class Ledger:
 
     def beat(self) -> None:
         """Says now and then that the holder lives."""
-        if time.monotonic() - self._beat > BEAT_SECONDS:
+        if self._locked and time.monotonic() - self._beat > BEAT_SECONDS:
             self._beat = time.monotonic()
             self._write("UPDATE lock SET beat = ?", (time.time(),))
 

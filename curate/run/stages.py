@@ -21,7 +21,7 @@ from curate.corpus import indexes
 from curate.corpus.sketches import SketchedCorpus
 from curate.corpus.stage_files import part_path
 from curate.disk.files import clear_temporary, write_text
-from curate.disk.inside import inside
+from curate.disk.inside import check_links, inside
 from curate.engines.base import Engine, Task
 from curate.engines.cpu_time import cpu_seconds
 from curate.run import deaths
@@ -208,7 +208,9 @@ class Stages:
         return assign_ids(self.plan.inputs, folder, self.plan.earlier)
 
     def _own(self, stage: MapStage) -> Path:
-        return inside(stage_folder(self.out, stage.folder_name), f"resolve-{stage.folder_key}")
+        folder = inside(stage_folder(self.out, stage.folder_name), f"resolve-{stage.folder_key}")
+        check_links(folder)
+        return folder
 
     def _corpus(self, stage: MapStage) -> SketchedCorpus:
         folder = stage_folder(self.out, stage.folder_name)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from curate.formats.compression import open_input
 from curate.formats.inputs import Slice
 from curate.formats.listing import InputFile
 from curate.inspect.verify.run import Document, FinishedRun, Source, first
@@ -111,7 +112,7 @@ def _read(file_info: InputFile, piece: Slice, peers: list[Peer]) -> str:
 
     end = piece.end if piece.end is not None else 1 << 62
     end = min(end, piece.start + MOST_BYTES)
-    with open(file_info.path, "rb") as file:
+    with open_input(file_info.path) as file:
         file.seek(0, 2)
         size = file.tell()
         file.seek(piece.start)
