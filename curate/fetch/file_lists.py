@@ -101,13 +101,16 @@ def listed_files(
             data = path.read_bytes()
     else:
         try:
-            data = Path(source).expanduser().read_bytes()
+            with Path(source).expanduser().open("rb") as file:
+                data = file.read(MOST_LIST + 1)
         except OSError as error:
             raise UsageError(
                 f"{source}: {error.strerror}; give a URL (https://...) or a file that lists them"
             ) from None
     if data[:2] == b"\x1f\x8b":
         data = _unpacked(data, source)
+    if len(data) > MOST_LIST:
+        raise _too_long(source)
     lines = data.decode("utf-8", "replace").removeprefix("\ufeff").splitlines()
     entries = []
     for number, line in enumerate(lines, 1):
@@ -169,8 +172,12 @@ def _unpacked(data: bytes, source: str) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"{source}: a damaged .gz file ({error})") from None
     if len(plain) > MOST_LIST:
-        raise UsageError(f"{source}: no list, it has more than {MOST_LIST >> 20} MiB")
+        raise _too_long(source)
     return plain
+
+
+def _too_long(source: str) -> UsageError:
+    return UsageError(f"{source}: no list, it has more than {MOST_LIST >> 20} MiB")
 
 
 def _entry(line: str, where: str, base: str | None) -> tuple[str, str | None]:

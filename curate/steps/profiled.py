@@ -114,8 +114,8 @@ class Profiled(Step):
 
     def identity(self) -> dict[str, Any]:
         """With the profiles as they are, so that other figures are another stage."""
-        facts = super().identity()
         self.adapted  # noqa: B018 - a profile's mistakes are found when the run is planned
+        facts = super().identity()
         if used := self.chosen.profiles:
             facts["profiles"] = {p.code: p.digest for p in used}
         return facts
