@@ -1,4 +1,4 @@
-"""Damaged web archives: documents and named damage, whatever the compression, then steps on them."""
+"""Damaged web archives in any compression: documents and named damage; steps on what they hold."""
 
 from __future__ import annotations
 
@@ -33,8 +33,13 @@ PLAIN = {
     "warc": [
         warc(b"software: x\r\n", "warcinfo", Content_Type="application/warc-fields"),
         *(warc(http(page), number=n) for n, page in enumerate(PAGES, 1)),
-        warc(http(gzip.compress(PAGES[2], mtime=0) , "text/html\r\nContent-Encoding: gzip"), number=8),
-        warc(http(b"5\r\nhello\r\n0\r\n\r\n", "text/plain\r\nTransfer-Encoding: chunked"), number=9),
+        warc(
+            http(gzip.compress(PAGES[2], mtime=0), "text/html\r\nContent-Encoding: gzip"), number=8
+        ),
+        warc(
+            http(b"5\r\nhello\r\n0\r\n\r\n", "text/plain\r\nTransfer-Encoding: chunked"),
+            number=9,
+        ),
         warc("ภาษาไทย und so weiter".encode(), "conversion", 10, Content_Type="text/plain"),
     ],
     "arc": [arc(http(page), n) for n, page in enumerate(PAGES)],

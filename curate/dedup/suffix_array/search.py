@@ -60,7 +60,7 @@ def _longest_from(text, order, pattern, i):
         k = _shared(text, position, pattern, i, min(shared_low, shared_high))
         if i + k == len(pattern):
             return k
-        if position + k == len(text) or text[position + k] < pattern[i + k]:
+        if position + k >= len(text) or text[position + k] < pattern[i + k]:
             low, shared_low = middle + 1, k
         else:
             high, shared_high = middle, k

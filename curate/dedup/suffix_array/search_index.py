@@ -226,7 +226,10 @@ class SearchIndex:
         """uint64[documents]: where each document starts."""
         if not self.documents:
             return np.empty(0, np.uint64)
-        return np.asarray(np.memmap(self.folder / STARTS, "<u8", "r"))
+        try:
+            return np.asarray(np.memmap(self.folder / STARTS, "<u8", "r"))
+        except ValueError:  # empty, or no whole numbers
+            raise self.damaged(STARTS) from None
 
     @cached_property
     def _ids(self) -> pa.ChunkedArray:
