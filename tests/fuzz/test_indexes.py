@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
+from curate.corpus.indexes import all_in
 from curate.dedup.suffix_array.search import find, longest
 from curate.dedup.suffix_array.search_index import SearchIndex, _digest
+from curate.errors import UsageError
 from tests.curate.conftest import Bench, pages
 from tests.curate.dedup.test_suffix_array_search import index_of
 from tests.fuzz.mutations import FUZZ, SEEDS, contents, damaged, damaged_tree, outcome
@@ -113,6 +115,7 @@ def _other_values(path: Path, seed: int) -> None:
     pq.write_table(table.take(pa.array(keep, pa.int64())), path)
 
 
+@pytest.mark.slow
 @FUZZ
 @given(seed=SEEDS)
 def test_a_dedup_against_a_damaged_index_ends_and_touches_nothing_else(
@@ -138,3 +141,23 @@ def test_a_dedup_against_a_damaged_index_ends_and_touches_nothing_else(
     with suppress(*READERS):
         outcome(lambda: Bench(earlier).run([step], earlier / "two.jsonl"))
     assert contents(earlier / "one") == before
+
+
+@pytest.mark.parametrize("record", ["[]", "7", "{}"])
+def test_a_record_of_an_index_that_is_none_is_one_line(tmp_path: Path, record: str) -> None:
+    (tmp_path / "index.json").write_text(record)
+    with pytest.raises(UsageError, match="run that dedup again"):
+        all_in(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"parts": 1 << 40}, {"settled": 1}, {"step_version": None}])
+def test_a_record_that_does_not_fit_its_index_is_one_line(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    sound = {"version": 1, "name": "a", "step": "dedup_exact", "step_version": 1, "comparable": {},
+             "key": "k", "parts": 0, "settled": False}  # fmt: skip
+    (tmp_path / "index.json").write_text(json.dumps(sound))
+    assert len(all_in(tmp_path)) == 1
+    (tmp_path / "index.json").write_text(json.dumps(sound | change))
+    with pytest.raises(UsageError, match="does not fit its folder"):
+        all_in(tmp_path)

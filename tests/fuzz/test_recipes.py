@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 from hypothesis import given
 
+from curate.errors import UsageError
 from curate.steps.recipe import parse
 from curate.steps.registry import REGISTRY, step_class
 from tests.fuzz.mutations import FUZZ, ODD, SEEDS, damaged, damaged_tree, outcome
@@ -38,6 +41,30 @@ def test_odd_values_in_a_recipe_are_one_line(seed: int) -> None:
     text = json.dumps(damaged_tree(TREES[seed % len(TREES)], seed))
     result = outcome(lambda: _parsed(text))
     assert result is None or "stranger.yaml" in str(result)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"tokenizer": {"reserved": 1 << 40}},  # had all of their names made
+        {"perplexity": {"model": "x.bin", "keep": 5}},
+        {"dedup_minhash": {"preset": []}},
+        {"pretrain": {"stages": 7}},
+        {"mix": {"sources": {"a": "b"}, "quality": {"preset": "olmo3", "edges": 3}}},
+        {"url_filter": {"keep": "\ud800"}},
+    ],
+    ids=lambda step: next(iter(step)),
+)
+def test_settings_that_were_errors_of_python_or_took_for_ever(step: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"stranger\.yaml|step "):
+        parse(json.dumps({"steps": [step]}), "stranger.yaml")
+
+
+def test_a_profile_that_is_none_is_said_when_the_run_is_planned() -> None:
+    recipe = parse("{steps: [{gopher_quality: {profile: nowhere}}]}", "stranger.yaml")
+    assert "nowhere" in str(recipe)
+    with pytest.raises(UsageError, match="cannot read nowhere"):
+        recipe.digest()
 
 
 @FUZZ

@@ -5,18 +5,22 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 
+from curate.errors import UsageError
+from curate.scoring.perplexity.sentences import load_pieces
 from tests.fuzz.mutations import FUZZ, SEEDS, damaged, damaged_tree, outcome
 from tests.tokenize_kit.sentencepiece_models import LINES, ODD, PARTS, trained
 from tokenize_kit.change.convert import convert
 from tokenize_kit.change.source import FILES, open_source
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.encode.vocabulary import open_vocabulary
+from tokenize_kit.formats.forms import CannotHold
 from tokenize_kit.formats.gguf import to_metadata, write_metadata
 from tokenize_kit.formats.json_forms import tokenizer_of
 from tokenize_kit.formats.sentencepiece_model import read_form
@@ -105,3 +109,23 @@ def test_a_damaged_tokenizer_encodes_or_is_one_line(whole: Path, name: str, seed
     for use in uses if path.suffix == ".gguf" else [*uses, _candidate]:
         result = outcome(lambda use=use: use(path))
         assert result is None or str(path) in str(result) or "cannot encode" in str(result)
+
+
+def test_pieces_that_are_no_utf8_are_one_line(whole: Path) -> None:
+    """They were a UnicodeDecodeError of the library's."""
+    path = whole / "no-text.model"
+    path.write_bytes((whole / "bpe/tokenizer.model").read_bytes().replace(b"</s>", b"\xff/s>"))
+    for use in (_vocabulary, _candidate):
+        assert "not a SentencePiece model" in str(outcome(lambda use=use: use(path)))
+    with pytest.raises(UsageError, match="no SentencePiece model"):
+        load_pieces(path.read_bytes(), "no-text.model")
+
+
+def test_a_damaged_table_of_characters_is_one_line(whole: Path) -> None:
+    """It was a bare Exception of the library's."""
+    form = replace(read_form((whole / "unigram/tokenizer.model").read_bytes()), charsmap=b"\x01")
+    path = whole / "damaged.gguf"
+    path.write_bytes(write_metadata(to_metadata(form)))
+    assert "does not take its pieces" in str(outcome(lambda: _vocabulary(path)))
+    with pytest.raises(CannotHold, match="table of characters"):
+        tokenizer_of(form)

@@ -146,6 +146,20 @@ def test_an_order_made_to_harm_is_refused_where_it_is_met(tmp_path, position):
             ask(SearchIndex(tmp_path), "text")
 
 
+def test_an_order_that_is_none_leads_nowhere_behind_the_text(tmp_path):
+    """The suffixes at both ends of a search do not share with the one between what they share with
+    the pattern: it may be shorter. The kernel read behind the text."""
+    index_of(tmp_path, ["aaaaaaaa b"])
+    order = np.array([0, 1, 2, 3, 4, 10, 5, 6, 7, 8, 9], "<i4")
+    order.tofile(tmp_path / "search-00000.order")
+    record = json.loads((tmp_path / "search.json").read_text()) | {"xxh3": {}}
+    change(tmp_path, xxh3={}, digest=_digest(record))
+    try:
+        assert longest(SearchIndex(tmp_path), "aaaaaaaaaaaa").bytes <= 8
+    except UsageError as error:
+        assert "damaged" in str(error)
+
+
 def orders(folder: Path, position: int) -> None:
     path = folder / "search-00000.order"
     np.full(path.stat().st_size // 4, position, "<i4").tofile(path)
