@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 FOLDER, RECORD, OWN, IDS, FILES = "index", "index.json", "own", "ids.parquet", "files.json"
 VERSION = 1
+# Of what a record says.
+_KINDS = {
+    "name": str, "step": str, "step_version": int, "comparable": dict, "key": str, "parts": int,
+    "settled": bool,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -202,10 +207,15 @@ def _read(folder: Path) -> dict[str, Any]:
         raise UsageError(f"{folder / RECORD}: {error.strerror}") from None
     except ValueError:
         raise UsageError(f"{folder / RECORD} is no index record; run that dedup again") from None
-    if record.get("version") != VERSION:
+    if not isinstance(record, dict) or record.get("version") != VERSION:
         raise UsageError(
             f"{folder} is an index of another version of llmcurate; run that dedup again"
         )
+    parts = sum(1 for _ in folder.glob("sketch-*.parquet"))
+    if any(type(record.get(k)) is not kind for k, kind in _KINDS.items()) or (
+        record["parts"] != parts
+    ):
+        raise UsageError(f"{folder / RECORD} does not fit its folder; run that dedup again")
     return record
 
 

@@ -227,6 +227,9 @@ def _check(
         message = first["msg"].removeprefix("Value error, ")
         named = ".".join(filter(None, [section, key] if place else [key]))
         raise UsageError(": ".join(filter(None, [where, named, message]))) from None
+    except UnicodeEncodeError:  # half of a surrogate pair, where a pattern is to be matched
+        where = (line_of("") if line_of else None) or f"step {section}"
+        raise UsageError(f"{where}: a value of {section} is no Unicode text") from None
 
 
 def make_step(

@@ -272,12 +272,12 @@ class SentencePiece:
             raw = file.read_bytes()
             self._model.LoadFromSerializedProto(raw)
             size = self._model.get_piece_size()
+            self.tokens = {n: self._model.id_to_piece(n) for n in range(size)}
         except Exception as error:  # the library raises RuntimeError and its own
             why = str(error).splitlines()[-1] if str(error) else type(error).__name__
             raise TokenizerError(
                 f"{file}: not a SentencePiece model ({why})", exit_code=2
             ) from None
-        self.tokens = {n: self._model.id_to_piece(n) for n in range(size)}
         self.special = frozenset(n for n in range(size) if self._model.is_control(n))
         self.byte_ids = frozenset(n for n in range(size) if self._model.is_byte(n))
         self.unknown = self._model.unk_id()

@@ -114,7 +114,9 @@ class Shards:
 def read_column(table: Path, name: str) -> pa.ChunkedArray:
     """A column of a documents table; raises ``TrainError`` naming the file."""
     try:
-        return pq.read_table(table, columns=[name])[name]
+        column = pq.read_table(table, columns=[name])[name]
+        column.validate(full=True)  # what is no UTF-8 would be an error where it is read
+        return column
     except (pa.ArrowException, OSError, KeyError) as error:
         cause = str(error).splitlines()[0]
         raise TrainError(f"{table}: cannot be read ({cause}); encode again") from error

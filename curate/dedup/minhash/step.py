@@ -176,7 +176,8 @@ class DedupMinhash(DedupStep):
     def _of_preset(cls, settings: Any) -> Any:
         """The verification of the preset, where none is given."""
         preset = settings.get("preset") if isinstance(settings, dict) else None
-        return {"verify": VERIFIED[preset], **settings} if preset in VERIFIED else settings
+        known = isinstance(preset, str) and preset in VERIFIED
+        return {"verify": VERIFIED[preset], **settings} if known else settings
 
     @model_validator(mode="after")
     def _belong_together(self) -> DedupMinhash:
