@@ -7,15 +7,17 @@ The manifest of FOLDER is FOLDER.json beside it: readers of a folder of parquet 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_128_intdigest
 
-from curate.disk.files import file_digest, write_text
+from curate.disk.files import file_digest, replacing
 
 FOLDERS = ("corpus", "rejected")  # of OUT
 MANIFEST_VERSION = 3  # 3: beside the folder; 2: in it, with a hash of the ids of each file
@@ -70,22 +72,38 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 def write_manifest(
     folder: Path,
-    files: list[dict[str, Any]],
+    files: Iterable[dict[str, Any]],
     stage: str,
     more: dict[str, Any] | None = None,
 ) -> None:
     """The folder's manifest, written last: a folder that has one is complete. more: what else it
-    says."""
-    entries = {f["name"]: {k: v for k, v in f.items() if k != "name"} for f in files}
-    manifest = {
-        "version": MANIFEST_VERSION,
-        "documents": sum(f["documents"] for f in files),
-        "text_bytes": sum(f["text_bytes"] for f in files),
-        "stage": stage,
-        **(more or {}),
-        "files": entries,
-    }
-    write_text(manifest_path(folder), json.dumps(manifest, indent=1) + "\n")
+    says. One of the files is in memory at a time."""
+    documents = text_bytes = 0
+    with TemporaryFile("w+", encoding="utf-8", dir=folder.parent) as entries:
+        for number, file in enumerate(files):
+            documents += file["documents"]
+            text_bytes += file["text_bytes"]
+            entry = json.dumps({k: v for k, v in file.items() if k != "name"}, indent=1)
+            entry = entry.replace("\n", "\n  ")
+            entries.write(f"{',' * (number > 0)}\n  {json.dumps(file['name'])}: {entry}")
+        head = {
+            "version": MANIFEST_VERSION,
+            "documents": documents,
+            "text_bytes": text_bytes,
+            "stage": stage,
+            **(more or {}),
+            "files": {},
+        }
+        begin = json.dumps(head, indent=1).removesuffix("}\n}")
+        end = "\n }\n}\n" if entries.tell() else "}\n}\n"
+        entries.seek(0)
+        with (
+            replacing(manifest_path(folder)) as aside,
+            aside.open("w", encoding="utf-8") as manifest,
+        ):
+            manifest.write(begin)
+            shutil.copyfileobj(entries, manifest)
+            manifest.write(end)
 
 
 def kept_ids(out: Path) -> str:

@@ -7,6 +7,7 @@ import os
 import socket
 import sqlite3
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +19,11 @@ from curate.errors import CurateError, LockHeld, RunFailed, UsageError, disk_err
 
 STALE_SECONDS = 300  # a holder on another machine that has not written for so long is dead
 BEAT_SECONDS = 10
+# A commit waits for the disk, some milliseconds; rows of partitions share one. Who is killed loses
+# the rows that wait: their partitions are computed again, to the same bytes.
+BATCH_ROWS = 1000
+WAIT_SECONDS = 0.5  # and until the next beat, which comes twice a second
+PAGE_ROWS = 1000
 
 LOCK = """
 CREATE TABLE IF NOT EXISTS lock (
@@ -74,6 +80,8 @@ class Ledger:
                 f"{self.path} is damaged ({error}); move it away to start afresh"
             ) from None
         self._beat = 0.0
+        self._waiting: list[tuple[str, int, str]] = []  # rows of partitions
+        self._since = 0.0  # when the first of them came
         self._take()
 
     def _take(self) -> None:
@@ -105,8 +113,25 @@ class Ledger:
             raise
 
     def _write(self, sql: str, values: tuple[Any, ...] = ()) -> None:
+        self.flush()
         try:
             self._db.execute(sql, values)
+        except sqlite3.OperationalError as error:
+            raise self._failure(error) from None
+
+    def flush(self) -> None:
+        """Commits the rows of partitions that wait."""
+        rows, self._waiting = self._waiting, []
+        if not rows:
+            return
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                self._db.executemany("INSERT OR REPLACE INTO parts VALUES (?, ?, ?)", rows)
+                self._db.execute("COMMIT")
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
         except sqlite3.OperationalError as error:
             raise self._failure(error) from None
 
@@ -119,24 +144,42 @@ class Ledger:
 
     def beat(self) -> None:
         """Says now and then that the holder lives."""
-        if time.monotonic() - self._beat > BEAT_SECONDS:
-            self._beat = time.monotonic()
+        now = time.monotonic()
+        if now - self._beat > BEAT_SECONDS:
+            self._beat = now
             self._write("UPDATE lock SET beat = ?", (time.time(),))
+        elif now - self._since > WAIT_SECONDS:
+            self.flush()
 
-    def done_parts(self, stage: str) -> dict[int, dict[str, Any]]:
-        """Results of the committed partitions of a stage."""
-        rows = self._db.execute("SELECT part, result FROM parts WHERE stage = ?", (stage,))
-        return {part: json.loads(result) for part, result in rows}
+    def results(self, stage: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        """(partition, result) of the committed partitions of a stage in their order. A page of them
+        is in memory; rows may be written and forgotten meanwhile."""
+        self.flush()
+        after = -1
+        while rows := self._db.execute(
+            "SELECT part, result FROM parts WHERE stage = ? AND part > ? ORDER BY part LIMIT ?",
+            (stage, after, PAGE_ROWS),
+        ).fetchall():
+            for part, result in rows:
+                yield part, json.loads(result)
+            after = rows[-1][0]
 
     def commit_part(self, stage: str, part: int, result: dict[str, Any]) -> None:
-        """Records a partition whose files are in place."""
-        self._write(
-            "INSERT OR REPLACE INTO parts VALUES (?, ?, ?)", (stage, part, json.dumps(result))
-        )
+        """Records a partition whose files are in place, with the next rows or within a second."""
+        now = time.monotonic()
+        if not self._waiting:
+            self._since = now
+        self._waiting.append((stage, part, json.dumps(result)))
+        if len(self._waiting) >= BATCH_ROWS or now - self._since > WAIT_SECONDS:
+            self.flush()
 
     def forget_part(self, stage: str, part: int) -> None:
         """Takes a record back whose files are gone."""
         self._write("DELETE FROM parts WHERE stage = ? AND part = ?", (stage, part))
+
+    def forget_parts(self, stage: str) -> None:
+        """Takes back the records of all partitions of a stage."""
+        self._write("DELETE FROM parts WHERE stage = ?", (stage,))
 
     def stage_result(self, stage: str) -> dict[str, Any] | None:
         """The record of a finished stage, None where it is not finished."""
@@ -166,8 +209,11 @@ class Ledger:
         self._write("UPDATE runs SET done = 1 WHERE number = (SELECT max(number) FROM runs)")
 
     def close(self) -> None:
-        """Gives the lock back."""
-        # On a full disk the row stays; the next holder sees that this process is gone.
+        """Commits what waits and gives the lock back."""
+        # On a full disk rows are lost, whose partitions are computed again, and the lock's stays:
+        # the next holder sees that this process is gone.
+        with suppress(CurateError):
+            self.flush()
         with suppress(sqlite3.OperationalError):
             self._db.execute("DELETE FROM lock WHERE pid = ?", (os.getpid(),))
         self._db.close()
