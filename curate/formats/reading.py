@@ -15,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from curate.documents.documents import NUMBER, PAYLOAD, Documents
 from curate.formats.columns import Columns, schema
 from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
-from curate.formats.inputs import InputPlan, Slice
+from curate.formats.inputs import InputPlan
 from curate.formats.kinds import FORMATS
 from curate.formats.listing import InputFile
+from curate.formats.partitions import Slice
 
 
 class ReadSettings(BaseModel):

@@ -15,6 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from curate.corpus.stage_files import part_path
@@ -22,6 +23,7 @@ from curate.disk.database import database, literal, paths_literal
 from curate.disk.files import replacing
 from curate.documents.documents import NUMBER
 from curate.formats.inputs import InputPlan
+from curate.formats.partitions import Partitions
 from curate.run.plan import EarlierIds
 
 ISSUED = "issued.parquet"  # all ids of a run that others go on from
@@ -29,15 +31,10 @@ ISSUED = "issued.parquet"  # all ids of a run that others go on from
 _SPLIT = r"regexp_extract(id, '(?s)^(.*)~([1-9][0-9]{0,17})$', ['id', 'k'])"
 
 
-def _slices(plan: InputPlan) -> pa.Table:
-    """part, slice (in the partition), file, position (in the input), rel."""
-    rows = [
-        (p, i, s.file, s.start, plan.files[s.file].rel)
-        for p, partition in enumerate(plan.partitions)
-        for i, s in enumerate(partition)
-    ]
-    names = ["part", "slice", "file", "start", "rel"]
-    return pa.table([list(c) for c in zip(*rows, strict=True)], names=names)
+def _slices(plan: InputPlan) -> tuple[pa.Table, pa.Table]:
+    """part, slice (in the partition), file, start; and rel of each file."""
+    names = pa.table({"file": np.arange(len(plan.files)), "rel": [f.rel for f in plan.files]})
+    return Partitions.of(plan.partitions).table(), names
 
 
 def _earlier(db: Any, earlier: EarlierIds | None) -> None:
@@ -92,7 +89,8 @@ def assign_ids(plan: InputPlan, folder: Path, earlier: EarlierIds | None = None)
     many documents got another id."""
     files = [part_path(folder, p, "ids") for p in range(len(plan.partitions))]
     with database(folder / ".spill-ids") as db, replacing(folder / "ids.parquet") as aside:
-        db.register("slices", _slices(plan))
+        for name, table in zip(("slices", "names"), _slices(plan), strict=True):
+            db.register(name, table)
         db.execute(
             f"""CREATE VIEW seen AS
             SELECT CAST(regexp_extract(filename, 'part-(\\d+)\\.ids\\.parquet$', 1) AS INTEGER)
@@ -109,7 +107,7 @@ def assign_ids(plan: InputPlan, folder: Path, earlier: EarlierIds | None = None)
                    coalesce(sum(coalesce(size, 0)) OVER (
                      PARTITION BY file ORDER BY start
                      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)::BIGINT AS base
-            FROM slices LEFT JOIN counted USING (part, slice)"""
+            FROM slices JOIN names USING (file) LEFT JOIN counted USING (part, slice)"""
         )
         db.execute(
             """CREATE VIEW named AS

@@ -165,7 +165,7 @@ class Stages:
             "home": str(folder.absolute()),  # so that a copy elsewhere knows how far it has moved
             "files": named_files([stage.apply, *stage.steps, stage.sketch]),
             "input": str(previous) if previous else None,
-            "plan": self.plan.inputs.dump() if first else None,
+            "plan": self.plan.inputs.write(folder) if first else None,
             "read": self.plan.recipe.read.model_dump(mode="json"),
             "ids": str(previous / "ids.parquet") if previous and stage.index == 1 else None,
             "apply": stage.apply.identity() if stage.apply else None,
