@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -83,9 +84,9 @@ def write_manifest(
         for number, file in enumerate(files):
             documents += file["documents"]
             text_bytes += file["text_bytes"]
-            entry = json.dumps({k: v for k, v in file.items() if k != "name"}, indent=1)
-            entry = entry.replace("\n", "\n  ")
-            entries.write(f"{',' * (number > 0)}\n  {json.dumps(file['name'])}: {entry}")
+            values = (f'   "{k}": {json.dumps(v)}' for k, v in file.items() if k != "name")
+            entry = ",\n".join(values)
+            entries.write(f"{',' * (number > 0)}\n  {json.dumps(file['name'])}: {{\n{entry}\n  }}")
         head = {
             "version": MANIFEST_VERSION,
             "documents": documents,
@@ -106,15 +107,38 @@ def write_manifest(
             manifest.write(end)
 
 
+def _streamed(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """("", a manifest without its files), then name and entry of each file, line by line as
+    `write_manifest` lays them out: a million files are 0.6 GB of objects. ValueError where it does
+    not end as it should."""
+    line = ""
+    with path.open(encoding="utf-8") as lines:
+        head = "".join(takewhile(lambda line: not line.startswith(' "files": {'), lines))
+        yield "", json.loads(head.rstrip().removesuffix(",") + "}")
+        name, entry = "", ""
+        for line in lines:
+            if line.startswith('  "'):
+                name, entry = json.loads(line.strip().removesuffix(": {")), "{"
+            elif line.startswith("  }"):
+                yield name, json.loads(entry + "}")
+            else:
+                entry += line
+    if line != "}\n":
+        raise ValueError(f"{path} is cut short")
+
+
 def kept_ids(out: Path) -> str:
     """A hash of the set of ids in OUT/corpus."""
-    manifest = json.loads(manifest_path(out / "corpus").read_text(encoding="utf-8"))
-    return total_ids(f["ids"] for f in manifest["files"].values())
+    return total_ids(f["ids"] for name, f in _streamed(manifest_path(out / "corpus")) if name)
 
 
 def is_complete(folder: Path, stage: str) -> bool:
     """Whether the folder holds every file of its manifest, and of that stage."""
-    manifest = read_manifest(folder)
-    if manifest is None or (manifest["version"], manifest["stage"]) != (MANIFEST_VERSION, stage):
+    try:
+        files = _streamed(manifest_path(folder))
+        _, manifest = next(files)
+        if (manifest["version"], manifest["stage"]) != (MANIFEST_VERSION, stage):
+            return False
+        return all((folder / name).exists() for name, _ in files)
+    except (OSError, ValueError, KeyError):
         return False
-    return all((folder / f).exists() for f in manifest["files"])

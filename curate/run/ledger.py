@@ -13,6 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from curate.disk.files import make_folder
 from curate.disk.publish import url_of
 from curate.errors import CurateError, LockHeld, RunFailed, UsageError, disk_error
@@ -24,6 +26,8 @@ BEAT_SECONDS = 10
 BATCH_ROWS = 1000
 WAIT_SECONDS = 0.5  # and until the next beat, which comes twice a second
 PAGE_ROWS = 1000
+PAGE_BYTES = 1 << 14  # of new ledgers: a row is some 2 kB, and a smaller page would hold one
+
 
 LOCK = """
 CREATE TABLE IF NOT EXISTS lock (
@@ -49,6 +53,22 @@ def _created(pid: int) -> float | None:
         return None
 
 
+def _text(result: dict[str, Any]) -> str:
+    """As JSON; what orjson, five times as fast, refuses (names of files that are no UTF-8), too."""
+    try:
+        return orjson.dumps(result).decode()
+    except TypeError:
+        return json.dumps(result)
+
+
+def _result(text: str) -> dict[str, Any]:
+    try:
+        result: dict[str, Any] = orjson.loads(text)
+    except ValueError:
+        result = json.loads(text)
+    return result
+
+
 RUN = ".run"  # the folder of a run within an OUT that holds products alone
 
 
@@ -71,6 +91,7 @@ class Ledger:
         make_folder(out)
         try:
             self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+            self._db.execute(f"PRAGMA page_size={PAGE_BYTES}")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(self.tables)
         except sqlite3.OperationalError as error:
@@ -161,7 +182,7 @@ class Ledger:
             (stage, after, PAGE_ROWS),
         ).fetchall():
             for part, result in rows:
-                yield part, json.loads(result)
+                yield part, _result(result)
             after = rows[-1][0]
 
     def commit_part(self, stage: str, part: int, result: dict[str, Any]) -> None:
@@ -169,7 +190,7 @@ class Ledger:
         now = time.monotonic()
         if not self._waiting:
             self._since = now
-        self._waiting.append((stage, part, json.dumps(result)))
+        self._waiting.append((stage, part, _text(result)))
         if len(self._waiting) >= BATCH_ROWS or now - self._since > WAIT_SECONDS:
             self.flush()
 

@@ -103,11 +103,6 @@ class Outcome:
         return paths
 
 
-def _add(total: dict[str, Any], amounts: dict[str, Any]) -> None:
-    for key, value in amounts.items():
-        total[key] = total.get(key, 0) + value
-
-
 # What the record of a partition counts: numbers, and numbers by key.
 _NUMBERS = ("read", "kept", "rejected", "bytes_in", "bytes_out", "corrupt")
 _SINCE = ("passed_over", "bad_dates")  # absent from partitions that an older version did
@@ -131,8 +126,9 @@ def sum_up(stage: MapStage, parts: int, results: Iterable[dict[str, Any]]) -> di
             numbers[name] += r[name]
         for name in _SINCE:
             numbers[name] += r.get(name, 0)
-        for name in by_key:
-            _add(by_key[name], r.get(name, {}))
+        for name, total in by_key.items():
+            for key, value in r.get(name, {}).items():
+                total[key] = total.get(key, 0) + value
         for rule, examples in r.get("cut_examples", {}).items():
             cuts[rule] = smallest([*cuts.get(rule, []), *examples])
         if len(corrupt) < CORRUPT_EXAMPLES:
