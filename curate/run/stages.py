@@ -79,7 +79,7 @@ class Stages:
         if stage.index == 0:
             record["limited"] = self.plan.inputs.documents_of_last is not None
             record["renamed"], record["settle_cpu"] = self._once(
-                stage.key + ":ids", folder / "ids.parquet", lambda: self._assign_ids(folder)
+                stage.key + ":ids", folder / "ids.parquet", lambda: self._assign_ids(folder, engine)
             )
         if stage.sketch:
             self._decide(stage, record, engine)
@@ -203,10 +203,14 @@ class Stages:
             self.ledger.commit_stage(key, entry)
         return entry["value"], entry.get("cpu")
 
-    def _assign_ids(self, folder: Path) -> int:
+    def _assign_ids(self, folder: Path, engine: Engine) -> int:
         from curate.run.ids import assign_ids
 
-        return assign_ids(self.plan.inputs, folder, self.plan.earlier)
+        def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+            return engine.map(function, tasks, deaths.retry_once("settling ids"))
+
+        most = self.options.sizes.task_partitions
+        return assign_ids(self.plan.inputs, folder, self.plan.earlier, run, most)
 
     def _own(self, stage: MapStage) -> Path:
         return inside(stage_folder(self.out, stage.folder_name), f"resolve-{stage.folder_key}")
