@@ -22,7 +22,16 @@ from curate.formats.kinds import FORMATS
 from curate.formats.listing import InputFile, find_files, readable
 from curate.formats.partitions import Partitions, Slice, map_plan, write_plan
 
-MANY_SLICES = 1000  # small files in one partition at most
+# Where nothing is set: 16 MiB keep the processes of one machine balanced; from 64 GiB on there are
+# as many partitions as some 400 workers need, of sizes that grow with the input up to an archive's.
+PARTITION_BYTES, MOST_BYTES = 16 << 20, 1 << 30
+MANY_PARTITIONS = 4096
+MANY_SLICES = 1000  # small files in 16 MiB at most
+
+
+def partition_size(total: int) -> int:
+    """The bytes of a partition of an input of so many, where no setting says it."""
+    return min(max(total // MANY_PARTITIONS, PARTITION_BYTES), MOST_BYTES)
 
 
 @dataclass(frozen=True)
@@ -115,14 +124,15 @@ def _slices(numbered: tuple[int, InputFile], target: int) -> list[Slice]:
 
 def plan_inputs(
     inputs: Iterable[str],
-    partition_bytes: int = 16 << 20,
+    partition_bytes: int | None = None,
     sample_lines: int = 1000,
     at_once: int = AT_ONCE,
     skip_unreadable: bool | None = None,
     columns: Columns = Columns(),
 ) -> InputPlan:
-    """Files cut into partitions of about partition_bytes (stored size); at_once: files that are
-    looked at together, which changes nothing else; skip_unreadable, columns: as of `find_files`."""
+    """Files cut into partitions of about partition_bytes (stored size; None: by the input's);
+    at_once: files that are looked at together, which changes nothing else; skip_unreadable,
+    columns: as of `find_files`."""
     listed = find_files(inputs, at_once=at_once, skip_unreadable=skip_unreadable, columns=columns)
     plan = plan_files(listed.files, partition_bytes, sample_lines, at_once, columns)
     return replace(plan, notices=tuple(listed.notices), unreadable=listed.unreadable)
@@ -130,7 +140,7 @@ def plan_inputs(
 
 def plan_files(
     files: list[InputFile],
-    partition_bytes: int,
+    partition_bytes: int | None,
     sample_lines: int = 1000,
     at_once: int = AT_ONCE,
     columns: Columns = Columns(),
@@ -142,23 +152,26 @@ def plan_files(
 
 def _planned(
     files: list[InputFile],
-    partition_bytes: int,
+    partition_bytes: int | None,
     sample_lines: int,
     at_once: int,
     names: Columns,
 ) -> InputPlan:
     from curate.formats.column_plan import carried_columns
 
-    cut = in_order(partial(_slices, target=partition_bytes), [*enumerate(files)], at_once)
-    grouped = Partitions.of(_grouped(files, cut, partition_bytes))
+    target = partition_bytes or partition_size(sum(file.size for file in files))
+    most = MANY_SLICES if partition_bytes else MANY_SLICES * target // PARTITION_BYTES
+    cut = in_order(partial(_slices, target=target), [*enumerate(files)], at_once)
+    grouped = Partitions.of(_grouped(files, cut, target, most))
     columns = carried_columns(files, sample_lines, at_once, names)
     return InputPlan(tuple(files), grouped, columns)
 
 
 def _grouped(
-    files: list[InputFile], cut: Iterable[list[Slice]], partition_bytes: int
+    files: list[InputFile], cut: Iterable[list[Slice]], partition_bytes: int, most: int
 ) -> Iterator[tuple[Slice, ...]]:
-    """Partitions: a slice of a large file, or small files together. cut: the slices of each."""
+    """Partitions: a slice of a large file, or small files together, `most` at most. cut: the slices
+    of each."""
     group: list[Slice] = []
     weight = 0
     for file, slices in zip(files, cut, strict=True):
@@ -171,7 +184,7 @@ def _grouped(
             continue
         group.append(slices[0])
         weight += file.size
-        if len(group) >= MANY_SLICES:
+        if len(group) >= most:
             yield tuple(group)
             group, weight = [], 0
     if group:

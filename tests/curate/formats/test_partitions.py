@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.disk.files import text_digest
-from curate.formats import partitions
-from curate.formats.inputs import InputPlan
+from curate.formats import inputs, partitions
+from curate.formats.inputs import InputPlan, partition_size
 from curate.formats.listing import InputFile
 from curate.formats.partitions import Partitions, Slice
+from curate.formats.reading import ReadSettings
 
 SLICES = st.builds(
     Slice, st.integers(0, 9), st.integers(0, 2**40), st.none() | st.integers(0, 2**40)
@@ -62,3 +63,14 @@ def test_a_long_plan_is_read_by_batches(tmp_path: Path, monkeypatch) -> None:
     assert [*mapped.partitions] == cuts and mapped.partitions[9] == cuts[9]
     assert mapped.fingerprint() == whole(plan)
     assert len(mapped.partitions.table()) == sum(map(len, cuts))
+
+
+def test_partitions_grow_with_the_input_where_nothing_is_set(monkeypatch) -> None:
+    assert partition_size(0) == partition_size(64 << 30) == 16 << 20
+    assert partition_size(1 << 40) == 256 << 20 and partition_size(1 << 50) == 1 << 30
+    monkeypatch.setattr(inputs, "PARTITION_BYTES", 40)
+    files = [InputFile(f"/in/{n}.txt", f"{n}", "text", "plain", 2, "s") for n in range(60)]
+    for most, total in ((4096, 6), (1, 2)):  # 20 bytes, or half of the input, in a partition
+        monkeypatch.setattr(inputs, "MANY_PARTITIONS", most)
+        assert len(inputs.plan_files(files, None).partitions) == total
+    assert ReadSettings().identity() == ReadSettings(partition_bytes=16 << 20).identity()
