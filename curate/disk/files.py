@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -44,10 +44,11 @@ def file_digest(path: str | Path, kind: str = "sha256") -> str:
         return stream_digest(file, kind)
 
 
-def text_digest(text: str, kind: str = "sha256") -> str:
-    """The digest of a text's UTF-8 bytes in hexadecimal."""
+def text_digest(text: str | Iterable[str], kind: str = "sha256") -> str:
+    """The digest of a text's UTF-8 bytes in hexadecimal; the text may come in pieces."""
     state = _state(kind)
-    state.update(text.encode())
+    for piece in (text,) if isinstance(text, str) else text:
+        state.update(piece.encode())
     return str(state.hexdigest())
 
 

@@ -16,9 +16,10 @@ from curate.documents.documents import NUMBER, PAYLOAD, Documents
 from curate.errors import RunFailed
 from curate.formats.columns import Columns, schema
 from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
-from curate.formats.inputs import InputPlan, Slice
+from curate.formats.inputs import PARTITION_BYTES, InputPlan
 from curate.formats.kinds import FORMATS
 from curate.formats.listing import InputFile
+from curate.formats.partitions import Slice
 
 BATCH_SECONDS = 600.0
 
@@ -28,10 +29,11 @@ class ReadSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    partition_bytes: int = Field(
-        16 << 20,
+    partition_bytes: int | None = Field(
+        None,
         ge=1 << 10,
-        description="A partition holds about this many bytes of the input as it is stored.",
+        description="A partition holds about this many bytes of the input as it is stored. Without"
+        " a value 16 MiB, and of an input of more than 64 GiB a 4096th, up to 1 GiB.",
     )
     batch_bytes: int = Field(
         8 << 20,
@@ -100,6 +102,8 @@ class ReadSettings(BaseModel):
             del values["seed"]
         if self.batch_seconds == BATCH_SECONDS:
             del values["batch_seconds"]
+        # How files are cut is in the fingerprint of the input.
+        values["partition_bytes"] = self.partition_bytes or PARTITION_BYTES
         return {k: v for k, v in values.items() if v not in (None, {})}
 
     @property

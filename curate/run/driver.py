@@ -13,10 +13,10 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from curate.corpus import indexes, manifests
 from curate.disk.files import clear_temporary
@@ -280,35 +280,39 @@ class _Run:
             remove(folder, inside=self.out)
             folder.mkdir()
         schema = assemble.schema_hex(assemble.rejected_schema(folders))
-        last = self.ledger.done_parts(self.plan.stages[-1].key)
-        tasks: list[Task] = [
+        assembled = f"{key}:assembled"
+        self.ledger.forget_parts(assembled)  # of a killed run, whose files are gone
+        tasks: Iterator[Task] = (
             {
-                "part": p,
+                "part": part,
                 "folders": [str(f) for f in folders],
                 "ids": str(folders[0] / "ids.parquet"),
                 "corpus": str(corpus),
                 "rejected": str(rejected),
                 "rejected_schema": schema,
-                "kept_bytes": last[p]["bytes_out"],
+                "kept_bytes": of_last["bytes_out"],
             }
-            for p in range(self.parts)
-        ]
-        results: dict[int, dict[str, Any]] = {}
+            for part, of_last in self.ledger.results(self.plan.stages[-1].key)
+        )
+        cpu, documents = 0.0, Counter[str]()
         with Progress("assemble", self.parts, self.options.quiet) as progress:
             again = deaths.retry_once("the assembly")
             for task, result in engine.map("curate.run.assemble:assemble_partition", tasks, again):
-                results[task["part"]] = result
+                self.ledger.commit_part(assembled, task["part"], result)
+                cpu += result["cpu"]
+                documents.update({k: result[k]["documents"] for k in ("kept", "rejected")})
                 progress.update()
-        self.outcome.driver["assembling"] = sum(r["cpu"] for r in results.values())
-        self._check_counts(results)
+        self.outcome.driver["assembling"] = cpu
+        self._check_counts(documents)
         if decided:
             assemble.write_decisions(decided, self.out / "decisions.parquet")
         else:
             (self.out / "decisions.parquet").unlink(missing_ok=True)
         for kind, aside, name in (("rejected", rejected, "rejected"), ("kept", corpus, "corpus")):
             assemble.swap(aside, self.out / name)
-            files = [results[p][kind] for p in range(self.parts)]
+            files = (result[kind] for _, result in self.ledger.results(assembled))
             manifests.write_manifest(self.out / name, files, key)
+        self.ledger.forget_parts(assembled)
 
     def _has_corpus(self, key: str) -> bool:
         decided = any(s.sketch for s in self.plan.stages)
@@ -316,10 +320,11 @@ class _Run:
             return False
         return all(manifests.is_complete(self.out / name, key) for name in manifests.FOLDERS)
 
-    def _check_counts(self, results: dict[int, dict[str, Any]]) -> None:
+    def _check_counts(self, documents: Counter[str]) -> None:
+        """RunFailed where these documents, kept and rejected, are not those of the stages."""
         totals = self.outcome.totals()
-        for kind, have in (("kept", totals["kept"]), ("rejected", totals["rejected"])):
-            if sum(r[kind]["documents"] for r in results.values()) != have:
+        for kind in ("kept", "rejected"):
+            if documents[kind] != totals[kind]:
                 raise RunFailed(f"{kind} documents do not add up; remove {self.out} and run again")
         if totals["read"] != totals["kept"] + totals["rejected"]:
             raise RunFailed(f"read is not kept + rejected; remove {self.out} and run again")

@@ -71,45 +71,44 @@ class Stages:
         unreadable = self._prepare(stage, folder)
         decided_by = stage.sketch.decided_by if stage.sketch else None
         _load_ahead(None if self._decides_in_worker(stage, engine) else decided_by)
-        record = sum_up(stage, self._map(stage, folder, spec, engine))
+        self._map(stage, folder, spec, engine)
+        record = sum_up(stage, self.parts, (r for _, r in self.ledger.results(stage.key)))
         for file in unreadable:  # of files beside the input
             record["corrupt"] += file["corrupt"]
             record["corrupt_examples"] += file["places"]
         if stage.index == 0:
             record["limited"] = self.plan.inputs.documents_of_last is not None
             record["renamed"], record["settle_cpu"] = self._once(
-                stage.key + ":ids", folder / "ids.parquet", lambda: self._assign_ids(folder)
+                stage.key + ":ids", folder / "ids.parquet", lambda: self._assign_ids(folder, engine)
             )
         if stage.sketch:
             self._decide(stage, record, engine)
         self.ledger.commit_stage(stage.key, {"folder": stage.folder_name})
         self.outcome.stages.append(record)
 
-    def _map(
-        self, stage: MapStage, folder: Path, spec: Path, engine: Engine
-    ) -> list[dict[str, Any]]:
-        """Documents through the stage, and sketches where a reused stage has none: the records of
-        all partitions."""
+    def _map(self, stage: MapStage, folder: Path, spec: Path, engine: Engine) -> None:
+        """Documents through the stage, and sketches where a reused stage has none, until the
+        ledger has all partitions."""
         first = ("ids",) if stage.index == 0 else ()
-        done = self._intact(stage.key, folder, "kept", "keys", "rejected", *first)
-        sketched = self._intact(stage.sketch_key, folder, sketch_kind(stage))
+        done, kept = self._intact(stage.key, folder, "kept", "keys", "rejected", *first)
+        sketched, _ = self._intact(stage.sketch_key, folder, sketch_kind(stage))
 
-        def tasks(committed: dict[int, dict[str, Any]]) -> list[Task]:
-            return [{"spec": str(spec), "part": p} for p in range(self.parts) if p not in committed]
+        def tasks(committed: bytearray) -> Iterator[Task]:
+            return ({"spec": str(spec), "part": p} for p in range(self.parts) if not committed[p])
 
         title, quiet = stage.folder_name[:24], self.options.quiet
-        with Progress(title, self.parts, quiet, len(done)) as progress:
+        with Progress(title, self.parts, quiet, done.count(1)) as progress:
             for task, result in engine.map(
                 "curate.run.worker.partition:run_partition",
                 tasks(done),
                 deaths.find_culprit(self.plan, stage, self.options.quiet),
             ):
-                done[task["part"]] = result
                 self.ledger.commit_part(stage.key, task["part"], result)
                 if stage.sketch:
                     self.ledger.commit_part(stage.sketch_key, task["part"], {})
-                    sketched[task["part"]] = {}
-                progress.update(note=f"{sum(r['kept'] for r in done.values())} kept")
+                    sketched[task["part"]] = 1
+                kept += result["kept"]
+                progress.update(note=f"{kept} kept")
         if stage.sketch:
             for task, result in engine.map(
                 "curate.run.worker.partition:sketch_partition",
@@ -118,7 +117,6 @@ class Stages:
             ):
                 self.ledger.commit_part(stage.sketch_key, task["part"], result)
         clear_temporary(folder)  # files of workers that died
-        return [done[p] for p in range(self.parts)]
 
     def _decide(self, stage: MapStage, record: dict[str, Any], engine: Engine) -> None:
         """Sketches to decisions, recorded; TooMuchGone where they would remove too much."""
@@ -147,14 +145,17 @@ class Stages:
                 results.append(self._once(f"{stage.key}:{step.label}", file, work)[0])
         return results
 
-    def _intact(self, key: str, folder: Path, *kinds: str) -> dict[int, dict[str, Any]]:
-        """Committed partitions whose files are still there."""
-        done = self.ledger.done_parts(key) if key else {}
-        for part in list(done):
-            if part >= self.parts or not all(part_path(folder, part, k).exists() for k in kinds):
+    def _intact(self, key: str, folder: Path, *kinds: str) -> tuple[bytearray, int]:
+        """By partition, 1 where it is committed and its files are still there; and the documents
+        that these kept. Other partitions are forgotten."""
+        done, kept = bytearray(self.parts), 0
+        for part, result in self.ledger.results(key) if key else ():
+            if part < self.parts and all(part_path(folder, part, k).exists() for k in kinds):
+                done[part] = 1
+                kept += result.get("kept", 0)
+            else:
                 self.ledger.forget_part(key, part)
-                del done[part]
-        return done
+        return done, kept
 
     def _write_spec(self, stage: MapStage, folder: Path) -> Path:
         first = stage.index == 0
@@ -164,7 +165,7 @@ class Stages:
             "home": str(folder.absolute()),  # so that a copy elsewhere knows how far it has moved
             "files": named_files([stage.apply, *stage.steps, stage.sketch]),
             "input": str(previous) if previous else None,
-            "plan": self.plan.inputs.dump() if first else None,
+            "plan": self.plan.inputs.write(folder) if first else None,
             "read": self.plan.recipe.read.model_dump(mode="json"),
             "ids": str(previous / "ids.parquet") if previous and stage.index == 1 else None,
             "apply": stage.apply.identity() if stage.apply else None,
@@ -202,10 +203,14 @@ class Stages:
             self.ledger.commit_stage(key, entry)
         return entry["value"], entry.get("cpu")
 
-    def _assign_ids(self, folder: Path) -> int:
+    def _assign_ids(self, folder: Path, engine: Engine) -> int:
         from curate.run.ids import assign_ids
 
-        return assign_ids(self.plan.inputs, folder, self.plan.earlier)
+        def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+            return engine.map(function, tasks, deaths.retry_once("settling ids"))
+
+        most = self.options.sizes.task_partitions
+        return assign_ids(self.plan.inputs, folder, self.plan.earlier, run, most)
 
     def _own(self, stage: MapStage) -> Path:
         folder = inside(stage_folder(self.out, stage.folder_name), f"resolve-{stage.folder_key}")

@@ -149,7 +149,7 @@ class Originals:
             cls = step_class(identity["step"]).fitting(identity["settings"])
             if issubclass(cls, Step) and not cls.only_measures:
                 steps.append(cls(**identity["settings"]).named(identity["label"]))
-        plan = InputPlan.load(spec["plan"])
+        plan = InputPlan.load(spec["plan"], specs[0].parent)
         for batch in PartitionReader(plan, part, ReadSettings(**spec["read"])):
             numbers = batch.docs.table[NUMBER].to_pylist()
             if number in numbers:

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from curate.formats.compression import open_input
-from curate.formats.inputs import Slice
 from curate.formats.listing import InputFile
+from curate.formats.partitions import Slice
 from curate.inspect.verify.run import Document, FinishedRun, Source, first
 from curate.inspect.verify.tally import NotInRun, Tally, need
 

@@ -184,7 +184,7 @@ class FinishedRun:
         if not specifications:
             raise NotChecked("the first stage in OUT/stages is gone: run the recipe again")
         spec = json.loads(specifications[0].read_text(encoding="utf-8"))
-        return InputPlan.load(spec["plan"]), ReadSettings(**spec["read"])
+        return InputPlan.load(spec["plan"], folder), ReadSettings(**spec["read"])
 
     def stage(self, number: int) -> Path:
         """The folder of a stage."""

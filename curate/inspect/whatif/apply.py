@@ -49,7 +49,7 @@ def _inputs(question: Question) -> InputPlan:
     first = stage_folder(question.out, question.record["stages"][0]["folder"])
     try:
         spec = json.loads(sorted(first.glob("stage*.json"))[0].read_text(encoding="utf-8"))
-        return InputPlan.load(spec["plan"])
+        return InputPlan.load(spec["plan"], first)
     except (OSError, IndexError, ValueError, KeyError, TypeError):
         raise UsageError(f"{first} is gone: run the recipe anew with these settings") from None
 

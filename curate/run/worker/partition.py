@@ -33,6 +33,7 @@ from curate.documents.documents import NUMBER, Documents
 from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
 from curate.engines.cpu_time import compile_seconds, cpu_seconds
+from curate.formats.partitions import FILES, PARTITIONS
 from curate.formats.reading import ID_SCHEMA, NO_DOCUMENT, Batch, PartitionReader
 from curate.run.worker.rehearsal import begin_stage
 from curate.run.worker.specification import (
@@ -134,6 +135,8 @@ def run_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
     spec, part = load_spec(payload["spec"]), payload["part"]
     folder = Path(spec["folder"])
     reads = [payload["spec"], *spec["files"]]
+    if spec["plan"]:
+        reads += [str(folder / name) for name in (FILES, PARTITIONS)]
     if spec["input"]:
         reads += kept_paths(Path(spec["input"]), part)
     reads += [spec["ids"]] if spec["ids"] else []
