@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from curate.corpus.sizes import Sizes
 from curate.disk.process import cores
 from curate.errors import RunFailed
+from curate.formats.events import MOST_NAMED
 from curate.run.plan import MapStage, RunPlan
 from curate.run.worker.traces import KINDS, cut_examples
 
@@ -57,26 +59,31 @@ class Outcome:
         """Where the records of the run are."""
         return self.plan.home(self.out)
 
+    @property
+    def of_input(self) -> dict[str, Any]:
+        """What read the input: the first stage; without a step on documents a product."""
+        direct = (p["input"] for p in self.products if p.get("input"))
+        return self.stages[0] if self.stages else next(direct, {})
+
     def totals(self) -> dict[str, Any]:
         """The counts of the whole run; by_rule counts documents by the rule that dropped them."""
-        # Without a step on documents, a product read the input itself and kept count.
-        direct = [p["input"] for p in self.products if p.get("input")][:1]
-        stages = self.stages or direct
-        first = stages[0] if stages else {}
-        last = stages[-1] if stages else {}
+        stages, first = self.stages or [self.of_input], self.of_input
+        last = stages[-1]
         by_rule: Counter[str] = Counter()
         for stage in stages:
-            by_rule.update(stage["primary"])
+            by_rule.update(stage.get("primary", {}))
         return {
             "read": first.get("read", 0),
             "kept": last.get("kept", 0),
-            "rejected": sum(s["rejected"] for s in stages),
+            "rejected": sum(s.get("rejected", 0) for s in stages),
             "skipped": sum(first.get("skipped", {}).values()),
             "skipped_by_type": first.get("skipped", {}),
             "corrupt": first.get("corrupt", 0),
             "unreadable": self.plan.inputs.unreadable,
             "passed_over": first.get("passed_over", 0),
             "bad_dates": first.get("bad_dates", 0),
+            "left_out": sum(first.get("left_out", {}).values()),
+            "digests_differing": sum(first.get("digests_differing", {}).values()),
             "bytes_in": first.get("bytes_in", 0),
             "bytes_out": last.get("bytes_out", 0),
             "seconds": round(self.seconds, 3),
@@ -107,18 +114,19 @@ def sum_up(stage: MapStage, results: list[dict[str, Any]]) -> dict[str, Any]:
     record: dict[str, Any] = {"folder": stage.folder_name, "steps": stage.labels}
     for name in ("read", "kept", "rejected", "bytes_in", "bytes_out", "corrupt"):
         record[name] = sum(r[name] for r in results)
-    for name in ("passed_over", "bad_dates"):  # absent from partitions that an older version did
+    # Absent from partitions that an older version did.
+    for name in ("passed_over", "bad_dates", "digests_compared"):
         record[name] = sum(r.get(name, 0) for r in results)
     for name in ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds"):
         total: Counter[str] = Counter()
         for r in results:
             total.update(r[name])
         record[name] = {k: round(v, 3) for k, v in sorted(total.items())}
-    for name in KINDS:  # absent from partitions that an older version did
-        of_steps: Counter[str] = Counter()
+    for name in (*KINDS, "left_out", "digests_differing"):
+        counts: Counter[str] = Counter()
         for r in results:
-            of_steps.update(r.get(name, {}))
-        record[name] = dict(of_steps)
+            counts.update(r.get(name, {}))
+        record[name] = dict(counts)
     if all("cpu" in r for r in results):
         for name in ("cpu", "written"):
             amounts: Counter[str] = Counter()
@@ -129,7 +137,8 @@ def sum_up(stage: MapStage, results: list[dict[str, Any]]) -> dict[str, Any]:
         starts = [r["cpu"]["start"] for r in results]
         record["start"] = [min(starts, default=0.0), max(starts, default=0.0)]
     record["cut_examples"] = cut_examples(results)
-    record["corrupt_examples"] = [e for r in results for e in r["corrupt_examples"]][:100]
+    examples = (e for r in results for e in r["corrupt_examples"])
+    record["corrupt_examples"] = list(islice(examples, MOST_NAMED))
     record["peak_bytes"] = max((r["peak_bytes"] for r in results), default=0)
     if record["read"] != record["kept"] + record["rejected"]:
         raise RunFailed(f"stage {stage.folder_name}: read is not kept + rejected")

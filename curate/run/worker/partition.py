@@ -33,12 +33,15 @@ from curate.documents.documents import NUMBER, Documents
 from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
 from curate.engines.cpu_time import compile_seconds, cpu_seconds
-from curate.formats.reading import ID_SCHEMA, NO_DOCUMENT, Batch, PartitionReader
+from curate.formats.reading import ID_SCHEMA, NO_DOCUMENT, Account, Batch, PartitionReader
 from curate.run.worker.rehearsal import begin_stage
 from curate.run.worker.specification import Work, load_spec, open_steps, sketch_rows, written_kinds
 
 READING = (-1, -1)  # what a worker says it works on while it reads
-CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
+CORRUPT = pa.schema(
+    [("file", pa.string()), ("offset", pa.int64()), ("what", pa.string()), ("count", pa.int64())]
+)
+EXAMPLES = 20  # of damage, in a partition's record
 
 
 def warm_up() -> None:
@@ -148,7 +151,7 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     careful, quarantine = payload.get("careful"), payload.get("quarantine") or {}
     begin_stage(payload["spec"])
     work = Work(spec, part, cpu_began)
-    account: dict[str, Any] = {"bytes_in": 0, "skipped": {}, "corrupt": 0, "corrupt_examples": []}
+    account = Account().figures(0)
     done = False
     began = time.perf_counter()
     try:
@@ -220,14 +223,7 @@ def _read(work: Work, account: dict[str, Any], quarantine: dict[str, str]) -> It
     of_input = reader.account
     if spec["read"].share is not None:
         work.writers["ids"].write(_sizes(of_input.documents))
-    if of_input.corrupt:
+    if of_input.corrupt.count:
         with replacing(part_path(work.folder, part, "corrupt")) as aside:
-            pq.write_table(pa.Table.from_pylist(of_input.corrupt, CORRUPT), aside)
-    account |= {
-        "bytes_in": of_input.bytes_in,
-        "passed_over": of_input.passed_over,
-        "bad_dates": of_input.bad_dates,
-        "skipped": of_input.skipped,
-        "corrupt": len(of_input.corrupt),
-        "corrupt_examples": of_input.corrupt[:20],
-    }
+            pq.write_table(pa.Table.from_pylist(of_input.corrupt.entries(), CORRUPT), aside)
+    account |= of_input.figures(EXAMPLES)
