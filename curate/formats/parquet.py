@@ -81,26 +81,33 @@ def read(portion: Portion) -> Iterator[pa.Table | Corrupt | LeftOut]:
 
     def table() -> pa.Table:
         names = [portion.columns.name(name) for name in held[0].schema.names]
-        return pa.Table.from_batches(held).rename_columns(names)
+        return pa.Table.from_batches(held).rename_columns(names).combine_chunks()
 
-    for batch in _batches(portion):
-        other = not isinstance(batch, pa.RecordBatch) or (held and batch.schema != held[0].schema)
-        if held and (other or rows >= portion.rows or size >= portion.bytes):
+    try:
+        for batch in _batches(portion):
+            full = rows >= portion.rows or size >= portion.bytes
+            event = not isinstance(batch, pa.RecordBatch)
+            # What is left out changes the columns.
+            if held and (full or event or batch.num_columns != held[0].num_columns):
+                yield table()
+                held, rows, size = [], 0, 0
+            if event:
+                yield batch
+            else:
+                held.append(batch)
+                rows, size = rows + len(batch), size + batch.nbytes
+    except (pa.ArrowInvalid, OSError):
+        if held:  # what was read before the damage
             yield table()
-            held, rows, size = [], 0, 0
-        if isinstance(batch, pa.RecordBatch):
-            held.append(batch)
-            rows, size = rows + len(batch), size + batch.nbytes
-        else:
-            yield batch
+        raise
     if held:
         yield table()
 
 
-def _batches(portion: Portion) -> Iterator[pa.RecordBatch | Corrupt | LeftOut]:
-    """Rows of row groups, of each group as many at once as memory allows. Where its pages would
-    take too much, carried columns are left out, the largest first; where that is not enough the
-    group is damage."""
+def _batches(portion: Portion) -> Iterator[Any]:
+    """RecordBatches, Corrupt and LeftOut of row groups, of each as many rows at once as memory
+    allows. Where its pages would take too much, carried columns are left out, the largest first;
+    where that is not enough the group is damage."""
     path, end = portion.path, portion.end
     with open_input(path) as f:
         # Arrow's own files keep their memory; through Python each column is a new piece of it.
@@ -135,7 +142,7 @@ def _batches(portion: Portion) -> Iterator[pa.RecordBatch | Corrupt | LeftOut]:
                 continue
             kept = [chunk for chunk in sizes if chunk.name in memory]
             by_bytes = portion.bytes / max(1, sum(chunk.row for chunk in kept))
-            at_worst = portion.pages / 8 / max(1, sum(chunk.repeated for chunk in kept))
+            at_worst = portion.pages / 4 / max(1, sum(chunk.repeated for chunk in kept))
             rows = max(1, min(portion.rows, int(by_bytes), int(at_worst)))
             yield from file.iter_batches(
                 rows, row_groups=[group], columns=columns, use_threads=False

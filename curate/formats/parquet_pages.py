@@ -44,24 +44,26 @@ def _chunk(file: BinaryIO, column: Any, rows: int, most: int | None) -> Chunk:
     if column.dictionary_page_offset:
         at = min(at, column.dictionary_page_offset)
     end = at + column.total_compressed_size
-    pages = dictionary = seen = looked = 0
+    largest = dictionary = stored = seen = looked = 0
     value = repeated = 0.0
     while at < end and seen < column.num_values and looked != most:
         kind, unpacked, packed, values, size = _header(file, at, column.path_in_schema)
-        stored = 0 if column.compression == "UNCOMPRESSED" else packed
+        if column.compression != "UNCOMPRESSED":
+            stored = max(stored, packed)
+        largest = max(largest, unpacked)
         if kind == _DICTIONARY:
-            # Arrow holds it twice: the page, and the values in its decoder.
-            dictionary = max(dictionary, 2 * unpacked + stored)
+            dictionary = max(dictionary, unpacked)
             repeated = max(repeated, min(unpacked, _WIDTHS.get(column.physical_type, unpacked)))
         else:
-            pages = max(pages, unpacked + stored)
             value = max(value, unpacked / max(1, values))
             seen += values
         at += size + packed
         looked += 1
     per_row = max(1.0, column.num_values / max(1, rows))
     name = column.path_in_schema.split(".")[0]
-    return Chunk(name, pages + dictionary, value * per_row, repeated * per_row)
+    # A page as it is stored, unpacked into a buffer for all of them, and a dictionary's values.
+    memory = stored + largest + dictionary
+    return Chunk(name, memory, value * per_row, repeated * per_row)
 
 
 def _header(file: BinaryIO, at: int, column: str) -> tuple[int, int, int, int, int]:

@@ -59,11 +59,12 @@ class ReadSettings(BaseModel):
         " above it the largest are left out (null), whole, since a part of one would be another"
         " value; they are counted.",
     )
-    digests: Literal["count", "drop", "off"] = Field(
+    # On: it takes a twelfth of the time of reading, 2 % of a run of fineweb.
+    digests: Literal["count", "drop", "none"] = Field(
         "count",
         description="Contents of WARC records are compared with WARC-Block-Digest and"
         " WARC-Payload-Digest, where a document's record states them. With count those that differ"
-        " are counted and reported and stay, with drop they are rejected, with off nothing is"
+        " are counted and reported and stay, with drop they are rejected, with none nothing is"
         " compared.",
     )
     columns: dict[Literal["id", "text", "url", "date", "lang", "source"], str] = Field(
@@ -201,7 +202,7 @@ def _events(
         max_payload=settings.max_payload_bytes,
         rows=settings.batch_rows,
         bytes=settings.batch_bytes,
-        digests=settings.digests != "off",
+        digests=settings.digests != "none",
     )
     events: Iterator[Event | LeftOut | pa.Table] = FORMATS[file.format].reader.read(portion)
     return events

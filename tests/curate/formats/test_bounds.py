@@ -144,6 +144,21 @@ def test_a_page_header_that_cannot_be_read_is_damage_by_column(tmp_path: Path) -
     assert isinstance(damage, Corrupt) and "column `text`: no page at byte 4" in damage.what
 
 
+def test_rows_before_a_damaged_page_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    texts = [f"{i} " * 100 for i in range(40)]
+    table = pa.table({"text": texts})
+    pq.write_table(table, path, compression="zstd", use_dictionary=False, row_group_size=20)
+    data = bytearray(path.read_bytes())
+    start = pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset
+    stop = data.index(b"\x28\xb5\x2f\xfd", start)  # the page's zstd frame
+    data[stop : stop + 8] = b"\0" * 8
+    path.write_bytes(bytes(data))
+    tables, account = batches(path)
+    assert pa.concat_tables(tables)["text"].to_pylist() == texts[:20]
+    assert account.corrupt.count == 1
+
+
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("dictionary", [True, False])
 def test_the_pages_of_a_column_are_told_by_their_headers(
