@@ -149,13 +149,13 @@ class _Chain:
         self.source, self.codec, self.magic = source, codec, MAGIC[codec]
         self.options: dict[str, Any] = {}
         self.effort = _EFFORT
+        self.damage = ""  # what is wrong with a dictionary that all members need
         if codec == "zstd":
             import zstandard
 
+            dictionary, self.damage = _dictionary(source, max_window)
             self.options = {
-                "decompressor": zstandard.ZstdDecompressor(
-                    _dictionary(source, max_window), max_window_size=max_window
-                ),
+                "decompressor": zstandard.ZstdDecompressor(dictionary, max_window_size=max_window),
                 "error": zstandard.ZstdError,
             }
 
@@ -163,6 +163,8 @@ class _Chain:
         return DECODERS[self.codec](self.source, at, **self.options)
 
     def pieces(self, start: int, end: int | None) -> Iterator[Piece]:
+        if self.damage and start == 0:
+            yield Piece(BREAK, 0, what=self.damage)
         at: int | None = start
         while at is not None and (end is None or at < end):
             head = self.source.exact(at, 8)
@@ -258,8 +260,8 @@ def _zeros(source: Source, at: int) -> bool:
     return True
 
 
-def _dictionary(source: Source, max_window: int) -> Any:
-    """The dictionary of a .warc.zst, or None.
+def _dictionary(source: Source, max_window: int) -> tuple[Any, str]:
+    """(the dictionary of a .warc.zst or None, what is wrong with it).
 
     https://iipc.github.io/warc-specifications/specifications/warc-zstd/: a leading skippable frame
     0x184D2A5D holds it, as it is or itself compressed.
@@ -269,18 +271,18 @@ def _dictionary(source: Source, max_window: int) -> Any:
     head = source.exact(0, 8)
     size = int.from_bytes(head[4:], "little")
     if head[:4] != b"\x5d\x2a\x4d\x18" or size > max_window:
-        return None
+        return None, ""
     raw = source.exact(8, size)
-    if raw.startswith(ZSTD):
-        try:
+    try:
+        if raw.startswith(ZSTD):
             with zstandard.ZstdDecompressor(max_window_size=max_window).stream_reader(raw) as frame:
                 raw = frame.read(max_window)
-        except zstandard.ZstdError:
-            return None
-    try:
-        return zstandard.ZstdCompressionDict(raw)
-    except (zstandard.ZstdError, ValueError):
-        return None
+        dictionary = zstandard.ZstdCompressionDict(raw)
+        zstandard.ZstdDecompressor(dictionary)  # looks into it
+    except (zstandard.ZstdError, ValueError) as error:
+        what = f"its zstd dictionary is damaged ({error}): no frame that needs it can be read"
+        return None, what
+    return dictionary, ""
 
 
 def decompressed_chunks(

@@ -247,9 +247,17 @@ def _warnings(record: dict[str, Any]) -> list[str]:
 def _tally(sources: list[Source]) -> dict[str, Any]:
     """The tallies of all sources, added up."""
     tally: dict[str, Any] = {}
-    for name in ("read", "kept", "rejected", "corrupt", "bytes_in", "bytes_out"):
+    for name in (
+        "read",
+        "kept",
+        "rejected",
+        "corrupt",
+        "bytes_in",
+        "bytes_out",
+        "digests_compared",
+    ):
         tally[name] = sum(source.tally.get(name, 0) for source in sources)
-    for name in ("skipped", "primary"):
+    for name in ("skipped", "primary", "left_out", "digests_differing"):
         total: Counter[str] = Counter()
         for source in sources:
             total.update(source.tally.get(name, {}))

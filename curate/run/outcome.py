@@ -12,6 +12,7 @@ from typing import Any
 from curate.corpus.sizes import Sizes
 from curate.disk.process import cores
 from curate.errors import RunFailed
+from curate.formats.events import MOST_NAMED
 from curate.run.plan import MapStage, RunPlan
 from curate.run.worker.traces import KINDS, smallest
 
@@ -58,26 +59,31 @@ class Outcome:
         """Where the records of the run are."""
         return self.plan.home(self.out)
 
+    @property
+    def of_input(self) -> dict[str, Any]:
+        """What read the input: the first stage; without a step on documents a product."""
+        direct = (p["input"] for p in self.products if p.get("input"))
+        return self.stages[0] if self.stages else next(direct, {})
+
     def totals(self) -> dict[str, Any]:
         """The counts of the whole run; by_rule counts documents by the rule that dropped them."""
-        # Without a step on documents, a product read the input itself and kept count.
-        direct = [p["input"] for p in self.products if p.get("input")][:1]
-        stages = self.stages or direct
-        first = stages[0] if stages else {}
-        last = stages[-1] if stages else {}
+        stages, first = self.stages or [self.of_input], self.of_input
+        last = stages[-1]
         by_rule: Counter[str] = Counter()
         for stage in stages:
-            by_rule.update(stage["primary"])
+            by_rule.update(stage.get("primary", {}))
         return {
             "read": first.get("read", 0),
             "kept": last.get("kept", 0),
-            "rejected": sum(s["rejected"] for s in stages),
+            "rejected": sum(s.get("rejected", 0) for s in stages),
             "skipped": sum(first.get("skipped", {}).values()),
             "skipped_by_type": first.get("skipped", {}),
             "corrupt": first.get("corrupt", 0),
             "unreadable": self.plan.inputs.unreadable,
             "passed_over": first.get("passed_over", 0),
             "bad_dates": first.get("bad_dates", 0),
+            "left_out": sum(first.get("left_out", {}).values()),
+            "digests_differing": sum(first.get("digests_differing", {}).values()),
             "bytes_in": first.get("bytes_in", 0),
             "bytes_out": last.get("bytes_out", 0),
             "seconds": round(self.seconds, 3),
@@ -105,17 +111,18 @@ class Outcome:
 
 # What the record of a partition counts: numbers, and numbers by key.
 _NUMBERS = ("read", "kept", "rejected", "bytes_in", "bytes_out", "corrupt")
-_SINCE = ("passed_over", "bad_dates")  # absent from partitions that an older version did
+# Absent from partitions that an older version did.
+_SINCE = ("passed_over", "bad_dates", "digests_compared")
 _BY_KEY = ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds")
+_PLAIN = (*KINDS, "left_out", "digests_differing")
 _COSTS = ("cpu", "written")
-CORRUPT_EXAMPLES = 100
 
 
 def sum_up(stage: MapStage, parts: int, results: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """One record of a stage from those of its partitions, in their order. Each is merged and let
     go. RunFailed where there are not `parts` of them, or documents are missing."""
     numbers: dict[str, int] = dict.fromkeys((*_NUMBERS, *_SINCE), 0)
-    by_key: dict[str, dict[str, Any]] = {name: {} for name in (*_BY_KEY, *KINDS, *_COSTS)}
+    by_key: dict[str, dict[str, Any]] = {name: {} for name in (*_BY_KEY, *_PLAIN, *_COSTS)}
     cuts: dict[str, list[dict[str, Any]]] = {}
     corrupt: list[dict[str, Any]] = []
     starts: list[float] = []  # the least and the largest
@@ -131,7 +138,7 @@ def sum_up(stage: MapStage, parts: int, results: Iterable[dict[str, Any]]) -> di
                 total[key] = total.get(key, 0) + value
         for rule, examples in r.get("cut_examples", {}).items():
             cuts[rule] = smallest([*cuts.get(rule, []), *examples])
-        if len(corrupt) < CORRUPT_EXAMPLES:
+        if len(corrupt) < MOST_NAMED:
             corrupt += r["corrupt_examples"]
         timed = timed and "cpu" in r
         if timed:
@@ -142,7 +149,7 @@ def sum_up(stage: MapStage, parts: int, results: Iterable[dict[str, Any]]) -> di
     record: dict[str, Any] = {"folder": stage.folder_name, "steps": stage.labels, **numbers}
     for name in _BY_KEY:
         record[name] = {k: round(v, 3) for k, v in sorted(by_key[name].items())}
-    for name in KINDS:
+    for name in _PLAIN:
         record[name] = by_key[name]
     if timed:
         for name in _COSTS:
@@ -150,7 +157,7 @@ def sum_up(stage: MapStage, parts: int, results: Iterable[dict[str, Any]]) -> di
         record["compiled"] = round(compiled, 3)
         record["start"] = starts or [0.0, 0.0]
     record["cut_examples"] = dict(sorted(cuts.items()))
-    record["corrupt_examples"] = corrupt[:CORRUPT_EXAMPLES]
+    record["corrupt_examples"] = corrupt[:MOST_NAMED]
     record["peak_bytes"] = peak
     if count != parts:
         raise RunFailed(f"stage {stage.folder_name}: {count} of {parts} partitions are recorded")

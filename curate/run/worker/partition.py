@@ -34,7 +34,7 @@ from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
 from curate.engines.cpu_time import compile_seconds, cpu_seconds
 from curate.formats.partitions import FILES, PARTITIONS
-from curate.formats.reading import ID_SCHEMA, NO_DOCUMENT, Batch, PartitionReader
+from curate.formats.reading import ID_SCHEMA, NO_DOCUMENT, Account, Batch, PartitionReader
 from curate.run.worker.rehearsal import begin_stage
 from curate.run.worker.specification import (
     LOADING,
@@ -48,7 +48,10 @@ from curate.run.worker.specification import (
 
 LOADING_SECONDS = 3600.0  # that models may take to load, where there is a limit for batches
 READING_SECONDS = 0.1  # between two words of a worker that reads
-CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
+CORRUPT = pa.schema(
+    [("file", pa.string()), ("offset", pa.int64()), ("what", pa.string()), ("count", pa.int64())]
+)
+EXAMPLES = 20  # of damage, in a partition's record
 
 
 def warm_up() -> None:
@@ -164,7 +167,7 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     worker.beat(*LOADING, LOADING_SECONDS if seconds else 0.0)
     begin_stage(payload["spec"])
     work = Work(spec, part, cpu_began)
-    account: dict[str, Any] = {"bytes_in": 0, "skipped": {}, "corrupt": 0, "corrupt_examples": []}
+    account = Account().figures(0)
     done = False
     began = time.perf_counter()
     try:
@@ -259,14 +262,7 @@ def _read(
     of_input = reader.account
     if spec["read"].share is not None:
         work.writers["ids"].write(_sizes(of_input.documents))
-    if of_input.corrupt:
+    if of_input.corrupt.count:
         with replacing(part_path(work.folder, part, "corrupt")) as aside:
-            pq.write_table(pa.Table.from_pylist(of_input.corrupt, CORRUPT), aside)
-    account |= {
-        "bytes_in": of_input.bytes_in,
-        "passed_over": of_input.passed_over,
-        "bad_dates": of_input.bad_dates,
-        "skipped": of_input.skipped,
-        "corrupt": len(of_input.corrupt),
-        "corrupt_examples": of_input.corrupt[:20],
-    }
+            pq.write_table(pa.Table.from_pylist(of_input.corrupt.entries(), CORRUPT), aside)
+    account |= of_input.figures(EXAMPLES)

@@ -44,7 +44,7 @@ class Read:
                 if batch.refused is not None:
                     for row in batch.refused.split()[1].to_pylist():
                         self.refused.append((row["id"], row["rule"]))
-            self.corrupt += reader.account.corrupt
+            self.corrupt += reader.account.corrupt.entries()
             self.bytes_in += reader.account.bytes_in
 
     def column(self, name: str) -> list[Any]:
