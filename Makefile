@@ -42,7 +42,7 @@ test-slow: install
 SEED ?= 0
 EXAMPLES ?= 300
 fuzz: install
-	NUMBA_BOUNDSCHECK=1 LLMCURATE_EXPLORE=1 LLMCURATE_EXAMPLES=$(EXAMPLES) \
+	RUST_BACKTRACE=0 NUMBA_BOUNDSCHECK=1 LLMCURATE_EXPLORE=1 LLMCURATE_EXAMPLES=$(EXAMPLES) \
 	  $(BIN)/python -m pytest -n auto --timeout 3600 --hypothesis-seed=$(SEED) tests/fuzz
 
 lint: install

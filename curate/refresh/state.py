@@ -77,6 +77,11 @@ class State(Ledger):
         except (TypeError, ValueError):
             raise self._damaged(f"the value of {name}") from None
 
+    def _text(self, path: object) -> str:
+        if not isinstance(path, str):
+            raise self._damaged("an input without a name")
+        return path
+
     def _damaged(self, what: str) -> RunFailed:
         return RunFailed(
             f"{self.path} is damaged ({what}): put back a copy of it, or begin a new HOME"
@@ -162,7 +167,7 @@ class State(Ledger):
             rows = self._db.execute(
                 "SELECT path, state, stamp FROM inputs WHERE refresh = ? ORDER BY position", (name,)
             )
-            states |= {path: (state, stamp) for path, state, stamp in rows}
+            states |= {self._text(path): (state, stamp) for path, state, stamp in rows}
         return states
 
     def paths(self, names: Iterable[str]) -> list[str]:
@@ -172,7 +177,7 @@ class State(Ledger):
             rows = self._db.execute(
                 "SELECT path FROM inputs WHERE refresh = ? ORDER BY position", (name,)
             )
-            paths += [path for (path,) in rows]
+            paths += [self._text(path) for (path,) in rows]
         return paths
 
     def removals(self) -> list[tuple[str, str]]:

@@ -10,12 +10,14 @@ from pathlib import Path
 from zipfile import BadZipFile
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
 from curate.corpus.indexes import all_in
+from curate.dedup.semantic.hashed import Basis
 from curate.dedup.suffix_array.search import find, longest
 from curate.dedup.suffix_array.search_index import SearchIndex, _digest
 from curate.errors import UsageError
@@ -161,3 +163,16 @@ def test_a_record_that_does_not_fit_its_index_is_one_line(
     (tmp_path / "index.json").write_text(json.dumps(sound | change))
     with pytest.raises(UsageError, match="does not fit its folder"):
         all_in(tmp_path)
+
+
+@pytest.mark.parametrize("row", [[5, -1], [-2, -1], [0, -1, 0]], ids=str)
+def test_a_basis_that_kernels_cannot_follow_is_one_line(tmp_path: Path, row: list[int]) -> None:
+    whole = np.zeros(2, np.float32), np.array([0, -1], np.int32), np.zeros((1, 3), np.float32)
+    mixed = np.zeros((3, 2), np.float32)
+    Basis(*whole, mixed).save(tmp_path / "basis.npz")
+    basis = Basis.load(tmp_path / "basis.npz")
+    with pytest.raises(UsageError, match="features that there are not"):
+        basis.vectors(np.array([0, 1]), np.array([2], np.int32), np.array([1], np.int32))
+    Basis(whole[0], np.array(row, np.int32), whole[2], mixed).save(tmp_path / "basis.npz")
+    with pytest.raises(UsageError, match="is damaged; run that dedup again"):
+        Basis.load(tmp_path / "basis.npz")

@@ -176,8 +176,9 @@ class DedupMinhash(DedupStep):
     def _of_preset(cls, settings: Any) -> Any:
         """The verification of the preset, where none is given."""
         preset = settings.get("preset") if isinstance(settings, dict) else None
-        known = isinstance(preset, str) and preset in VERIFIED
-        return {"verify": VERIFIED[preset], **settings} if known else settings
+        if not isinstance(preset, str) or preset not in VERIFIED:
+            return settings
+        return {"verify": VERIFIED[preset], **settings}
 
     @model_validator(mode="after")
     def _belong_together(self) -> DedupMinhash:
