@@ -1,4 +1,4 @@
-"""What leaves for a terminal: lines, JSON and errors, with control characters made visible.
+"""Lines, JSON and errors as they leave for a terminal: control characters are made visible.
 
 Documents, file names, URLs and answers of servers are written by strangers. A terminal obeys escape
 sequences in them, and marks of direction make a line read otherwise than it is written (Unicode

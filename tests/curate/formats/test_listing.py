@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -221,3 +222,16 @@ def test_an_input_that_changes_before_it_is_read_ends_the_run(bench, change):
     ) as error:
         list(reader)
     assert "\n" not in str(error.value)
+
+
+def test_a_fetched_file_is_compared_by_size_and_content_alone(bench):
+    path = bench.jsonl("in.jsonl", [{"text": "Text."}])
+    (file,) = find_files([str(path)]).files
+    content = file.stamp.rpartition("@")[0]  # as a refresh has it on record
+    fetched = replace(file, url="https://a.test/in.jsonl", state=f"{file.size}@tag", stamp=content)
+    os.utime(path, (1, 1))
+    assert fetched.now() == (fetched.state, fetched.stamp)
+    path.write_bytes(path.read_bytes().replace(b"Text", b"text"))
+    assert fetched.now()[1] != fetched.stamp
+    path.write_bytes(b"")
+    assert fetched.now()[0] != fetched.state
