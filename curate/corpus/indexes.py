@@ -177,9 +177,9 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
     for path in sorted(dedup.own.rglob("*")):
         if path.is_file():
             linked[f"{OWN}/{path.relative_to(dedup.own).as_posix()}"] = path
-    for name, path in linked.items():
-        (aside / name).parent.mkdir(parents=True, exist_ok=True)
-        link(path, aside / name)
+    for inner, path in linked.items():
+        (aside / inner).parent.mkdir(parents=True, exist_ok=True)
+        link(path, aside / inner)
     record = {
         "version": VERSION,
         "name": name,

@@ -16,7 +16,7 @@ from curate.corpus import indexes
 from curate.corpus.manifests import find_manifest
 from curate.corpus.stage_files import part_path
 from curate.disk import seals
-from curate.disk.inside import inside, is_below
+from curate.disk.inside import is_below
 from curate.disk.seals import Seal
 from curate.disk.units import counted
 from curate.errors import CurateError, RunFailed, UsageError
@@ -24,7 +24,7 @@ from curate.formats.inputs import InputPlan
 from curate.inspect.whatif.apply import check_unchanged
 from curate.run.driver import run_planned
 from curate.run.homes import FILE, FOLDER, RUNS, manifest
-from curate.run.intact import EXTRA, MOST_NAMED, corpus_seals, extra_files
+from curate.run.intact import EXTRA, MOST_NAMED, corpus_seals, extra_files, place
 from curate.run.ledger import Ledger, ledger_path
 from curate.run.outcome import Options
 from curate.run.plan import RunPlan, plan_run
@@ -198,7 +198,7 @@ def _of_out(out: Path, result: Check) -> Iterator[tuple[Path, Seal]]:
         return
     ledger = Ledger.to_read(path)
     try:
-        finished = [(inside(out, n, path, follow=False), s) for n, s, _ in ledger.files()]
+        finished = [(place(out, ledger, n), s) for n, s, _ in ledger.files()]
         corpus = {str(file) for file, _ in corpus_seals(out)}
         yield from ((file, seal) for file, seal in finished if str(file) not in corpus)
         for row, file, sealed in _of_rows(ledger, path.parent, result):

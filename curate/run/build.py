@@ -19,9 +19,11 @@ from curate.disk.inside import all_inside, inside, remove, remove_files
 from curate.disk.publish import manifests
 from curate.disk.seals import seal
 from curate.engines.local import call_apart
+from curate.errors import RunFailed
 from curate.run.intact import Intact
 from curate.run.ledger import Ledger
 from curate.run.plan import ProductStage, RunPlan, stage_folder
+from curate.run.records import read_record
 from curate.steps.contracts import Product, ProductContext
 from curate.terminal.progress import Progress, say
 
@@ -181,12 +183,22 @@ def _files(root: Path, names: tuple[str, ...] | None = None) -> list[str]:
     return [f for f in files if not Path(f).name.startswith(".")]
 
 
+def _recorded(home: Path, makes: str) -> dict[str, Any]:
+    """What run.json says of a product, where the ledger that knew it is gone."""
+    try:
+        products = read_record(home)["products"]
+        return next((p for p in products if p["makes"] == makes), {})
+    except (OSError, RunFailed, TypeError, KeyError):
+        return {}
+
+
 def _publish(stage: ProductStage, folder: Path, out: Path, ledger: Ledger) -> None:
     """Links (or copies) the product's files to OUT's root; those of its kind there go. folder:
     where it was built."""
     key = f"published:{stage.product.makes}"
     files = _files(folder)
-    before = (ledger.stage_result(key) or {}).get("files", [])
+    published = ledger.stage_result(key) or _recorded(ledger.path.parent, stage.product.makes)
+    before = published.get("files", [])
     all_inside(out, before, ledger.path)
     # Until all files stand there, what stands there is of no product.
     ledger.commit_stage(key, {"key": None, "files": sorted({*before, *files})})

@@ -67,7 +67,7 @@ class Intact:
         found = {str(path): EXTRA for path in extra_files(out)}
         rows, touched = [], False
         for name, sealed, changed in ledger.files():
-            path = inside(out, name, ledger.path, follow=False)
+            path = place(out, ledger, name)
             what = seals.fault(path, sealed, content=False)
             if what is None and path.stat().st_mtime_ns != changed:
                 what = seals.fault(path, sealed)
@@ -130,4 +130,11 @@ def finished_files(
     for path, (size, digest) in sealed:
         stat = path.stat()
         seal = [stat.st_size if size is None else size, digest]
-        yield path.relative_to(out).as_posix(), seal, stat.st_mtime_ns
+        name = path.name if path.parent == home else path.relative_to(out).as_posix()
+        yield name, seal, stat.st_mtime_ns
+
+
+def place(out: Path, ledger: Ledger, name: str) -> Path:
+    """Where a file of a finished run lies: records beside the ledger, all others below OUT."""
+    folder = ledger.path.parent if name in RECORDS else out
+    return inside(folder, name, ledger.path, follow=False)

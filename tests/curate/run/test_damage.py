@@ -263,6 +263,7 @@ def wrong_outcomes(bench, seeds: range) -> list[object]:
         what, outcome, sets, stderr = random_damage(case, seed)
         counts[outcome] += 1
         if outcome == "WRONG":
+            print(seed, what, sets, stderr[-500:])
             wrong.append((seed, what, sets, stderr[-2000:]))
         shutil.rmtree(case.out)
     print(dict(counts))
@@ -274,5 +275,6 @@ def test_random_damage_ends_in_the_right_bytes_or_one_line(made):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_five_hundred_random_damages_end_in_the_right_bytes_or_one_line(made):
     assert wrong_outcomes(made, range(1000, 1500)) == []
