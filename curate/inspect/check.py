@@ -154,7 +154,7 @@ def _compare(files: Iterator[tuple[Path, Seal]], result: Check, options: Options
             progress.total += len(window)
             for found in pool.map(seals.compare, window):
                 result.faults |= found["faults"]
-                progress.update(note=f"{result.files:,} files")
+                progress.update(note=counted(result.files, "file"))
     result.rows = {path: row for path, row in result.rows.items() if path in result.faults}
 
 
