@@ -1,4 +1,5 @@
-"""`llmcurate explain`, `stats`, `whatif`, `browse` and `verify`: looking at runs and corpora."""
+"""`llmcurate explain`, `stats`, `whatif`, `browse`, `verify` and `check`: looking at runs and
+corpora."""
 
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
@@ -278,3 +279,31 @@ def verify(
         name="verify",
     )
     raise typer.Exit(0 if verification.passed else 1)
+
+
+@app.command()
+def check(
+    run: Run,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Make anew what differs. It needs the run's input.")
+    ] = False,
+    workers: Workers = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare a run's files with what was written.
+
+    Names those that are missing, changed or too many, in a line each. Any of them is exit code 1.
+
+    \b
+    Examples:
+    llmcurate check out
+    llmcurate check out --repair
+    """
+    from curate.inspect import check as checking
+    from curate.run.outcome import Options
+
+    work = checking.repair if repair else checking.check
+    result = work(run, Options(workers, quiet))
+    print(json.dumps(result.dump(), ensure_ascii=False) if as_json else result.text())
+    raise typer.Exit(0 if result.passed else 1)

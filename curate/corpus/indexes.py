@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 from curate.corpus.sketches import SketchedCorpus, SketchFile
 from curate.disk.files import sync_folder, write_text
 from curate.disk.inside import all_inside, remove, remove_files
-from curate.errors import UsageError
+from curate.disk.seals import Seal, fault, seal
+from curate.errors import RunFailed, UsageError
 
 if TYPE_CHECKING:
     from curate.steps.contracts import CorpusStep
@@ -59,6 +60,15 @@ class Index:
         """How many partitions it holds."""
         return int(self.record["parts"])
 
+    def check(self) -> None:
+        """RunFailed where a file is not what was written."""
+        for name, what in sorted(faults(self.folder, self.record).items())[:1]:
+            out = self.folder.parent.parent
+            raise RunFailed(
+                f"{self.folder / name} {what}: mend that corpus first, `llmcurate check {out}"
+                " --repair`"
+            )
+
     def files(self, shift: int) -> list[SketchFile]:
         """Its sketches as partitions from `shift` on."""
         ids = self.folder / IDS if self.record["settled"] else None
@@ -94,6 +104,7 @@ class IndexedStep:
     key: str
     corpus: SketchedCorpus
     own: Path
+    seals: Callable[[], dict[str, Seal]] = dict  # those of its files that are known, by path
 
 
 def write_indexes(out: Path, dedups: list[IndexedStep]) -> None:
@@ -153,7 +164,7 @@ def all_written(out: Path, dedups: list[IndexedStep]) -> bool:
         all((out / name).exists() for name in dedup.step.leaves())
         and (
             dedup.step.comparable() is None
-            or _is_complete(out / FOLDER / dedup.step.label, dedup.key)
+            or _is_complete(out / FOLDER / dedup.step.label, dedup.key, content=False)
         )
         for dedup in dedups
     )
@@ -165,15 +176,15 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
     remove(aside, inside=target.parent.parent)
     (aside / OWN).mkdir(parents=True)
     paths = dedup.corpus.paths()
-    for part, path in enumerate(paths):
-        link(path, aside / f"sketch-{part:05d}.parquet")
+    linked = {f"sketch-{part:05d}.parquet": path for part, path in enumerate(paths)}
     if dedup.corpus.ids is not None:
-        link(dedup.corpus.ids, aside / IDS)
+        linked[IDS] = dedup.corpus.ids
     for path in sorted(dedup.own.rglob("*")):
         if path.is_file():
-            copy = aside / OWN / path.relative_to(dedup.own)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            link(path, copy)
+            linked[f"{OWN}/{path.relative_to(dedup.own).as_posix()}"] = path
+    for inner, path in linked.items():
+        (aside / inner).parent.mkdir(parents=True, exist_ok=True)
+        link(path, aside / inner)
     record = {
         "version": VERSION,
         "name": name,
@@ -184,6 +195,7 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
         "key": dedup.key,
         "parts": len(paths),
         "settled": dedup.corpus.ids_changed,
+        "files": _sealed(linked, dedup.seals()),
     }
     write_text(aside / RECORD, json.dumps(record, indent=1) + "\n")
     remove(target, inside=target.parent.parent)
@@ -191,13 +203,40 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
     sync_folder(target.parent)
 
 
-def _is_complete(target: Path, key: str) -> bool:
-    """Whether the folder is the index of that key."""
+def record_of(folder: Path) -> dict[str, Any] | None:
+    """The record of an index; None where it cannot be read."""
     try:
-        record = json.loads((target / RECORD).read_text(encoding="utf-8"))
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _sealed(linked: dict[str, Path], known: dict[str, Seal]) -> dict[str, Seal]:
+    return {name: known.get(str(path)) or seal(path) for name, path in linked.items()}
+
+
+def faults(folder: Path, record: dict[str, Any]) -> dict[str, str]:
+    """What is wrong with which files of an index, by name. An older version sealed none."""
+    faults = {name: fault(folder / name, seal) for name, seal in record.get("files", {}).items()}
+    return {name: what for name, what in faults.items() if what is not None}
+
+
+def seal_again(folder: Path) -> None:
+    """Takes the files of an index as they are now, after a change that was meant."""
+    record = _read(folder)
+    names = [name for name in record.get("files", {}) if (folder / name).exists()]
+    if names:
+        record["files"] = {name: seal(folder / name) for name in names}
+        write_text(folder / RECORD, json.dumps(record, indent=1) + "\n")
+
+
+def _is_complete(target: Path, key: str, content: bool = True) -> bool:
+    """Whether the folder is the index of that key. content: and holds what was written."""
+    record = record_of(target) or {}
+    if record.get("version") != VERSION or record.get("key") != key:
         return False
-    return bool(record.get("version") == VERSION and record.get("key") == key)
+    return not (content and faults(target, record))
 
 
 def _read(folder: Path) -> dict[str, Any]:

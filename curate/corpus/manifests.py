@@ -127,6 +127,19 @@ def _streamed(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         raise ValueError(f"{path} is cut short")
 
 
+def entries(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name and entry of each file of a folder's manifest, one in memory at a time; none without."""
+    try:
+        files = _streamed(manifest_path(folder))
+        if next(files)[1]["version"] == MANIFEST_VERSION:
+            yield from files
+            return
+    except (OSError, ValueError, KeyError):
+        pass
+    manifest = read_manifest(folder)  # of an older version
+    yield from manifest["files"].items() if manifest else ()
+
+
 def kept_ids(out: Path) -> str:
     """A hash of the set of ids in OUT/corpus."""
     return total_ids(f["ids"] for name, f in _streamed(manifest_path(out / "corpus")) if name)

@@ -24,6 +24,11 @@ def part_path(folder: Path, part: int, kind: str) -> Path:
     return folder / f"part-{part:05d}.{kind}.parquet"
 
 
+def part_of(path: Path) -> int:
+    """The partition that a file of `part_path` is of."""
+    return int(path.name.partition(".")[0].removeprefix("part-"))
+
+
 def kept_paths(folder: Path, part: int) -> list[str]:
     """Both files of what a stage kept of a partition."""
     return [str(part_path(folder, part, kind)) for kind in ("kept", "keys")]

@@ -7,7 +7,7 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from curate.disk.files import make_folder
+from curate.disk.files import make_folder, text_digest
 from curate.disk.publish import url_of
+from curate.disk.seals import Seal
 from curate.errors import CurateError, LockHeld, RunFailed, UsageError, disk_error
 from curate.terminal.progress import say
 
@@ -41,7 +42,30 @@ CREATE TABLE IF NOT EXISTS parts (
   stage TEXT, part INTEGER, result TEXT, PRIMARY KEY (stage, part));
 CREATE TABLE IF NOT EXISTS stages (stage TEXT PRIMARY KEY, result TEXT);
 CREATE TABLE IF NOT EXISTS runs (number INTEGER PRIMARY KEY, plan TEXT, done INTEGER, note TEXT);
+CREATE TABLE IF NOT EXISTS files (
+  path TEXT PRIMARY KEY, size INTEGER, digest TEXT, changed INTEGER);
 """
+
+
+def packed(key: tuple[object, ...], result: dict[str, Any]) -> str:
+    """A result as its row has it: JSON, and behind a line's end a digest of the row."""
+    text = _text(result)
+    return f"{text}\n{_row_digest(key, text)}"
+
+
+def unpacked(key: tuple[object, ...], row: object) -> dict[str, Any] | None:
+    """The result in a row; None where the row is damaged. Rows of older versions have no digest."""
+    text, end, digest = str(row).partition("\n")
+    try:
+        result = _result(text)
+    except ValueError:
+        return None
+    whole = isinstance(result, dict) and (not end or digest == _row_digest(key, text))
+    return result if whole else None
+
+
+def _row_digest(key: tuple[object, ...], text: str) -> str:
+    return text_digest(f"{key!r}{text}", "xxh3-128")
 
 
 def _created(pid: int) -> float | None:
@@ -112,15 +136,32 @@ class Ledger:
         try:
             self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
             self._db.execute(f"PRAGMA page_size={PAGE_BYTES}")
+            self._look()
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(self.tables)
-        except sqlite3.OperationalError as error:
-            raise self._failure(error) from None
         except sqlite3.DatabaseError as error:
-            raise RunFailed(
-                f"{self.path} is damaged ({error}); move it away to start afresh"
-            ) from None
+            raise self._failure(error) from None
         self._take(stale)
+
+    @classmethod
+    def to_read(cls, path: Path) -> Ledger:
+        """Without the lock, and without a change of the file. RunFailed where it is damaged."""
+        ledger = cls.__new__(cls)
+        ledger.path, ledger._locked = path, False
+        ledger._beat, ledger._since, ledger._waiting = 0.0, 0.0, []
+        try:
+            ledger._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+            ledger._look()
+        except sqlite3.DatabaseError as error:
+            raise ledger._failure(error) from None
+        return ledger
+
+    def _look(self) -> None:
+        """sqlite3.DatabaseError where the file is damaged."""
+        self._db.text_factory = lambda text: text.decode("utf-8", "replace")
+        ((health,),) = self._db.execute("PRAGMA quick_check(1)").fetchall()
+        if health != "ok":
+            raise sqlite3.DatabaseError(health)
 
     def _take(self, stale: float) -> None:
         """Takes the lock. A holder on another machine is watched for up to `stale` seconds by this
@@ -173,7 +214,7 @@ class Ledger:
         self.flush()
         try:
             self._db.execute(sql, values)
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             raise self._failure(error) from None
 
     def flush(self) -> None:
@@ -189,10 +230,19 @@ class Ledger:
             except BaseException:
                 self._db.execute("ROLLBACK")
                 raise
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             raise self._failure(error) from None
 
-    def _failure(self, error: sqlite3.OperationalError) -> CurateError:
+    def _rows(self, sql: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        try:
+            yield from self._db.execute(sql, values)
+        except sqlite3.DatabaseError as error:
+            raise self._failure(error) from None
+
+    def _failure(self, error: sqlite3.DatabaseError) -> CurateError:
+        if not isinstance(error, sqlite3.OperationalError):
+            reason = str(error).splitlines()[-1]
+            return RunFailed(f"{self.path} is damaged ({reason}); move it away to start afresh")
         full = disk_error(error)
         return full or RunFailed(
             f"{self.path} cannot be read or written ({error}): see that its folder has space and"
@@ -210,23 +260,29 @@ class Ledger:
 
     def results(self, stage: str) -> Iterator[tuple[int, dict[str, Any]]]:
         """(partition, result) of the committed partitions of a stage in their order. A page of them
-        is in memory; rows may be written and forgotten meanwhile."""
+        is in memory; rows may be written and forgotten meanwhile. A damaged row is taken back: its
+        partition is not done."""
         self.flush()
         after = -1
-        while rows := self._db.execute(
-            "SELECT part, result FROM parts WHERE stage = ? AND part > ? ORDER BY part LIMIT ?",
-            (stage, after, PAGE_ROWS),
-        ).fetchall():
-            for part, result in rows:
-                yield part, _result(result)
+        query = "SELECT part, result FROM parts WHERE stage = ? AND part > ? ORDER BY part LIMIT ?"
+        while rows := list(self._rows(query, (stage, after, PAGE_ROWS))):
+            for part, row in rows:
+                if (result := unpacked((stage, part), row)) is not None:
+                    yield part, result
+                else:
+                    self._damaged(f"partition {part} of stage {stage}")
+                    self.forget_part(stage, part)
             after = rows[-1][0]
+
+    def _damaged(self, row: str) -> None:
+        say(f"{self.path}: its row of {row} is damaged: it is computed anew")
 
     def commit_part(self, stage: str, part: int, result: dict[str, Any]) -> None:
         """Records a partition whose files are in place, with the next rows or within a second."""
         now = time.monotonic()
         if not self._waiting:
             self._since = now
-        self._waiting.append((stage, part, _text(result)))
+        self._waiting.append((stage, part, packed((stage, part), result)))
         if len(self._waiting) >= BATCH_ROWS or now - self._since > WAIT_SECONDS:
             self.flush()
 
@@ -239,18 +295,55 @@ class Ledger:
         self._write("DELETE FROM parts WHERE stage = ?", (stage,))
 
     def stage_result(self, stage: str) -> dict[str, Any] | None:
-        """The record of a finished stage, None where it is not finished."""
-        row = self._db.execute("SELECT result FROM stages WHERE stage = ?", (stage,)).fetchone()
-        return json.loads(row[0]) if row else None
+        """The record of a finished stage, None where it is not finished, or damaged."""
+        for (row,) in self._rows("SELECT result FROM stages WHERE stage = ?", (stage,)):
+            if (result := unpacked((stage,), row)) is not None:
+                return result
+            self._damaged(stage)
+            self.forget_stage(stage)
+        return None
 
     def commit_stage(self, stage: str, result: dict[str, Any]) -> None:
         """Records a stage as finished."""
-        self._write("INSERT OR REPLACE INTO stages VALUES (?, ?)", (stage, json.dumps(result)))
+        row = (stage, packed((stage,), result))
+        self._write("INSERT OR REPLACE INTO stages VALUES (?, ?)", row)
+
+    def forget_stage(self, stage: str) -> None:
+        """Takes the record of a stage back."""
+        self._write("DELETE FROM stages WHERE stage = ?", (stage,))
+
+    def rows(self) -> Iterator[tuple[str, int | None, dict[str, Any] | None]]:
+        """Stage, partition (None: of the whole stage) and result of all rows; None for a damaged
+        one."""
+        for stage, part, row in self._rows("SELECT stage, part, result FROM parts"):
+            yield stage, part, unpacked((stage, part), row)
+        for stage, row in self._rows("SELECT stage, result FROM stages"):
+            yield stage, None, unpacked((stage,), row)
+
+    def files(self) -> Iterator[tuple[str, Seal, int]]:
+        """The files of the finished run: path from OUT, seal, time of change in nanoseconds."""
+        if not any(self._rows("SELECT 1 FROM sqlite_schema WHERE name = 'files'")):
+            return iter(())  # of an older version, opened to be read
+        rows = self._rows("SELECT path, size, digest, changed FROM files ORDER BY path")
+        return ((path, [size, digest], changed) for path, size, digest, changed in rows)
+
+    def record_files(self, files: Iterable[tuple[str, Seal, int]]) -> None:
+        """Makes these the files of the finished run."""
+        self._write("BEGIN IMMEDIATE")
+        try:
+            self._write("DELETE FROM files")
+            for path, (size, digest), changed in files:
+                row = (path, size, digest, changed)
+                self._write("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", row)
+            self._write("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
 
     def last_run(self) -> tuple[str, bool] | None:
         """(plan hash, finished) of the newest run in this folder."""
-        rows = self._db.execute("SELECT plan, done FROM runs ORDER BY number DESC LIMIT 1")
-        row = rows.fetchone()
+        rows = self._rows("SELECT plan, done FROM runs ORDER BY number DESC LIMIT 1")
+        row = next(rows, None)
         return (row[0], bool(row[1])) if row else None
 
     def begin_run(self, plan: str) -> None:
@@ -259,11 +352,15 @@ class Ledger:
         if last is None or last[0] != plan:
             self._write("INSERT INTO runs (plan, done) VALUES (?, 0)", (plan,))
         else:
-            self._write("UPDATE runs SET done = 0 WHERE number = (SELECT max(number) FROM runs)")
+            self.doubt_run()
 
     def end_run(self) -> None:
         """Notes that the newest run is finished."""
         self._write("UPDATE runs SET done = 1 WHERE number = (SELECT max(number) FROM runs)")
+
+    def doubt_run(self) -> None:
+        """Makes the next run compare the content of all that it reuses, as of an unfinished one."""
+        self._write("UPDATE runs SET done = 0 WHERE number = (SELECT max(number) FROM runs)")
 
     def close(self) -> None:
         """Commits what waits and gives the lock back."""

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from curate.disk.files import replacing, write_text
 from curate.disk.process import host, peak_bytes
 from curate.disk.units import counted, format_bytes
+from curate.errors import RunFailed
 from curate.run.plan import stage_folder
 from curate.version import __version__
 
@@ -149,6 +150,14 @@ def write_record(path: Path, data: dict[str, Any]) -> None:
 
 
 def read_record(out: Path) -> dict[str, Any]:
-    """OUT's run.json."""
-    data: dict[str, Any] = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    """OUT's run.json; RunFailed where it is damaged."""
+    path = out / "run.json"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        data = None
+    if not isinstance(data, dict) or not {"stages", "products", "totals"} <= data.keys():
+        raise RunFailed(
+            f"{path} is damaged: give the command of that run again, which writes it anew"
+        )
     return data

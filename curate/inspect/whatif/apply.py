@@ -40,7 +40,7 @@ def apply(run: Path, sets: tuple[str, ...], out: Path | None, options: Options) 
     else:
         _copy_stages(question, run, out)
     if plan.stages[0].folder_name != question.record["stages"][0]["folder"]:
-        _check_unchanged(inputs)
+        check_unchanged(inputs)
     return run_planned(plan, out, options)
 
 
@@ -54,7 +54,7 @@ def _inputs(question: Question) -> InputPlan:
         raise UsageError(f"{first} is gone: run the recipe anew with these settings") from None
 
 
-def _check_unchanged(inputs: InputPlan) -> None:
+def check_unchanged(inputs: InputPlan) -> None:
     """UsageError where a file is not the one that the run read."""
     for file in inputs.files:
         try:

@@ -29,6 +29,7 @@ from curate.corpus.stage_files import (
 from curate.disk.files import replacing
 from curate.disk.parquet_writer import writing
 from curate.disk.process import peak_bytes
+from curate.disk.seals import seal
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
@@ -84,7 +85,8 @@ def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
         for table in read_kept(folder, part, spec["read"].batch_rows):
             writer.write(sketch_rows(spec["sketch"], table, part))
     seconds = {spec["sketch"].label: round(time.perf_counter() - start, 4)}
-    return {"seconds": seconds}
+    kind = spec["sketch_kind"]
+    return {"seconds": seconds, "files": {kind: seal(part_path(folder, part, kind))}}
 
 
 def _with_edits(docs: Documents) -> Documents:
@@ -186,6 +188,10 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     steps_seconds = sum(work.seconds.values())
     work.seconds["read"] = max(0.0, time.perf_counter() - began - steps_seconds)
     work.lap("read")
+    files = work.seals()
+    work.lap("write")
+    sketch = {spec["sketch_kind"]: files.pop(spec["sketch_kind"])} if spec["sketch"] else {}
+    kinds = written_kinds(spec).items()
     return {
         "read": work.read,
         "kept": work.kept,
@@ -195,7 +201,9 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
         "seconds": {k: round(v, 4) for k, v in work.seconds.items()},
         "cpu": {k: round(v, 4) for k, v in work.cpu.items()},
         "compiled": round(compile_seconds() - compile_began, 4),
-        "written": work.written(),
+        "written": {name: (files | sketch)[kind][0] for name, kind in kinds},
+        "files": files,
+        "sketch_files": sketch,
         "peak_bytes": peak_bytes(),
         **{k: dict(v) for k, v in (work.totals | work.traces.counters).items()},
         "cut_examples": work.traces.cuts,
