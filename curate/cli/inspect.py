@@ -305,5 +305,8 @@ def check(
 
     work = checking.repair if repair else checking.check
     result = work(run, Options(workers, quiet))
-    print(json.dumps(result.dump(), ensure_ascii=False) if as_json else result.text())
+    if as_json:
+        echo_json(result.dump())
+    else:
+        echo(result.text())
     raise typer.Exit(0 if result.passed else 1)
