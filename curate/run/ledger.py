@@ -270,11 +270,11 @@ class Ledger:
                 if (result := unpacked((stage, part), row)) is not None:
                     yield part, result
                 else:
-                    self._damaged(f"partition {part} of stage {stage}")
+                    self._say_damaged(f"partition {part} of stage {stage}")
                     self.forget_part(stage, part)
             after = rows[-1][0]
 
-    def _damaged(self, row: str) -> None:
+    def _say_damaged(self, row: str) -> None:
         say(f"{self.path}: its row of {row} is damaged: it is computed anew")
 
     def commit_part(self, stage: str, part: int, result: dict[str, Any]) -> None:
@@ -299,7 +299,7 @@ class Ledger:
         for (row,) in self._rows("SELECT result FROM stages WHERE stage = ?", (stage,)):
             if (result := unpacked((stage,), row)) is not None:
                 return result
-            self._damaged(stage)
+            self._say_damaged(stage)
             self.forget_stage(stage)
         return None
 
