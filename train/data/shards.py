@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from train.data.part import Foreign, Ints, Part
 from train.data.readers import FOREIGN_FILES, is_validation, own_files, read_foreign, read_own
 from train.errors import TrainError, counted
-from train.files import sha256, unseal
+from train.files import sha256
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -169,8 +169,6 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
     try:
         raw = path.read_bytes()
         manifest = json.loads(raw)
-        if isinstance(manifest, dict) and "checksum" in manifest:
-            unseal(manifest)
     except (OSError, ValueError, RecursionError) as error:
         raise TrainError(f"{path}: damaged, or no manifest ({error}); encode again") from error
     if not isinstance(manifest, dict) or manifest.get("version") != 1:
