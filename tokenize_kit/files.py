@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -48,13 +49,32 @@ def sync_open(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
+def _alive(process: int) -> bool:
+    """Whether it is another process that runs; ours has our number by chance."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True  # of another user
+    return process != os.getpid()
+
+
 def write_atomic(path: Path, *data: bytes | memoryview) -> None:
     """Replace ``path`` by the parts of ``data``, one after the other; a crash leaves the old file
-    or the new one, never a mixture."""
-    aside = path.with_name(f".{path.name}.partial")
-    with aside.open("wb") as file:
-        file.writelines(data)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    sync(path.parent)
+    or the new one, never a mixture. The name aside is of this process alone; what a killed one
+    left of the same file is removed."""
+    leftover = re.compile(rf"\.part-(\d+)-[0-9a-f]{{8}}-{re.escape(path.name)}")
+    for old in path.parent.iterdir():
+        if (match := leftover.fullmatch(old.name)) and not _alive(int(match[1])):
+            old.unlink(missing_ok=True)
+    aside = path.with_name(f".part-{os.getpid()}-{os.urandom(4).hex()}-{path.name}")
+    try:
+        with aside.open("wb") as file:
+            file.writelines(data)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+        sync(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)

@@ -129,7 +129,7 @@ def build_product(
 
 IN_PLACE = (
     *("checkpoints", "metrics.jsonl", "spikes.json", "tensorboard"),
-    *("sample.txt", "train.json", "shards.json", "tokenizer.json"),
+    *("sample.txt", "train.json", "shards.json", "compared.jsonl", "tokenizer.json"),
 )
 
 
