@@ -64,10 +64,8 @@ def row_bytes(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
         for items in inner:
             sums = np.concatenate(([0], np.cumsum(row_bytes(items))))
             size += np.diff(sums[ends])
-    elif pa.types.is_nested(kind):
-        size += values.nbytes // max(1, len(values))
-    elif kind.bit_width > 64:
-        size += kind.bit_width // 8
+    elif not (pa.types.is_primitive(kind) or pa.types.is_null(kind)):
+        size += values.nbytes // max(1, len(values))  # views, unions, numbers of 128 bits
     return size
 
 

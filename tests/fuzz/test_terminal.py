@@ -23,7 +23,6 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return Bench(tmp_path_factory.mktemp("terminal"))
 
 
-@pytest.mark.xfail(strict=True, reason="documents are printed as they are")
 @FUZZ
 @given(seed=SEEDS)
 def test_no_control_character_of_a_document_is_printed(bench: Bench, seed: int) -> None:
