@@ -127,7 +127,8 @@ def _plan(home: Path, digest: str) -> RunPlan | None:
     plans = [InputPlan((), ())]
     for path in home.glob("stages/00-*/stage*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            plans.append(InputPlan.load(json.loads(path.read_text(encoding="utf-8"))["plan"]))
+            plan = json.loads(path.read_text(encoding="utf-8"))["plan"]
+            plans.append(InputPlan.load(plan, path.parent))
     for inputs in plans:
         with suppress(CurateError, OSError):
             plan = plan_run(load(str(home / "recipe.yaml")), inputs)

@@ -11,6 +11,7 @@ from typing import Any
 
 from curate.corpus.sizes import Sizes
 from curate.disk.process import cores
+from curate.disk.units import counted
 from curate.errors import RunFailed
 from curate.formats.events import MOST_NAMED
 from curate.run.plan import MapStage, RunPlan
@@ -160,7 +161,9 @@ def sum_up(stage: MapStage, parts: int, results: Iterable[dict[str, Any]]) -> di
     record["corrupt_examples"] = corrupt[:MOST_NAMED]
     record["peak_bytes"] = peak
     if count != parts:
-        raise RunFailed(f"stage {stage.folder_name}: {count} of {parts} partitions are recorded")
+        raise RunFailed(
+            f"stage {stage.folder_name}: of {counted(parts, 'partition')} {count} are recorded"
+        )
     if record["read"] != record["kept"] + record["rejected"]:
         raise RunFailed(f"stage {stage.folder_name}: read is not kept + rejected")
     return record

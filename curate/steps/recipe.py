@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from curate.disk.files import check_regular, text_digest
+from curate.disk.units import counted
 from curate.disk.yaml_file import read_yaml
 from curate.errors import UsageError
 from curate.formats.reading import ReadSettings
@@ -324,7 +325,9 @@ def parse(
     if not isinstance(entries, list) or not entries:
         raise UsageError(f"{source}: `steps` must be a list of at least one step")
     if len(entries) > MOST_STEPS:
-        raise UsageError(f"{source}: {len(entries):,} steps; a recipe has {MOST_STEPS:,} at most")
+        raise UsageError(
+            f"{source}: {counted(len(entries), 'step')}; a recipe has {MOST_STEPS:,} at most"
+        )
     values = _entries(entries, file)
     read_values, inputs = data.get("read") or {}, data.get("input") or []
     if not isinstance(read_values, dict):

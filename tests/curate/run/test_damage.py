@@ -175,9 +175,7 @@ def test_cut_records_and_products_are_written_anew(case, name):
 
 
 def test_a_damaged_row_of_the_ledger_is_one_partition_that_is_not_done(case):
-    case.sql(
-        "UPDATE parts SET result = replace(result, '\"kept\": ', '\"kept\": 1') WHERE part = 1"
-    )
+    case.sql("UPDATE parts SET result = replace(result, '\"kept\":', '\"kept\":1') WHERE part = 1")
     case.sql("UPDATE stages SET result = substr(result, 1, 30) WHERE stage LIKE '%:ids'")
     done = case.run(LATER[2])
     assert done.returncode == 0 and "its row of partition 1 of stage" in done.stderr
@@ -186,7 +184,7 @@ def test_a_damaged_row_of_the_ledger_is_one_partition_that_is_not_done(case):
 
 def test_a_ledger_that_is_no_database_any_more_is_one_line(case):
     data = bytearray((case.out / "ledger.db").read_bytes())
-    data[4096:12288] = bytes(8192)
+    data[16384:49152] = bytes(32768)
     changed(case.out / "ledger.db", bytes(data))
     done = case.run()
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr

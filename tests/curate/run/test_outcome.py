@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from curate.errors import RunFailed
-from curate.run.outcome import CORRUPT_EXAMPLES, sum_up
+from curate.formats.events import MOST_NAMED
+from curate.run.outcome import sum_up
 from curate.run.plan import MapStage
 
 STAGE = MapStage(0, "key", None, [])
@@ -48,7 +49,7 @@ def test_partitions_are_merged_and_let_go() -> None:
     assert (record["start"], record["compiled"], record["peak_bytes"]) == ([1.0, 3.0], 5.0, 100)
     assert [e["key"] for e in record["cut_examples"]["c4.line"]] == [1, 2, 3]
     offsets = [e["offset"] for e in record["corrupt_examples"]]
-    assert offsets == [*range(CORRUPT_EXAMPLES)]
+    assert offsets == [*range(MOST_NAMED)]
 
 
 def test_older_partitions_have_no_costs() -> None:
@@ -57,5 +58,5 @@ def test_older_partitions_have_no_costs() -> None:
 
 
 def test_a_partition_without_a_record_is_an_error() -> None:
-    with pytest.raises(RunFailed, match="1 of 2 partitions"):
+    with pytest.raises(RunFailed, match="of 2 partitions 1"):
         sum_up(STAGE, 2, [result(0)])
