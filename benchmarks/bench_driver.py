@@ -55,7 +55,7 @@ def result_of(part: int) -> dict[str, Any]:
         **{"cut": {"c4.no_end_mark": 900}, "cut_bytes": {"c4.no_end_mark": 100_000}},
         **dict.fromkeys(("text_in", "payload_in", "text_out", "worked"), by_step),
         "cut_examples": {},
-        "files": dict.fromkeys(("kept", "keys", "rejected", "ids"), [1_000_000, f"{part:032x}"]),
+        "files": {key: [1000000, f"{part:032x}"] for key in ("kept", "keys", "rejected", "ids")},
         "sketch_files": {},
     }
 
