@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import xxhash
+
 
 def sha256(path: Path) -> str:
     """Hex SHA-256 of a file, read in 1 MiB pieces."""
@@ -22,6 +24,13 @@ def sha256(path: Path) -> str:
 def to_json(value: Any) -> bytes:
     """JSON as people read it: two spaces, UTF-8 kept, a final newline."""
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def seal(values: dict[str, Any]) -> dict[str, Any]:
+    """The values, and under ``checksum`` the xxh3-128 of their JSON with sorted keys, as `train`
+    compares it."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return {**values, "checksum": xxhash.xxh3_128_hexdigest(text.encode())}
 
 
 def sync(path: Path) -> None:

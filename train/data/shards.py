@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from train.data.part import Foreign, Ints, Part
 from train.data.readers import FOREIGN_FILES, is_validation, own_files, read_foreign, read_own
 from train.errors import TrainError, counted
-from train.files import sha256
+from train.files import sha256, unseal
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -175,6 +175,11 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
         raise TrainError(f"{path}: damaged, or no manifest ({error}); encode again") from error
     if not isinstance(manifest, dict) or manifest.get("version") != 1:
         raise TrainError(f"{path}: not a version 1 manifest of token shards; encode again")
+    if "checksum" in manifest:  # those of older versions have none
+        try:
+            unseal(manifest)
+        except ValueError as error:
+            raise TrainError(f"{path}: damaged ({error}); encode again") from None
     form = manifest.get("format", "llmcurate")
     if form not in ("llmcurate", "megatron", "nanogpt", "olmo"):
         raise TrainError(f"{path}: the format {form!r} is not read here; encode again")
