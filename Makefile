@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where it is set, every process would compile every module it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow lint reference docs run-docs bench resolve clean
+.PHONY: install demo test test-slow fuzz lint reference docs run-docs bench resolve clean
 
 # Not compiled ahead: 14,000 files take a minute, and Python compiles the few that are imported.
 install: $(VENV)/.installed
@@ -36,6 +36,14 @@ test: install
 # The longest ones, which the others stand for in small, and all examples of property tests: minutes more.
 test-slow: install
 	LLMCURATE_EXAMPLES=all $(BIN)/python -m pytest -n auto --dist loadfile -m "slow or hypothesis"
+
+# Damaged files of every kind, with kernels that check each access to an array, which are compiled and
+# kept apart from the others; a test of them draws so many examples: make fuzz SEED=7 EXAMPLES=2000
+SEED ?= 0
+EXAMPLES ?= 300
+fuzz: install
+	RUST_BACKTRACE=0 NUMBA_BOUNDSCHECK=1 LLMCURATE_EXPLORE=1 LLMCURATE_EXAMPLES=$(EXAMPLES) \
+	  $(BIN)/python -m pytest -n auto --timeout 3600 --hypothesis-seed=$(SEED) tests/fuzz
 
 lint: install
 	$(BIN)/ruff check curate tokenize_kit train kernel_cache pipelines tests benchmarks scripts

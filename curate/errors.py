@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 
 
@@ -55,10 +56,13 @@ def name_file(error: OSError, path: object) -> None:
         error.filename = str(path)
 
 
+def may_not_write(error: OSError) -> bool:
+    """Whether the system refuses because a file or medium is for reading only."""
+    return error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
 def disk_error(error: BaseException) -> CurateError | None:
     """Turns 'no space', 'file too large' and 'quota' errors into one line; None for others."""
-    import errno
-
     full = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
     number = getattr(error, "errno", None)
     message = str(error)
@@ -67,6 +71,8 @@ def disk_error(error: BaseException) -> CurateError | None:
         "File too large",
         "Disk quota exceeded",
         "disk is full",
+        "Not enough free space",  # numpy's tofile
+        "Could not write all bytes",  # DuckDB
     )
     short = re.match(r"\d+ requested and \d+ written$", message)  # of numpy's tofile
     if number in full or short or any(t in message for t in texts):

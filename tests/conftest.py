@@ -1,5 +1,5 @@
 """Property tests draw the same examples on every run; LLMCURATE_EXPLORE=1 draws new ones,
-LLMCURATE_EXAMPLES=all as many as they ask for."""
+LLMCURATE_EXAMPLES=all as many as they ask for, a number so many each (make fuzz)."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """A property test draws a third of its examples; all of them by make test-slow."""
     test = getattr(item, "function", None)
     chosen = getattr(test, "_hypothesis_internal_use_settings", None)
-    if chosen is None or os.environ.get("LLMCURATE_EXAMPLES") == "all":
+    wanted = os.environ.get("LLMCURATE_EXAMPLES", "")
+    if chosen is None or wanted == "all":
         return
     if not hasattr(test, "all_examples"):
         test.all_examples = chosen.max_examples
-        fewer = max(5, chosen.max_examples // 3)
-        test._hypothesis_internal_use_settings = settings(chosen, max_examples=fewer)
+        count = int(wanted) if wanted else max(5, chosen.max_examples // 3)
+        test._hypothesis_internal_use_settings = settings(chosen, max_examples=count)
 
 
 # numba makes millions of objects that stay: looking through them for garbage every 700 of them took

@@ -71,3 +71,31 @@ def test_every_import_of_ours_names_a_module_that_there_is() -> None:
         and not (ROOT / node.module.replace(".", "/")).is_dir()
     ]
     assert missing == []
+
+
+# Modules that write to a terminal's streams: the printers, data that is asked for as such (`-o -`),
+# and the pipe by which a worker answers.
+PRINTERS = {
+    "curate/terminal/output.py",
+    "curate/terminal/progress.py",
+    "curate/run/standard_output.py",
+    "train/__main__.py",
+}
+
+
+def test_only_printers_print() -> None:
+    """What strangers wrote reaches a terminal through curate/terminal/output.py alone."""
+    direct = [
+        f"{name}:{node.lineno}"
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if (name := path.relative_to(ROOT).as_posix()) not in PRINTERS
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        if ast.unparse(node.func) in ("print", "typer.echo", "typer.secho", "click.echo")
+        or (
+            ast.unparse(node.func).startswith(("sys.stdout.", "sys.stderr.", "traceback.print_"))
+            and not ast.unparse(node.func).endswith((".isatty", ".fileno", ".flush"))
+        )
+    ]
+    assert direct == []

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any, BinaryIO
+
+import xxhash
 
 
 def sha256(path: Path) -> str:
@@ -21,6 +24,13 @@ def sha256(path: Path) -> str:
 def to_json(value: Any) -> bytes:
     """JSON as people read it: two spaces, UTF-8 kept, a final newline."""
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def seal(values: dict[str, Any]) -> dict[str, Any]:
+    """The values, and under ``checksum`` the xxh3-128 of their JSON with sorted keys, as `train`
+    compares it."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return {**values, "checksum": xxhash.xxh3_128_hexdigest(text.encode())}
 
 
 def sync(path: Path) -> None:
@@ -48,13 +58,32 @@ def sync_open(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
+def _alive(process: int) -> bool:
+    """Whether it is another process that runs; ours has our number by chance."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True  # of another user
+    return process != os.getpid()
+
+
 def write_atomic(path: Path, *data: bytes | memoryview) -> None:
     """Replace ``path`` by the parts of ``data``, one after the other; a crash leaves the old file
-    or the new one, never a mixture."""
-    aside = path.with_name(f".{path.name}.partial")
-    with aside.open("wb") as file:
-        file.writelines(data)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    sync(path.parent)
+    or the new one, never a mixture. The name aside is of this process alone; what a killed one
+    left of the same file is removed."""
+    leftover = re.compile(rf"\.part-(\d+)-[0-9a-f]{{8}}-{re.escape(path.name)}")
+    for old in path.parent.iterdir():
+        if (match := leftover.fullmatch(old.name)) and not _alive(int(match[1])):
+            old.unlink(missing_ok=True)
+    aside = path.with_name(f".part-{os.getpid()}-{os.urandom(4).hex()}-{path.name}")
+    try:
+        with aside.open("wb") as file:
+            file.writelines(data)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+        sync(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)

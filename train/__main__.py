@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from train.config import TrainConfig
 from train.errors import TrainError, counted
 from train.settings import from_dict
+
+# What a terminal obeys, or shows otherwise than it is written: names of shards are strangers'.
+_OBEYED = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
 
 
 def main() -> int:
@@ -39,14 +45,12 @@ def main() -> int:
             on_notice=_print_notice if asked.json else _say_notice,
         )
     except TrainError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _say_notice(f"error: {error}")
         return error.exit_code
     from train.loop.distributed import first_process
 
     if first_process():
-        print(
-            json.dumps({"summary": summary}) if asked.json else _summary_line(summary), flush=True
-        )
+        _print_line(json.dumps({"summary": summary}) if asked.json else _summary_line(summary))
     return 0
 
 
@@ -66,24 +70,28 @@ def _settings(sets: list[str]) -> dict[str, Any]:
 def _print(line: dict[str, Any]) -> None:
     from train.runs.metrics import finite
 
-    print(json.dumps(finite(line)), flush=True)
+    _print_line(json.dumps(finite(line)))
 
 
 def _say(line: dict[str, Any]) -> None:
     loss = line.get("loss")
     shown = "no loss" if loss is None else f"loss {loss:.3f}"
     speed = line["timing"]["tokens_per_second"]
-    print(
-        f"step {line['step']} of {line['steps']}: {shown}, {speed:,.0f} tokens/s", file=sys.stderr
-    )
+    _say_notice(f"step {line['step']} of {line['steps']}: {shown}, {speed:,.0f} tokens/s")
 
 
 def _print_notice(line: str) -> None:
-    print(json.dumps({"notice": line}), flush=True)
+    _print_line(json.dumps({"notice": line}))
 
 
 def _say_notice(line: str) -> None:
-    print(line, file=sys.stderr)
+    _print_line(line, sys.stderr)
+
+
+def _print_line(line: str, to: TextIO | None = None) -> None:
+    """Prints one line, on stdout unless a stream is given; codes stand for what is not shown."""
+    shown = _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+    print(shown, file=to or sys.stdout, flush=True)
 
 
 def _summary_line(summary: dict[str, Any]) -> str:

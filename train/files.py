@@ -1,13 +1,18 @@
-"""Files that are whole or not there: written aside, fsynced, renamed."""
+"""Files that are whole or not there, written aside, fsynced, renamed; and what they should hold."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import xxhash
 
 from train.errors import TrainError
 
@@ -31,13 +36,68 @@ def remove(folder: Path, *, must: bool = False) -> None:
         shutil.rmtree(folder, ignore_errors=not must)
 
 
+def _aside(path: Path) -> Path:
+    """A name beside ``path`` that no other process has."""
+    return path.with_name(f".part-{os.getpid()}-{os.urandom(4).hex()}-{path.name}")
+
+
+def clear(folder: Path, name: str | None = None) -> None:
+    """Remove what killed processes left half-written in ``folder``, of that ``name`` or of any."""
+    leftover = re.compile(
+        r"\.part-(\d+)-[0-9a-f]{8}-" + (".+" if name is None else re.escape(name))
+    )
+    for path in folder.iterdir():
+        if (match := leftover.fullmatch(path.name)) and not _alive(int(match[1])):
+            _discard(path)
+
+
+def _alive(process: int) -> bool:
+    """Whether it is another process that runs; ours has our number by chance."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True  # of another user
+    return process != os.getpid()
+
+
+def _discard(path: Path) -> None:
+    if path.is_dir():
+        remove(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name beside ``path`` for this process alone: the file or the folder of files that is made
+    there becomes ``path`` at the end, durably, and an error leaves nothing of it.
+    """
+    clear(path.parent, path.name)
+    aside = _aside(path)
+    try:
+        yield aside
+        for file in sorted(aside.iterdir()) if aside.is_dir() else ():
+            sync(file)
+        sync(aside)
+        aside.replace(path)
+        sync(path.parent)
+    finally:
+        _discard(aside)
+
+
+def drop(folder: Path) -> None:
+    """Remove a folder so that it is whole or not there; raises ``OSError`` where it cannot be."""
+    aside = _aside(folder)
+    folder.rename(aside)
+    remove(aside, must=True)
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """Replace ``path`` by ``data``; a crash leaves the old file or the new one."""
-    aside = path.with_name(f".{path.name}.partial")
-    aside.write_bytes(data)
-    sync(aside)
-    aside.replace(path)
-    sync(path.parent)
+    with replacing(path) as aside:
+        aside.write_bytes(data)
 
 
 def sha256(path: Path) -> str:
@@ -51,6 +111,27 @@ def sha256(path: Path) -> str:
 
 def encode_json(value: Any) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def checksum(data: bytes) -> str:
+    """xxh3-128, in hexadecimal."""
+    return xxhash.xxh3_128_hexdigest(data)
+
+
+def seal(values: dict[str, Any]) -> dict[str, Any]:
+    """The values, and under ``checksum`` that of their JSON with sorted keys."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return {**values, "checksum": checksum(text.encode())}
+
+
+def unseal(values: Any) -> dict[str, Any]:
+    """What ``seal`` was given; raises ``ValueError`` where it is anything else."""
+    if not isinstance(values, dict):
+        raise ValueError("no JSON object")
+    content = {name: value for name, value in values.items() if name != "checksum"}
+    if seal(content) != values:
+        raise ValueError("it is not what was written")
+    return content
 
 
 def read_json(path: Path, limit: int = 64_000_000) -> dict[str, Any]:

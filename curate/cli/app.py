@@ -35,12 +35,14 @@ from curate.cli.early_worker import start_worker
 from curate.cli.options import app
 from curate.engines import late_pandas
 from curate.errors import CurateError, disk_error
+from curate.terminal.output import echo, tell
+from curate.terminal.progress import say
 from curate.version import __version__
 
 
 def _version(value: bool) -> None:
     if value:
-        print(f"llmcurate {__version__}")
+        echo(f"llmcurate {__version__}")
         raise typer.Exit()
 
 
@@ -76,7 +78,7 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
+        say("stopped; the same command goes on from here")
         return 130
     except BrokenPipeError:
         return 1
@@ -84,8 +86,8 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
         if debug:
             import traceback
 
-            print(getattr(error, "trace", "") or "", end="", file=sys.stderr)
-            traceback.print_exc()
+            tell(getattr(error, "trace", "") or "", end="")
+            tell(traceback.format_exc(), end="")
         return _report(error)
     finally:
         idle_workers.stop()
@@ -95,19 +97,19 @@ def _report(error: Exception) -> int:
     """Prints one line for an error; returns the exit code."""
     name = type(error).__name__
     if isinstance(error, CurateError):
-        print(f"llmcurate: {error}", file=sys.stderr)
+        say(f"llmcurate: {error}")
         return error.exit_code
     if hasattr(error, "format_message"):  # an error of the parser of the command line
         if name == "NoArgsIsHelpError":
-            print(error.format_message())
+            echo(error.format_message())
             return 2
         ctx = getattr(error, "ctx", None)
         hint = f"; see {ctx.command_path.rstrip()} --help" if ctx else ""
         text = " ".join(error.format_message().split()).rstrip(".")
-        print(f"llmcurate: {text}{hint}", file=sys.stderr)
+        say(f"llmcurate: {text}{hint}")
         return int(getattr(error, "exit_code", 2))
     if name == "Abort":  # Ctrl-C, as the parser of the command line raises it
-        print("stopped; the same command goes on from here", file=sys.stderr)
+        say("stopped; the same command goes on from here")
         return 130
     disk_full = disk_error(error)
     first_line = str(error).splitlines()[0] if str(error) else ""
@@ -115,7 +117,7 @@ def _report(error: Exception) -> int:
     if isinstance(error, OSError) and error.filename and error.strerror and not disk_full:
         message = f"{error.filename}: {error.strerror.lower()}"
     hint = "" if disk_full else " (--debug shows where)"
-    print(f"llmcurate: {message}{hint}", file=sys.stderr)
+    say(f"llmcurate: {message}{hint}")
     return 1
 
 

@@ -11,6 +11,7 @@ import typer
 from curate.cli import completion
 from curate.cli.options import DEFAULT, app
 from curate.cli.settings import SettingsCommand
+from curate.terminal.output import echo
 
 READ = "read"  # the section of a recipe that is no step
 
@@ -35,11 +36,11 @@ def recipes(
     from curate.terminal.tables import table
 
     if name is not None:
-        print(text_of(name), end="")
+        echo(text_of(name), end="")
         return
     rows = [(recipe.name, recipe.description, recipe.paper) for recipe in shipped()]
-    print("\n".join(table(("recipe", "what it is", "published"), rows, left=(0, 1, 2))))
-    print("\nllmcurate run NAME IN... -o OUT runs one, llmcurate recipes NAME prints its YAML")
+    echo("\n".join(table(("recipe", "what it is", "published"), rows, left=(0, 1, 2))))
+    echo("\nllmcurate run NAME IN... -o OUT runs one, llmcurate recipes NAME prints its YAML")
 
 
 @app.command()
@@ -63,12 +64,12 @@ def steps(
     from curate.terminal.tables import table
 
     if name is not None:
-        print(_step_text(name, definition_of(name)))
+        echo(_step_text(name, definition_of(name)))
         return
     names = [*REGISTRY, *(n for n in step_names() if n not in REGISTRY)]
     rows = [(n, definition_of(n)["description"]) for n in names]
-    print("\n".join(table(("step", "what it does"), rows, left=(0, 1))))
-    print("\nllmcurate steps NAME prints the settings of one, with an example")
+    echo("\n".join(table(("step", "what it does"), rows, left=(0, 1))))
+    echo("\nllmcurate steps NAME prints the settings of one, with an example")
 
 
 def _step_text(name: str, definition: dict[str, Any]) -> str:
@@ -172,4 +173,4 @@ def schema() -> None:
     """
     from curate.steps.schema import recipe_schema, text_of
 
-    print(text_of(recipe_schema()), end="")
+    echo(text_of(recipe_schema()), end="")

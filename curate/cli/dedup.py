@@ -28,6 +28,7 @@ from curate.cli.options import (
 )
 from curate.cli.settings import Steps, command
 from curate.errors import UsageError
+from curate.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -131,7 +132,6 @@ def clusters(
     Example:
     llmcurate dedup clusters out --show 5 --method minhash
     """
-    import json
     import shutil
     import sys
 
@@ -147,10 +147,11 @@ def clusters(
     chosen = Clusters.of(settings)
     largest = browsing.browse(out, chosen.show, chosen.method, chosen.min_size, chosen.members)
     if as_json:
-        print(json.dumps(browsing.dump(largest), ensure_ascii=False))
+        echo_json(browsing.dump(largest))
         return
     columns = chosen.width or shutil.get_terminal_size((100, 24)).columns
-    print(browsing.text(largest, columns, coloured(sys.stdout)))
+    colours = coloured(sys.stdout)
+    echo(browsing.text(largest, columns, colours), colours)
 
 
 @command(dedup_app, "DedupCompare", "compare")
@@ -174,7 +175,6 @@ def compare(
     Example:
     llmcurate dedup compare corpus/ -o out --methods exact,lines,exact+minhash
     """
-    import json
 
     from curate.cli.command_settings import DedupCompare
     from curate.inspect.compare import compare as comparing
@@ -191,11 +191,11 @@ def compare(
         quiet,
     )
     if not quiet or not as_json:
-        print(comparing.text(comparison))
-        print(f"page: {folder / 'compare.html'}")
+        echo(comparing.text(comparison))
+        echo(f"page: {folder / 'compare.html'}")
     if as_json:
         summary = {**comparison.dump(), "paths": _paths(folder, "compare", "compare")}
-        print(json.dumps(summary, ensure_ascii=False))
+        echo_json(summary)
     raise typer.Exit(1 if comparison.failed else 0)
 
 
@@ -218,7 +218,6 @@ def evaluate(
     Example:
     llmcurate dedup evaluate corpus/ -o out --methods minhash --set dedup_minhash.verify=0.7
     """
-    import json
 
     from curate.cli.command_settings import DedupEvaluate
     from curate.inspect.evaluate import dedups as evaluating
@@ -237,11 +236,11 @@ def evaluate(
         quiet,
     )
     if not quiet or not as_json:
-        print(evaluating.text(evaluation))
-        print(f"page: {folder / 'evaluation.html'}")
+        echo(evaluating.text(evaluation))
+        echo(f"page: {folder / 'evaluation.html'}")
     if as_json:
         summary = {**evaluation.dump(), "paths": _paths(folder, "evaluate", "evaluation")}
-        print(json.dumps(summary, ensure_ascii=False))
+        echo_json(summary)
 
 
 @command(dedup_app, "DedupAudit", "audit")
@@ -286,9 +285,9 @@ def audit(
     write_text(folder / "audit.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     if as_json:
         summary = {**data, "paths": {"audit": str(folder / "audit.json")}}
-        print(json.dumps(summary, ensure_ascii=False))
+        echo_json(summary)
     else:
-        print(duplicates.text(measured))
+        echo(duplicates.text(measured))
 
 
 def _folder(out: Path | None, title: str) -> Path:
@@ -319,16 +318,15 @@ def import_signatures(
     llmcurate dedup import signatures.parquet -o theirs
     llmcurate dedup new/ --method minhash --against theirs -o out
     """
-    import json
 
     from curate.dedup.minhash.lean import import_signatures as make_index
     from curate.disk.units import counted
 
     figures = make_index(signatures, out)
     if as_json:
-        print(json.dumps({**figures, "out": str(out)}))
+        echo_json({**figures, "out": str(out)})
     else:
-        print(f"{out}: signatures of {counted(figures['documents'], 'document')}")
+        echo(f"{out}: signatures of {counted(figures['documents'], 'document')}")
 
 
 @command(dedup_app, "Hashes", "hashes")
@@ -337,7 +335,6 @@ def hashes(as_json: Json = False, **settings: Any) -> None:
 
     Shows their speed, and the odds of a collision.
     """
-    import json
 
     from curate.cli.command_settings import Hashes
     from curate.dedup.hashes import hash_speeds, hash_table
@@ -346,7 +343,7 @@ def hashes(as_json: Json = False, **settings: Any) -> None:
     documents, size = chosen.documents, chosen.bytes
     rows = hash_speeds(documents, size)
     summary = {"documents": documents, "bytes": size, "hashes": rows}
-    typer.echo(json.dumps(summary) if as_json else hash_table(rows, size))
+    echo_json(summary) if as_json else echo(hash_table(rows, size))
 
 
 @command(app, "decontaminate")
@@ -375,4 +372,4 @@ def decontaminate(
     if not options.as_json:
         for stage in outcome.stages:
             for note in (stage.get("decided") or {}).get("notes", ()):
-                print(note)
+                echo(note)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from curate.run.driver import Options, Outcome, make_plan
 from curate.run.plan import RunPlan, plan_run
 from curate.run.records import record
 from curate.steps.recipe import Recipe, build, make_step
+from curate.terminal.output import echo, echo_json
 from curate.terminal.progress import say
 
 
@@ -115,9 +115,9 @@ def _show_plan(
     from curate.run.plan import describe, plan_record
 
     if not plan.stages:
-        print(describe(plan, out))
+        echo(describe(plan, out))
         if options.as_json and all(p.makes != "corpus" for p in plan.recipe.products):
-            print(json.dumps(plan_record(plan, out), ensure_ascii=False))  # a mix prints its own
+            echo_json(plan_record(plan, out))  # a mix prints its own
         return
     from curate.inspect.forecast.figures import find_figures
     from curate.inspect.forecast.forecast import forecast, parse_prices, text
@@ -128,10 +128,10 @@ def _show_plan(
     result = forecast(plan, sources, workers, prices, options.scale.as_if)
     if not (options.as_json and options.quiet):
         if plan.inputs.files:
-            print(describe(plan, out))
-        print(text(result))
+            echo(describe(plan, out))
+        echo(text(result))
     if options.as_json:
-        print(json.dumps({**plan_record(plan, out), "forecast": result.dump()}, ensure_ascii=False))
+        echo_json({**plan_record(plan, out), "forecast": result.dump()})
 
 
 def _plan(
@@ -196,16 +196,16 @@ def print_outcome(outcome: Outcome, options: CommandOptions) -> None:
     """Prints the outcome: the funnel and where things are, or one line of JSON."""
     if not options.quiet or not options.as_json:
         if outcome.nothing_new:
-            print(f"all is done in {outcome.out}: same input, same settings")
-        print(funnel.text(record(outcome)))
+            echo(f"all is done in {outcome.out}: same input, same settings")
+        echo(funnel.text(record(outcome)))
         if (put := outcome.published) is not None:
             size = format_bytes(put["bytes"])
-            print(
+            echo(
                 f"{put['url']}: {put['put']} of {counted(put['files'], 'file')} put there ({size})"
             )
-        print(f"report: {outcome.paths()['report']}")
+        echo(f"report: {outcome.paths()['report']}")
     if options.as_json:
         summary = {**outcome.totals(), "paths": outcome.paths()}
         if outcome.published is not None:
             summary["published"] = outcome.published
-        print(json.dumps(summary, ensure_ascii=False))
+        echo_json(summary)

@@ -14,6 +14,7 @@ import typer
 from curate.cli.options import Json, Quiet, app
 from curate.cli.settings import command
 from curate.errors import RunFailed, UsageError
+from curate.terminal.output import echo_json
 
 if TYPE_CHECKING:
     from curate.cli.command_settings import Fetch
@@ -47,7 +48,6 @@ def fetch(
     llmcurate fetch warc.paths.gz --base https://data.commoncrawl.org/ --limit 3 -o crawl
     llmcurate fetch --index example.org --crawl CC-MAIN-2024-22 -o example
     """
-    import json
 
     from curate.cli.command_settings import Fetch
     from curate.fetch.captures import is_rows
@@ -62,7 +62,7 @@ def fetch(
     work = _Work(chosen, out, quiet, silent=quiet or as_json)
     summary, failure = _captures(rows, work) if by_range else _files(names, work)
     if as_json:
-        print(json.dumps(summary, ensure_ascii=False))
+        echo_json(summary)
     if failure:
         raise RunFailed(failure)
 

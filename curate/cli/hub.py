@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from curate.cli.options import Json, Quiet, app
 from curate.cli.settings import command
+from curate.terminal.output import echo, echo_json
 
 
 @command(app, "Push")
@@ -42,12 +42,12 @@ def push(
     chosen = Push.of(settings)
     done = push_folder(out, repository, chosen.kind, chosen.public, chosen.license, quiet)
     if as_json:
-        print(json.dumps(done.json()))
+        echo_json(done.json())
     elif not done.pushed and not done.removed:
-        print(f"{done.url}: all {counted(done.files, 'file')} are there, at commit {done.commit}")
+        echo(f"{done.url}: all {counted(done.files, 'file')} are there, at commit {done.commit}")
     else:
         removed = f", {done.removed} removed" if done.removed else ""
-        print(
+        echo(
             f"{done.url}: {done.pushed} of {counted(done.files, 'file')} pushed"
             f" ({format_bytes(done.bytes)}){removed}, as commit {done.commit}"
         )

@@ -1,9 +1,9 @@
-"""`llmcurate explain`, `stats`, `whatif`, `browse` and `verify`: looking at runs and corpora."""
+"""`llmcurate explain`, `stats`, `whatif`, `browse`, `verify` and `check`: looking at runs and
+corpora."""
 
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -27,6 +27,7 @@ from curate.cli.options import (
 )
 from curate.cli.settings import command
 from curate.errors import UsageError
+from curate.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -71,9 +72,9 @@ def explain(
         raise UsageError(f"{outs[0] if outs else 'this workspace'} holds no finished run")
     account = explaining.explain(outs, id)
     if as_json:
-        print(json.dumps(account, ensure_ascii=False, default=str))
+        echo_json(account, default=str)
     else:
-        print(explaining.text(account))
+        echo(explaining.text(account))
 
 
 @app.command()
@@ -166,9 +167,9 @@ def _answer(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) 
     if page is not None:
         write_text(page, page_of(figures))
     if as_json:
-        print(json.dumps(figures.dump(), ensure_ascii=False))
+        echo_json(figures.dump())
         return
-    print(text(figures))
+    echo(text(figures))
     if page is not None:
         say(f"wrote {page}")
 
@@ -229,16 +230,16 @@ def browse(
                 pages = {static / n: p for n, p in static_pages(documents, chosen.each).items()}
             for path, page in pages.items():
                 write_text(path, page)
-                print(f"wrote {path}")
+                echo(f"wrote {path}")
             return
         from curate.inspect.browse.server import Server
 
         with Server(documents, chosen.port) as server:
-            print(f"{run} at {server.address} (this computer only; Ctrl-C ends it)", flush=True)
+            echo(f"{run} at {server.address} (this computer only; Ctrl-C ends it)", flush=True)
             try:
                 server.serve_forever()
             except KeyboardInterrupt:
-                print("stopped")
+                echo("stopped")
 
 
 @command(app, "Verify")
@@ -278,3 +279,34 @@ def verify(
         name="verify",
     )
     raise typer.Exit(0 if verification.passed else 1)
+
+
+@app.command()
+def check(
+    run: Run,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Make anew what differs. It needs the run's input.")
+    ] = False,
+    workers: Workers = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare a run's files with what was written.
+
+    Names those that are missing, changed or too many, in a line each. Any of them is exit code 1.
+
+    \b
+    Examples:
+    llmcurate check out
+    llmcurate check out --repair
+    """
+    from curate.inspect import check as checking
+    from curate.run.outcome import Options
+
+    work = checking.repair if repair else checking.check
+    result = work(run, Options(workers, quiet))
+    if as_json:
+        echo_json(result.dump())
+    else:
+        echo(result.text())
+    raise typer.Exit(0 if result.passed else 1)

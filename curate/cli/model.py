@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +12,7 @@ from curate.cli.options import Json, group
 from curate.cli.settings import command
 from curate.disk.units import counted, format_bytes, format_percent, format_scaled
 from curate.errors import UsageError
+from curate.terminal.output import echo, echo_json
 from curate.terminal.tables import table
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def model_show(
             recompute=chosen.recompute,
             preset=None if Path(model).is_dir() or model in OWN else model,
         )
-    print(json.dumps(facts) if as_json else "\n".join(model_lines(model, facts)))
+    echo_json(facts) if as_json else echo("\n".join(model_lines(model, facts)))
 
 
 def _config(model: str, vocab: int | None) -> ModelConfig:
@@ -97,9 +97,9 @@ def model_list(as_json: Json = False) -> None:
             facts.append((name, parameters(config), architecture_row(config)))
     if as_json:
         listed = [{"name": name, "parameters": total, **row} for name, total, row in facts]
-        print(json.dumps(listed))
+        echo_json(listed)
     else:
-        print("\n".join(preset_lines(facts)))
+        echo("\n".join(preset_lines(facts)))
 
 
 def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:

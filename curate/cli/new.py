@@ -10,6 +10,7 @@ import typer
 
 from curate.cli.options import group
 from curate.errors import UsageError
+from curate.terminal.output import echo
 
 new_app = group("new", "Write the beginnings of a package: new step NAME.")
 
@@ -131,7 +132,7 @@ def step(
     make_folder(folder, "-o")
     for file, text in texts(name).items():
         (folder / file).write_text(text, encoding="utf-8")
-    print(f"wrote {folder}: next `pip install -e {folder}`, then `llmcurate steps {name}`")
+    echo(f"wrote {folder}: next `pip install -e {folder}`, then `llmcurate steps {name}`")
 
 
 def texts(name: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ DEFAULT = "default"
 ORDER = (
     "init run fetch extract extract-eval filter dedup decontaminate language quality perplexity mix"
     " refresh forget tokenizer pretrain generate model which import export push stats explain"
-    " whatif browse verify search recipes steps schema new warmup demo"
+    " whatif browse verify check search recipes steps schema new warmup demo"
 ).split()
 
 

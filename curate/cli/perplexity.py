@@ -11,6 +11,7 @@ import typer
 from curate.cli.options import DEFAULT, Inputs, Json, Sets, group, run_steps
 from curate.cli.settings import command
 from curate.errors import UsageError
+from curate.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -66,7 +67,6 @@ def perplexity_score(
     Example:
     llmcurate perplexity score model/perplexity.bin essay.txt --by paragraph
     """
-    import json
     import math
 
     import pyarrow as pa
@@ -77,7 +77,7 @@ def perplexity_score(
     texts = _texts(file, PerplexityScore.of(settings).by)
     opened = NgramModel.open(model, whole=True)
     if not as_json:
-        print(f"{'perplexity':>12} {'words':>7} {'log10':>12}  text")
+        echo(f"{'perplexity':>12} {'words':>7} {'log10':>12}  text")
     for start in range(0, len(texts), BATCH):
         batch = texts[start : start + BATCH]
         array = pa.array(batch, pa.large_string())
@@ -87,12 +87,11 @@ def perplexity_score(
             finite = not math.isnan(value)
             if as_json:
                 row = {"perplexity": value if finite else None, "words": length, "log10": log10}
-                print(json.dumps({**row, "text": text}, ensure_ascii=False))
+                echo_json({**row, "text": text})
             else:
                 shown = " ".join(text.split())[:SHOWN_CHARS]
-                shown = "".join(c if c.isprintable() else "\ufffd" for c in shown)
                 number = f"{value:12.1f}" if finite else f"{'none':>12}"
-                print(f"{number} {length:7d} {log10:12.3f}  {shown}")
+                echo(f"{number} {length:7d} {log10:12.3f}  {shown}")
 
 
 def _texts(file: Path | None, by: str) -> list[str]:
@@ -148,4 +147,4 @@ def perplexity_convert(
             load_pieces(data, str(pieces))
             unit = "pieces"
         write_model(target, read_arpa(source, chosen.variant, unit, data, {"arpa": source.name}))
-    print(f"wrote {target}")
+    echo(f"wrote {target}")

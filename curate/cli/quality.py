@@ -3,7 +3,6 @@
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -24,6 +23,7 @@ from curate.cli.options import (
 from curate.cli.settings import command
 from curate.disk.units import counted
 from curate.errors import UsageError
+from curate.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -99,18 +99,18 @@ def quality_train(
     training = replace(PRESETS[preset], **of_training)
     card = train(good, rest, out, training, call_apart, chosen.samples, chosen.balance, preset)
     if as_json:
-        print(json.dumps(card, ensure_ascii=False))
+        echo_json(card)
         return
     trained = card["trained"]
-    print(f"trained on {trained['hq']} good documents and {trained['cc']} others")
+    echo(f"trained on {trained['hq']} good documents and {trained['cc']} others")
     held = card["held_out"]
-    print(_figures(held) if held else "held out: nothing of one of the sets, so no figures")
+    echo(_figures(held) if held else "held out: nothing of one of the sets, so no figures")
     if held and held["deciles"][0]["least"] - held["deciles"][-1]["most"] < NARROW:
-        print(
+        echo(
             "its scores lie close together and are no probabilities: for a threshold by number,"
             " train on more documents, with more --epochs or a higher --lr"
         )
-    print(f"wrote {out / card['file']} ({card['bytes']:,} bytes) and {out / 'card.json'}")
+    echo(f"wrote {out / card['file']} ({card['bytes']:,} bytes) and {out / 'card.json'}")
 
 
 @quality_app.command("evaluate")
@@ -174,10 +174,10 @@ def quality_threshold(
         kept = int((scores >= threshold).sum())
         rows.append({"keep": fraction, "threshold": threshold, "kept": kept})
     if as_json:
-        print(json.dumps({**texts.tally, "documents": len(scores), "thresholds": rows}))
+        echo_json({**texts.tally, "documents": len(scores), "thresholds": rows})
         return
     for row in rows:
-        print(
+        echo(
             f"--threshold {row['threshold']!r} keeps {row['kept']} of"
             f" {counted(len(scores), 'document')}"
             f" ({row['kept'] / len(scores):.2%})"

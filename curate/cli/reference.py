@@ -9,6 +9,7 @@ from typing import Any
 
 from curate.cli.settings import settings_classes
 from curate.steps.schema import FILE, class_schema, recipe_schema, text_of, type_text
+from curate.terminal.output import echo
 
 PAGE = "docs/reference.md"
 INTRODUCTION = """\
@@ -68,7 +69,7 @@ def main() -> None:
     schema = recipe_schema(list(REGISTRY))
     for path, text in ((f"pipelines/{FILE}", text_of(schema)), (PAGE, reference_page(schema))):
         Path(path).write_text(text, encoding="utf-8")
-        print(f"wrote {path}")
+        echo(f"wrote {path}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from curate.cli.options import (
 from curate.cli.settings import command
 from curate.disk.units import counted
 from curate.errors import CurateError, LockHeld, UsageError, disk_error
+from curate.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.command_settings import Refresh
@@ -167,7 +167,7 @@ def _refresh(request: Request, how: How) -> Refreshed | None:
         inputs = expanded(request.inputs, list(settings.list), settings.base or "")
         recipe = load(request.recipe, request.sets)
         if request.dry_run:
-            print("\n".join(run.preview(recipe, inputs, home, how)))
+            echo("\n".join(run.preview(recipe, inputs, home, how)))
             return None
         outcome = run.refresh(recipe, inputs, home, how)
     _print_outcome(outcome, how, request.as_json)
@@ -177,13 +177,13 @@ def _refresh(request: Request, how: How) -> Refreshed | None:
 def _print_outcome(outcome: Refreshed, how: How, as_json: bool) -> None:
     # Cron mails what is printed: with --quiet, only where something happened.
     if (outcome.new and not as_json) or not how.quiet:
-        print(outcome.line())
+        echo(outcome.line())
     if outcome.products and not how.quiet:
-        print(f"products: {outcome.products}")
+        echo(f"products: {outcome.products}")
     if outcome.totals and not how.quiet:
-        print(f"report: {outcome.home / 'runs' / str(outcome.name) / 'report.html'}")
+        echo(f"report: {outcome.home / 'runs' / str(outcome.name) / 'report.html'}")
     if as_json:
-        print(json.dumps(outcome.json(), ensure_ascii=False))
+        echo_json(outcome.json())
 
 
 def _counted(home: Path, entries: list[tuple[str, str]]) -> list[tuple[str, str, int]]:
@@ -259,7 +259,7 @@ def forget(
     if outcome.new or as_json:
         _print_outcome(outcome, how, as_json)
     else:
-        print(f"{home}: no document is newly forgotten; the list holds for all snapshots to come")
+        echo(f"{home}: no document is newly forgotten; the list holds for all snapshots to come")
     for kind, value, count in _counted(home, entries):
         say(f"{kind} {value}: {counted(count, 'document')} so far", how.quiet)
     scrubbed = outcome.scrubbed

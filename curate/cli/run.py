@@ -26,6 +26,7 @@ from curate.cli.options import (
 from curate.cli.settings import Steps, command, setting_options
 from curate.errors import UsageError
 from curate.steps.registry import REGISTRY
+from curate.terminal.output import echo
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -41,11 +42,11 @@ def init(folder: Annotated[Path, typer.Argument(help="The new workspace.")] = Pa
 
     written = create(folder)
     for path in written:
-        print(f"wrote {path}")
+        echo(f"wrote {path}")
     if not written:
-        print(f"{folder.resolve()} is a workspace already")
+        echo(f"{folder.resolve()} is a workspace already")
     there = "" if folder == Path() else f"cd {shlex.quote(str(folder))}, then "
-    print(f"next: {there}llmcurate run {RECIPE} IN (archives, parquet, JSON lines, CSV, texts)")
+    echo(f"next: {there}llmcurate run {RECIPE} IN (archives, parquet, JSON lines, CSV, texts)")
 
 
 @command(app, "Forecast", shared=engine_options)

@@ -3,7 +3,6 @@
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -12,6 +11,7 @@ import typer
 from curate.cli.options import DEFAULT, Inputs, Json, group, run_steps
 from curate.cli.settings import command
 from curate.errors import UsageError
+from curate.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -60,11 +60,11 @@ def search(
     arrays = SearchIndex(find_folder(index))
     if phrase is not None:
         hits = searching.find(arrays, phrase, chosen.limit, chosen.context)
-        print(json.dumps(hits.dump(), ensure_ascii=False) if as_json else text_of(hits))
+        echo_json(hits.dump()) if as_json else echo(text_of(hits))
         return
     text = searching.read_text(file) if file is not None else longest or ""
     passage = searching.longest(arrays, text, chosen.limit, chosen.context)
-    print(json.dumps(passage.dump(), ensure_ascii=False) if as_json else text_of_longest(passage))
+    echo_json(passage.dump()) if as_json else echo(text_of_longest(passage))
 
 
 def _line(hit: Hit) -> str:

@@ -168,6 +168,7 @@ def tokenizer_eval(
         lambda: evaluation.render(figures),
         out,
         as_json,
+        colours=colours,
     )
 
 

@@ -3,7 +3,6 @@
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from curate.cli.settings import command
 from curate.cli.tokenizer import tokenizer_app
 from curate.disk.units import counted
 from curate.errors import UsageError
+from curate.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from curate.formats.reading import ReadSettings
@@ -86,20 +86,20 @@ def convert(
         texts = _buffers(verify, as_json, reading(limit, share)) if verify else None
         card = run(tokenizer, out, to, pattern=pattern, batches=texts)
     if as_json:
-        print(json.dumps({"out": str(out), **card}, ensure_ascii=False))
+        echo_json({"out": str(out), **card})
         return
     say(f"wrote {out}", False)
     count = card["verified_texts"]
-    print(
+    echo(
         f"the same ids in {count - card['ties']:,} of {counted(count, 'text')}"
         f" ({card['verified_bytes']:,} bytes) as {card['source']}"
     )
     names = ["pattern", "pat_str", "special_tokens"] if to == "tiktoken" else []
     for name in [*names, "tokenizer.ggml.pre"]:
         if card.get(name):
-            print(f"{name}: {card[name]}")
+            echo(f"{name}: {card[name]}")
     for note in card["notes"]:
-        print(f"note: {note}")
+        echo(f"note: {note}")
 
 
 @command(tokenizer_app, "TokenizerExtend", "extend")
@@ -146,11 +146,11 @@ def extend(
             seed=chosen.seed,
         )
     if as_json:
-        print(json.dumps({"out": str(out), **card}, ensure_ascii=False))
+        echo_json({"out": str(out), **card})
         return
     say(f"wrote {out}", False)
     first, more = card["first_new_id"], card["new_tokens"]
-    print(f"{more:,} new tokens, ids {first:,} to {first + more - 1:,}; old ids are as they were")
+    echo(f"{more:,} new tokens, ids {first:,} to {first + more - 1:,}; old ids are as they were")
     _figures(card)
 
 
@@ -196,10 +196,10 @@ def prune(
             tensors=tuple(tensor or ()),
         )
     if as_json:
-        print(json.dumps({"out": str(out), **card}, ensure_ascii=False))
+        echo_json({"out": str(out), **card})
         return
     say(f"wrote {out}", False)
-    print(
+    echo(
         f"{card['new_tokens']:,} of {counted(card['old_tokens'], 'token')} stay ({card['map']}"
         " has their"
         f" ids); the same tokens in {card['texts_without_dropped_tokens']:,} of"
@@ -222,19 +222,19 @@ def _translated() -> Iterator[None]:
 
 def _figures(card: dict[str, Any]) -> None:
     before, after = card["bytes_a_token_before"], card["bytes_a_token_after"]
-    print(
+    echo(
         f"bytes a token: {before:.3f} before, {after:.3f} after"
         f" ({counted(card['measured_texts'], 'text')}, {card['measured_bytes']:,} bytes)"
     )
     unknown = card.get("unknown_before_and_after")
     if unknown and any(unknown):
-        print(f"unknown tokens, each perhaps a word: {unknown[0]:,} before, {unknown[1]:,} after")
+        echo(f"unknown tokens, each perhaps a word: {unknown[0]:,} before, {unknown[1]:,} after")
     if "embeddings" in card:
         about = card["embeddings"]
         names = ", ".join(about["tensors"].values())
-        print(f"{about['file']}: {names} ({'tied' if about['tied'] else 'not tied'})")
+        echo(f"{about['file']}: {names} ({'tied' if about['tied'] else 'not tied'})")
     for note in card["notes"]:
-        print(f"note: {note}")
+        echo(f"note: {note}")
 
 
 def _buffers(inputs: list[str], quiet: bool, read: ReadSettings) -> Iterator[tuple[Any, Any]]:

@@ -24,6 +24,7 @@ from curate.cli.options import (
 from curate.cli.settings import command
 from curate.disk.units import counted
 from curate.errors import RunFailed, UsageError, as_failure
+from curate.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -90,7 +91,7 @@ def pretrain(
     if shards is not None or not any(s.startswith("pretrain.sources=") for s in sets or ()):
         folder = shards or _fresh_shards(workspace("SHARDS"), options)
         if options.dry_run and not folder.exists():
-            print(f"pretrain: after that, on the shards in {folder}")
+            echo(f"pretrain: after that, on the shards in {folder}")
             return
         if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
             raise UsageError(f"{folder} holds no token shards")
@@ -171,9 +172,9 @@ def generate(
             "seed": chosen.seed,
             "completions": [vars(completion) for completion in completions],
         }
-        print(json.dumps(outcome, ensure_ascii=False))
+        echo_json(outcome)
         return
-    print("\n---\n".join(c.prompt + c.text for c in completions))
+    echo("\n---\n".join(c.prompt + c.text for c in completions))
 
 
 @app.command()
@@ -207,9 +208,9 @@ def which(
 
         documents = documents_of(folder, step, shards)
     if as_json:
-        print(json.dumps(documents, ensure_ascii=False))
+        echo_json(documents)
         return
-    print(step_text(documents))
+    echo(step_text(documents))
 
 
 def step_text(step: dict[str, Any]) -> str:
@@ -318,7 +319,7 @@ def export_model(inputs: list[str], dtype: str, options: CommandOptions) -> None
 
         if options.dry_run:
             checkpoint, _, family = chosen(run)
-            print(f"export: {checkpoint} as {family.architecture} to {out}")
+            echo(f"export: {checkpoint} as {family.architecture} to {out}")
             return
         summary = write(run, out, dtype=dtype, finish=_tokenizer_files)
     text = (
@@ -378,6 +379,6 @@ def import_(
 
 def _print(summary: dict[str, Any], text: str, as_json: bool, quiet: bool) -> None:
     if as_json:
-        print(json.dumps(summary, ensure_ascii=False))
+        echo_json(summary)
     elif not quiet:
-        print(text)
+        echo(text)

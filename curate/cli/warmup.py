@@ -9,6 +9,7 @@ import typer
 
 from curate.cli import completion
 from curate.cli.options import Json, Quiet, Workers, app
+from curate.terminal.output import echo, echo_json
 
 
 @app.command()
@@ -35,7 +36,6 @@ def warmup(
     llmcurate warmup
     llmcurate warmup fineweb mine.yaml
     """
-    import json
 
     from curate.disk.units import counted
     from curate.run.outcome import Options
@@ -44,16 +44,14 @@ def warmup(
 
     done = warm_up(recipes or [], Options(workers=workers).count(), quiet)
     if as_json:
-        print(json.dumps({**done, "folder": str(kernels_folder())}))
+        echo_json({**done, "folder": str(kernels_folder())})
         return
     kernels = counted(done["compiled"], "kernel")
     steps = counted(done["steps"], "step")
-    print(f"{steps} rehearsed, {kernels} compiled, kept in {kernels_folder()}")
+    echo(f"{steps} rehearsed, {kernels} compiled, kept in {kernels_folder()}")
     if not recipes and done["missing"]:
         lacking = ", ".join(sorted(done["missing"]))
-        print(
-            f"compiled when they first have their models and lists (--json says which): {lacking}"
-        )
+        echo(f"compiled when they first have their models and lists (--json says which): {lacking}")
         return
     for step, why in done["missing"].items():
-        print(f"not compiled: {step}: {why}")
+        echo(f"not compiled: {step}: {why}")

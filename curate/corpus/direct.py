@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 from curate.corpus.stage_files import INNER, with_ids
 from curate.disk.files import write_text
 from curate.documents.documents import NUMBER
+from curate.formats.events import MOST_NAMED
 from curate.formats.inputs import InputPlan
-from curate.formats.reading import PartitionReader, ReadSettings
+from curate.formats.reading import Account, PartitionReader, ReadSettings
 
 
 class DirectInput:
@@ -29,14 +30,13 @@ class DirectInput:
     def __init__(self, inputs: InputPlan, read: ReadSettings) -> None:
         self.inputs, self.read = inputs, read
         self.tally: dict[str, Any] = {}
-        self.corrupt: list[dict[str, Any]] = []
+        self.account = Account()
 
     def batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         """Columns (None: all) of the documents that have text, in input order."""
-        kept = refused = size = text_size = passed_over = bad_dates = 0
-        skipped: Counter[str] = Counter()
+        kept = refused = text_size = 0
         by_rule: Counter[str] = Counter()
-        self.corrupt = []
+        self.account = Account()
         before: dict[int, int] = {}  # documents of a file in its earlier slices
         for part, slices in enumerate(self.inputs.partitions):
             reader = PartitionReader(self.inputs, part, self.read)
@@ -60,31 +60,23 @@ class DirectInput:
                     n for n in table.column_names if n not in hidden
                 ]
                 yield from table.select(names).to_batches()
-            size += reader.account.bytes_in
-            skipped.update(reader.account.skipped)
-            self.corrupt += reader.account.corrupt
-            passed_over += reader.account.passed_over
-            bad_dates += reader.account.bad_dates
+            self.account.take(reader.account)
             for piece, documents in zip(slices, reader.account.documents, strict=False):
                 before[piece.file] = before.get(piece.file, 0) + documents
         self.tally = {
             "read": kept + refused,
             "kept": kept,
             "rejected": refused,
-            "passed_over": passed_over,
-            "bad_dates": bad_dates,
-            "skipped": dict(skipped),
-            "corrupt": len(self.corrupt),
-            "corrupt_examples": self.corrupt[:100],
-            "bytes_in": size,
+            **self.account.figures(MOST_NAMED),
             "bytes_out": text_size,
             "primary": dict(by_rule),
         }
 
     def write_corrupt(self, path: Path) -> None:
-        """File, offset and what is wrong, of everything that could not be read, if anything."""
-        if self.corrupt:
-            lines = [json.dumps(c, ensure_ascii=False) for c in self.corrupt]
+        """File, offset and what is wrong, of what could not be read, if anything: the first places
+        by name, the others counted."""
+        if entries := self.account.corrupt.entries():
+            lines = [json.dumps(entry, ensure_ascii=False) for entry in entries]
             write_text(path, "\n".join(lines) + "\n")
 
     def _with_ordinals(

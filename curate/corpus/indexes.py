@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,13 +22,19 @@ from typing import TYPE_CHECKING, Any
 from curate.corpus.sketches import SketchedCorpus, SketchFile
 from curate.disk.files import sync_folder, write_text
 from curate.disk.inside import all_inside, remove, remove_files
-from curate.errors import UsageError
+from curate.disk.seals import Seal, fault, seal
+from curate.errors import RunFailed, UsageError
 
 if TYPE_CHECKING:
     from curate.steps.contracts import CorpusStep
 
 FOLDER, RECORD, OWN, IDS, FILES = "index", "index.json", "own", "ids.parquet", "files.json"
 VERSION = 1
+# Of what a record says.
+_KINDS = {
+    "name": str, "step": str, "step_version": int, "comparable": dict, "key": str, "parts": int,
+    "settled": bool,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,15 @@ class Index:
     def parts(self) -> int:
         """How many partitions it holds."""
         return int(self.record["parts"])
+
+    def check(self) -> None:
+        """RunFailed where a file is not what was written."""
+        for name, what in sorted(faults(self.folder, self.record).items())[:1]:
+            out = self.folder.parent.parent
+            raise RunFailed(
+                f"{self.folder / name} {what}: mend that corpus first, `llmcurate check {out}"
+                " --repair`"
+            )
 
     def files(self, shift: int) -> list[SketchFile]:
         """Its sketches as partitions from `shift` on."""
@@ -89,6 +104,7 @@ class IndexedStep:
     key: str
     corpus: SketchedCorpus
     own: Path
+    seals: Callable[[], dict[str, Seal]] = dict  # those of its files that are known, by path
 
 
 def write_indexes(out: Path, dedups: list[IndexedStep]) -> None:
@@ -148,7 +164,7 @@ def all_written(out: Path, dedups: list[IndexedStep]) -> bool:
         all((out / name).exists() for name in dedup.step.leaves())
         and (
             dedup.step.comparable() is None
-            or _is_complete(out / FOLDER / dedup.step.label, dedup.key)
+            or _is_complete(out / FOLDER / dedup.step.label, dedup.key, content=False)
         )
         for dedup in dedups
     )
@@ -160,15 +176,15 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
     remove(aside, inside=target.parent.parent)
     (aside / OWN).mkdir(parents=True)
     paths = dedup.corpus.paths()
-    for part, path in enumerate(paths):
-        link(path, aside / f"sketch-{part:05d}.parquet")
+    linked = {f"sketch-{part:05d}.parquet": path for part, path in enumerate(paths)}
     if dedup.corpus.ids is not None:
-        link(dedup.corpus.ids, aside / IDS)
+        linked[IDS] = dedup.corpus.ids
     for path in sorted(dedup.own.rglob("*")):
         if path.is_file():
-            copy = aside / OWN / path.relative_to(dedup.own)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            link(path, copy)
+            linked[f"{OWN}/{path.relative_to(dedup.own).as_posix()}"] = path
+    for inner, path in linked.items():
+        (aside / inner).parent.mkdir(parents=True, exist_ok=True)
+        link(path, aside / inner)
     record = {
         "version": VERSION,
         "name": name,
@@ -179,6 +195,7 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
         "key": dedup.key,
         "parts": len(paths),
         "settled": dedup.corpus.ids_changed,
+        "files": _sealed(linked, dedup.seals()),
     }
     write_text(aside / RECORD, json.dumps(record, indent=1) + "\n")
     remove(target, inside=target.parent.parent)
@@ -186,13 +203,40 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
     sync_folder(target.parent)
 
 
-def _is_complete(target: Path, key: str) -> bool:
-    """Whether the folder is the index of that key."""
+def record_of(folder: Path) -> dict[str, Any] | None:
+    """The record of an index; None where it cannot be read."""
     try:
-        record = json.loads((target / RECORD).read_text(encoding="utf-8"))
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _sealed(linked: dict[str, Path], known: dict[str, Seal]) -> dict[str, Seal]:
+    return {name: known.get(str(path)) or seal(path) for name, path in linked.items()}
+
+
+def faults(folder: Path, record: dict[str, Any]) -> dict[str, str]:
+    """What is wrong with which files of an index, by name. An older version sealed none."""
+    faults = {name: fault(folder / name, seal) for name, seal in record.get("files", {}).items()}
+    return {name: what for name, what in faults.items() if what is not None}
+
+
+def seal_again(folder: Path) -> None:
+    """Takes the files of an index as they are now, after a change that was meant."""
+    record = _read(folder)
+    names = [name for name in record.get("files", {}) if (folder / name).exists()]
+    if names:
+        record["files"] = {name: seal(folder / name) for name in names}
+        write_text(folder / RECORD, json.dumps(record, indent=1) + "\n")
+
+
+def _is_complete(target: Path, key: str, content: bool = True) -> bool:
+    """Whether the folder is the index of that key. content: and holds what was written."""
+    record = record_of(target) or {}
+    if record.get("version") != VERSION or record.get("key") != key:
         return False
-    return bool(record.get("version") == VERSION and record.get("key") == key)
+    return not (content and faults(target, record))
 
 
 def _read(folder: Path) -> dict[str, Any]:
@@ -202,10 +246,15 @@ def _read(folder: Path) -> dict[str, Any]:
         raise UsageError(f"{folder / RECORD}: {error.strerror}") from None
     except ValueError:
         raise UsageError(f"{folder / RECORD} is no index record; run that dedup again") from None
-    if record.get("version") != VERSION:
+    if not isinstance(record, dict) or record.get("version") != VERSION:
         raise UsageError(
             f"{folder} is an index of another version of llmcurate; run that dedup again"
         )
+    parts = sum(1 for _ in folder.glob("sketch-*.parquet"))
+    if any(type(record.get(k)) is not kind for k, kind in _KINDS.items()) or (
+        record["parts"] != parts
+    ):
+        raise UsageError(f"{folder / RECORD} does not fit its folder; run that dedup again")
     return record
 
 

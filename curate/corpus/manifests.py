@@ -7,15 +7,18 @@ The manifest of FOLDER is FOLDER.json beside it: readers of a folder of parquet 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_128_intdigest
 
-from curate.disk.files import file_digest, write_text
+from curate.disk.files import file_digest, replacing
 
 FOLDERS = ("corpus", "rejected")  # of OUT
 MANIFEST_VERSION = 3  # 3: beside the folder; 2: in it, with a hash of the ids of each file
@@ -70,33 +73,85 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 def write_manifest(
     folder: Path,
-    files: list[dict[str, Any]],
+    files: Iterable[dict[str, Any]],
     stage: str,
     more: dict[str, Any] | None = None,
 ) -> None:
     """The folder's manifest, written last: a folder that has one is complete. more: what else it
-    says."""
-    entries = {f["name"]: {k: v for k, v in f.items() if k != "name"} for f in files}
-    manifest = {
-        "version": MANIFEST_VERSION,
-        "documents": sum(f["documents"] for f in files),
-        "text_bytes": sum(f["text_bytes"] for f in files),
-        "stage": stage,
-        **(more or {}),
-        "files": entries,
-    }
-    write_text(manifest_path(folder), json.dumps(manifest, indent=1) + "\n")
+    says. One of the files is in memory at a time."""
+    documents = text_bytes = 0
+    with TemporaryFile("w+", encoding="utf-8", dir=folder.parent) as entries:
+        for number, file in enumerate(files):
+            documents += file["documents"]
+            text_bytes += file["text_bytes"]
+            values = (f'   "{k}": {json.dumps(v)}' for k, v in file.items() if k != "name")
+            entry = ",\n".join(values)
+            entries.write(f"{',' * (number > 0)}\n  {json.dumps(file['name'])}: {{\n{entry}\n  }}")
+        head = {
+            "version": MANIFEST_VERSION,
+            "documents": documents,
+            "text_bytes": text_bytes,
+            "stage": stage,
+            **(more or {}),
+            "files": {},
+        }
+        begin = json.dumps(head, indent=1).removesuffix("}\n}")
+        end = "\n }\n}\n" if entries.tell() else "}\n}\n"
+        entries.seek(0)
+        with (
+            replacing(manifest_path(folder)) as aside,
+            aside.open("w", encoding="utf-8") as manifest,
+        ):
+            manifest.write(begin)
+            shutil.copyfileobj(entries, manifest)
+            manifest.write(end)
+
+
+def _streamed(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """("", a manifest without its files), then name and entry of each file, line by line as
+    `write_manifest` lays them out: a million files are 0.6 GB of objects. ValueError where it does
+    not end as it should."""
+    line = ""
+    with path.open(encoding="utf-8") as lines:
+        head = "".join(takewhile(lambda line: not line.startswith(' "files": {'), lines))
+        yield "", json.loads(head.rstrip().removesuffix(",") + "}")
+        name, entry = "", ""
+        for line in lines:
+            if line.startswith('  "'):
+                name, entry = json.loads(line.strip().removesuffix(": {")), "{"
+            elif line.startswith("  }"):
+                yield name, json.loads(entry + "}")
+            else:
+                entry += line
+    if line != "}\n":
+        raise ValueError(f"{path} is cut short")
+
+
+def entries(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name and entry of each file of a folder's manifest, one in memory at a time; none without."""
+    try:
+        files = _streamed(manifest_path(folder))
+        if next(files)[1]["version"] == MANIFEST_VERSION:
+            yield from files
+            return
+    except (OSError, ValueError, KeyError):
+        pass
+    manifest = read_manifest(folder)  # of an older version
+    yield from manifest["files"].items() if manifest else ()
 
 
 def kept_ids(out: Path) -> str:
     """A hash of the set of ids in OUT/corpus."""
-    manifest = json.loads(manifest_path(out / "corpus").read_text(encoding="utf-8"))
-    return total_ids(f["ids"] for f in manifest["files"].values())
+    return total_ids(f["ids"] for name, f in _streamed(manifest_path(out / "corpus")) if name)
 
 
 def is_complete(folder: Path, stage: str) -> bool:
     """Whether the folder holds every file of its manifest, and of that stage."""
-    manifest = read_manifest(folder)
-    if manifest is None or (manifest["version"], manifest["stage"]) != (MANIFEST_VERSION, stage):
+    try:
+        files = _streamed(manifest_path(folder))
+        _, manifest = next(files)
+        if (manifest["version"], manifest["stage"]) != (MANIFEST_VERSION, stage):
+            return False
+        return all((folder / name).exists() for name, _ in files)
+    except (OSError, ValueError, KeyError):
         return False
-    return all((folder / f).exists() for f in manifest["files"])

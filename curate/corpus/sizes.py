@@ -14,6 +14,8 @@ class Sizes:
     small corpus has many tasks.
     """
 
+    task_partitions: int = 1000  # whose ids a task gathers; so many are read as they are
+
     # The shuffle
     task_documents: int = 200_000  # a sketch file that holds more is a task by itself
     partition_pairs: int = 1_000_000  # the pairs (key, document) that a partition should have

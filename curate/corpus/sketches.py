@@ -9,7 +9,7 @@ What a resolve can split goes as tasks to `Sketches.run`: an engine's workers, o
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ Task = dict[str, Any]
 Run = Callable[[str, list[Task]], Iterator[tuple[Task, dict[str, Any]]]]
 
 
-def run_here(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+def run_here(function: str, tasks: Iterable[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
     """The tasks one after the other in this process."""
     module, _, name = function.partition(":")
     work = getattr(importlib.import_module(module), name)

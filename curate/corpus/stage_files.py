@@ -14,7 +14,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.disk.parquet_writer import one_array
 from curate.documents.documents import NUMBER, PAYLOAD
 
 INNER = (NUMBER, *(name for name, _ in PAYLOAD))
@@ -23,6 +22,11 @@ INNER = (NUMBER, *(name for name, _ in PAYLOAD))
 def part_path(folder: Path, part: int, kind: str) -> Path:
     """Where partition `part` of a stage keeps its `kind` of rows."""
     return folder / f"part-{part:05d}.{kind}.parquet"
+
+
+def part_of(path: Path) -> int:
+    """The partition that a file of `part_path` is of."""
+    return int(path.name.partition(".")[0].removeprefix("part-"))
 
 
 def kept_paths(folder: Path, part: int) -> list[str]:
@@ -54,39 +58,26 @@ def kept_schema(folder: Path, part: int) -> pa.Schema:
 
 
 def read_kept(folder: Path, part: int, rows: int) -> Iterator[pa.Table]:
-    """What a stage kept of a partition, in batches of at most `rows` rows."""
+    """What a stage kept of a partition, in batches of at most `rows` rows and of one row group of
+    either file, since a group ends where its rows have many bytes."""
     with (
         pq.ParquetFile(part_path(folder, part, "kept")) as kept,
         pq.ParquetFile(part_path(folder, part, "keys")) as inner,
     ):
-        beside = _Rows(inner.iter_batches(rows, use_threads=False))
-        for batch in kept.iter_batches(rows, use_threads=False):
-            table = pa.Table.from_batches([batch])
-            for name, column in zip(inner.schema_arrow.names, beside.take(len(batch)), strict=True):
-                table = table.append_column(name, column)
-            yield table
+        names = [*kept.schema_arrow.names, *inner.schema_arrow.names]
+        of_kept, of_inner = _by_group(kept, rows), _by_group(inner, rows)
+        a, b = next(of_kept, None), next(of_inner, None)
+        while a is not None and b is not None:
+            count = min(len(a), len(b))
+            columns = [*a.slice(0, count).columns, *b.slice(0, count).columns]
+            yield pa.Table.from_arrays(columns, names)
+            a = a.slice(count) if len(a) > count else next(of_kept, None)
+            b = b.slice(count) if len(b) > count else next(of_inner, None)
 
 
-class _Rows:
-    """Batches as one run of rows, taken in pieces of any size."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = batches
-        self._left: pa.RecordBatch | None = None
-
-    def take(self, count: int) -> list[pa.Array]:
-        """The columns of the next `count` rows."""
-        parts: list[pa.RecordBatch] = []
-        missing = count
-        while missing:
-            batch = self._left if self._left is not None else next(self._batches)
-            part = batch.slice(0, missing)
-            self._left = batch.slice(missing) if len(batch) > missing else None
-            missing -= len(part)
-            parts.append(part)
-        if len(parts) == 1:
-            return list(parts[0].columns)
-        return [one_array(column) for column in pa.Table.from_batches(parts).columns]
+def _by_group(file: pq.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
+    for group in range(file.num_row_groups):
+        yield from file.iter_batches(rows, row_groups=[group], use_threads=False)
 
 
 def changed_ids(path: str | None, part: int) -> dict[int, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import filecmp
-import json
 import shutil
 import sys
 import tempfile
@@ -31,6 +30,7 @@ from curate.run.plan import plan_run
 from curate.run.records import record
 from curate.run.workspace import create, find
 from curate.steps.recipe import Recipe, build, load
+from curate.terminal.output import echo, echo_json
 from curate.terminal.progress import say
 
 LISTS: dict[str, tuple[str, tuple[str, ...]]] = {  # setting of url_filter: file, lines
@@ -123,18 +123,18 @@ def run_demo(
     shares = {s: predicted(*near.banding, s) for s in SIMILARITIES}
     rows = score(read_truth(web.truth), _result(target), shares)
     result: dict[str, Any] = {**outcome.totals(), "paths": outcome.paths()}
-    print(funnel.text(record(outcome)))
+    echo(funnel.text(record(outcome)))
     if outcome.products and outcome.products[-1]["makes"] == "model":
         sample = outcome.products[-1]["summary"]["sample"]
-        print(f"a sample of the model: {' '.join(sample[:200].split())}")
-    print("\nwhat was planted, and what the steps did with it:")
-    print(format_table(rows))
-    print(f"\nreport: {target / 'report.html'}")
+        echo(f"a sample of the model: {' '.join(sample[:200].split())}")
+    echo("\nwhat was planted, and what the steps did with it:")
+    echo(format_table(rows))
+    echo(f"\nreport: {target / 'report.html'}")
     beside = str(Path(sys.executable).parent / "llmcurate")
     command = "llmcurate" if shutil.which("llmcurate") else beside
-    print(f"next:   cd {out} && {command} tokenizer train --vocab 8000 && {command} pretrain")
+    echo(f"next:   cd {out} && {command} tokenizer train --vocab 8000 && {command} pretrain")
     if as_json:
         result["plants"] = [asdict(row) | {"recall": row.recall} for row in rows]
         result["wall_seconds"] = round(time.perf_counter() - began, 1)
-        print(json.dumps(result, ensure_ascii=False))
+        echo_json(result)
     return outcome

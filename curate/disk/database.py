@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,16 +57,23 @@ def _empty(connection: Any) -> bool:
 
 @contextmanager
 def database(spill: Path, threads: int = 1) -> Iterator[Any]:
-    """A connection with bounded memory that spills into a folder, which is removed afterwards.
+    """A connection with bounded memory that spills into a folder, which is removed afterwards; into
+    one of the system's for temporary files where that one may not be made.
 
     Full disks come back as one line (errors.disk_error), whatever DuckDB calls them.
     """
     import duckdb
 
     from curate.disk.inside import remove
-    from curate.errors import disk_error
+    from curate.errors import disk_error, may_not_write
 
-    spill.mkdir(parents=True, exist_ok=True)
+    try:
+        spill.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if not may_not_write(error):
+            raise
+        # Somebody else's run, or one on a medium for reading: it can be looked at all the same.
+        spill = Path(tempfile.mkdtemp(prefix="llmcurate-spill-"))
     instance = _idle.pop() if _idle else duckdb.connect()
     reusable = False
     try:

@@ -5,18 +5,20 @@ Digests are sha256 of what is published or named by others, xxh3-128 of what is 
 
 from __future__ import annotations
 
+import errno
 import filecmp
 import hashlib
 import os
+import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 from curate.disk.inside import remove
-from curate.errors import UsageError, disk_error
+from curate.errors import UsageError, disk_error, name_file
 
 
 def stream_digest(file: BufferedReader, kind: str = "sha256") -> str:
@@ -27,16 +29,26 @@ def stream_digest(file: BufferedReader, kind: str = "sha256") -> str:
     return str(hashlib.file_digest(file, lambda: _state(kind)).hexdigest())
 
 
+def check_regular(path: str | Path) -> None:
+    """OSError where a file that is read whole is a pipe, a socket or a device: one may never end,
+    another gives its bytes once."""
+    mode = Path(path).stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.EINVAL, "it is a pipe, socket or device, name a file", str(path))
+
+
 def file_digest(path: str | Path, kind: str = "sha256") -> str:
-    """The digest of a file's content in hexadecimal."""
+    """The digest of a file's content in hexadecimal; OSError as of `check_regular`."""
+    check_regular(path)
     with open(path, "rb") as file:
         return stream_digest(file, kind)
 
 
-def text_digest(text: str, kind: str = "sha256") -> str:
-    """The digest of a text's UTF-8 bytes in hexadecimal."""
+def text_digest(text: str | Iterable[str], kind: str = "sha256") -> str:
+    """The digest of a text's UTF-8 bytes in hexadecimal; the text may come in pieces."""
     state = _state(kind)
-    state.update(text.encode())
+    for piece in (text,) if isinstance(text, str) else text:
+        state.update(piece.encode())
     return str(state.hexdigest())
 
 
@@ -74,7 +86,12 @@ def make_folder(folder: Path, name: str = "OUT") -> None:
     name: of the argument, for the message.
     """
     try:
+        str(folder).encode()
         folder.mkdir(parents=True, exist_ok=True)
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"{name} {folder} has bytes in its name that are no UTF-8; name another folder"
+        ) from None
     except FileExistsError:
         raise UsageError(f"{name} {folder} is a file; name a folder") from None
     except OSError as error:
@@ -120,6 +137,22 @@ def write_text(path: Path, text: str) -> None:
     """Replaces the file's content as a whole."""
     with replacing(path) as aside:
         aside.write_text(text, encoding="utf-8")
+
+
+def reserve(path: Path) -> None:
+    """Gives a sparse file all its blocks, so that a full disk is an OSError here, and no signal
+    that ends the process where the file is written to through a map."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    with path.open("rb+") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        except OSError as error:
+            if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):  # a file system without it
+                return
+            path.unlink()
+            name_file(error, path)
+            raise
 
 
 def clear_temporary(folder: Path) -> None:

@@ -8,6 +8,7 @@ to.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -49,6 +50,18 @@ def all_inside(folder: Path, names: object, source: object) -> list[Path]:
     if not isinstance(names, list):
         raise RunFailed(f"{source} is damaged, it holds no list of names: take it away")
     return [inside(folder, name, source, follow=False) for name in names]
+
+
+def check_links(folder: Path) -> None:
+    """RunFailed for a link anywhere below a folder of ours, which never has one: what is written or
+    read there would be elsewhere."""
+    for above, folders, files in os.walk(folder):
+        for path in (Path(above, name) for name in (*folders, *files)):
+            if path.is_symlink():
+                raise RunFailed(
+                    f"{path} is a link, and runs make none there: nothing was done with it; see who"
+                    " made it, and take it away"
+                )
 
 
 def remove(path: Path, *, inside: Path, must: bool = False) -> None:

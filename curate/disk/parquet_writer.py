@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -41,16 +42,36 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _weight(values: pa.ChunkedArray | pa.Array) -> int:
-    """Bytes of the values alone: how they lie in memory, which `nbytes` counts with them, must not
-    decide where a row group ends."""
+def row_bytes(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """int64[rows]: bytes of each row's values, and 8 for the row. How they lie in memory, which
+    `nbytes` counts with them, must not decide where a row group or a batch ends."""
     kind = values.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        return 8 * len(values) + (pc.sum(pc.binary_length(values)).as_py() or 0)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        # A list of spans or reasons: some 50 bytes each.
-        return 8 * len(values) + 50 * (pc.sum(pc.list_value_length(values)).as_py() or 0)
-    return 8 * len(values)
+    size = np.full(len(values), 8, np.int64)
+    if isinstance(values, pa.ChunkedArray) and pa.types.is_nested(kind):
+        return np.concatenate([size[:0], *map(row_bytes, values.chunks)])
+    if isinstance(values, pa.ExtensionArray):
+        return row_bytes(values.storage)
+    if pa.types.is_dictionary(kind):
+        return row_bytes(values.cast(kind.value_type))
+    if _has_bytes(kind):
+        size += pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.int64)
+    elif pa.types.is_struct(kind):
+        for k in range(kind.num_fields):
+            size += row_bytes(pc.struct_field(values, [k]))
+    elif pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        ends = values.offsets.to_numpy().astype(np.int64)
+        inner = (values.keys, values.items) if pa.types.is_map(kind) else (values.values,)
+        for items in inner:
+            sums = np.concatenate(([0], np.cumsum(row_bytes(items))))
+            size += np.diff(sums[ends])
+    elif not (pa.types.is_primitive(kind) or pa.types.is_null(kind)):
+        size += values.nbytes // max(1, len(values))  # views, unions, numbers of 128 bits
+    return size
+
+
+def _has_bytes(kind: pa.DataType) -> bool:
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
 class TableWriter:
@@ -86,7 +107,7 @@ class TableWriter:
         table = conform(table, self._schema)
         self._waiting.append(table)
         self._rows += table.num_rows
-        self._bytes += sum(_weight(column) for column in table.columns)
+        self._bytes += sum(int(row_bytes(column).sum()) for column in table.columns)
         self.rows += table.num_rows
         if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
             self._flush()

@@ -7,27 +7,33 @@ load what they need once and keep it. It knows nothing of documents, stages or f
 from __future__ import annotations
 
 import signal
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from curate.errors import CurateError, RunFailed
 
 Task = dict[str, Any]
+Self = TypeVar("Self", bound="TaskLoop")
 
 
 @dataclass(frozen=True)
 class Death:
-    """How a worker ended: status as subprocess gives it (negative: a signal), and what it did."""
+    """How a worker ended: status as subprocess gives it (negative: a signal), and what it did.
+    seconds: that it was given for that, where the engine ended it because they were over."""
 
     status: int
     documents: tuple[int, int] | None
+    seconds: float = 0.0
 
     def describe(self) -> str:
-        """For people: `signal SIGSEGV` or `exit status 3`."""
+        """For people: `signal SIGSEGV`, `exit status 3` or `took longer than 600 s`."""
+        if self.seconds:
+            return f"took longer than {self.seconds:,g} s"
         if self.status < 0:
             return f"signal {signal.Signals(-self.status).name}"
         return f"exit status {self.status}"
@@ -70,6 +76,74 @@ class Engine(Protocol):
         """(task, result) in the order of arrival. When a worker dies, `on_death` says what to run
         instead, or raises; RunFailed ends everything."""
         ...
+
+
+class TaskLoop(ABC):
+    """What the engines have in common: tasks go to workers, answers come back. A subclass starts
+    workers and carries both. Use as a context manager.
+
+    count: of workers; tick: called twice a second.
+    """
+
+    def __init__(self, count: int, tick: Callable[[], None]) -> None:
+        self._count, self._tick = count, tick
+        self.cpu = 0.0  # seconds that tasks have taken in workers
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def _working(self) -> int:
+        """How many workers have a task."""
+
+    @abstractmethod
+    def _send_tasks(self, function: str, waiting: deque[Task], source: Iterator[Task]) -> None:
+        """Gives tasks to idle workers, starting those that are missing."""
+
+    @abstractmethod
+    def _answers(self) -> Iterator[tuple[Task, dict[str, Any] | None]]:
+        """(task, answer) of what has come, within half a second: {"result": ..., "cpu": seconds},
+        {"death": (status, documents, seconds)}, {"error": ...}, or None where the worker is lost,
+        which is for no task to blame."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends all workers."""
+
+    def _after_loss(self, function: str, task: Task) -> Task:
+        """What runs in the place of a task whose worker is lost."""
+        return task
+
+    def map(
+        self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
+    ) -> Iterator[tuple[Task, dict[str, Any]]]:
+        """As Engine.map."""
+        waiting: deque[Task] = deque()
+        source = iter(tasks)
+        try:
+            while refill(waiting, source, self._count) or self._working():
+                self._send_tasks(function, waiting, source)
+                for task, answer in self._answers():
+                    if answer is None:
+                        waiting.appendleft(self._after_loss(function, task))
+                    elif "death" in answer:
+                        status, documents, seconds = answer["death"]
+                        death = Death(status, tuple(documents) if documents else None, seconds)
+                        if on_death is None:
+                            raise RunFailed(f"a worker died ({death.describe()})")
+                        waiting.appendleft(on_death(task, death))
+                    elif "error" in answer:
+                        raise failure(answer["error"])
+                    else:
+                        self.cpu += answer["cpu"]
+                        yield task, answer["result"]
+                self._tick()
+        except BaseException:
+            self.close()
+            raise
 
 
 def refill(waiting: deque[Task], tasks: Iterator[Task], count: int) -> bool:

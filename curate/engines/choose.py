@@ -61,7 +61,8 @@ def open_engine(
     if name == "ray":
         from curate.engines.ray import RayEngine
 
-        engine = RayEngine(workers[0], tasks, address, tick, paths)
+        quiet = jobs is not None and jobs.quiet
+        engine = RayEngine(workers[0], tasks, address, tick, paths, quiet)
         if exchange is None:
             return engine
         from curate.engines.exchange_engine import ExchangeEngine

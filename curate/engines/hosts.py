@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 import socket
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import astuple
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from curate.engines import idle_workers
-from curate.engines.base import Death, OnDeath, Task, WorkerBug, failure, refill
+from curate.engines.base import Death, Task, TaskLoop, WorkerBug, refill
 from curate.engines.local import LocalEngine
 from curate.errors import CurateError, RunFailed, UsageError
 from curate.version import __version__
@@ -24,8 +25,6 @@ from curate.version import __version__
 LOST = 3  # so often a task's host may be lost
 # Variables that decide what steps do, and where they are.
 HANDED_ON = ("LLMCURATE_", "PYTHONPATH")
-
-Self = TypeVar("Self", bound="HostsEngine")
 
 
 def handed_on() -> dict[str, str]:
@@ -74,8 +73,8 @@ class Host:
             sweep()
 
     def run(self, function: str, task: Task) -> dict[str, Any]:
-        """{"result": ..., "cpu": seconds}, {"death": [status, documents]} or {"error": ...} of one
-        task."""
+        """{"result": ..., "cpu": seconds}, {"death": [status, documents, seconds]} or
+        {"error": ...} of one task."""
         began = self._engine.cpu
         self._exchanged = self._exchanged or "exchange" in task
         deaths: list[Death] = []
@@ -87,7 +86,7 @@ class Host:
         try:
             ((_, result),) = list(self._engine.map(function, [task], on_death))
         except _Died:
-            return {"death": [deaths[0].status, deaths[0].documents]}
+            return {"death": astuple(deaths[0])}
         except WorkerBug as error:
             return {"error": {"kind": "bug", "message": str(error), "traceback": error.trace}}
         except CurateError as error:
@@ -96,7 +95,7 @@ class Host:
         return {"result": result, "cpu": self._engine.cpu - began}
 
 
-class HostsEngine(ABC):
+class HostsEngine(TaskLoop):
     """An engine whose workers are hosts; a subclass starts them and carries tasks and answers. Use
     as a context manager.
 
@@ -105,26 +104,20 @@ class HostsEngine(ABC):
 
     A subclass keeps `_idle`, workers that have said hello and have no task, and `_busy`, the others
     that it knows with their task, or None before their hello, each under what its answer comes by.
+    `_answers` moves them from one to the other.
     """
 
     name: str  # of the cluster, for messages
     logs: str  # where its workers' messages are
 
     def __init__(self, most: int | None, tick: Callable[[], None], shared: Iterable[str]) -> None:
-        self._most, self._tick, self._shared = most, tick, list(shared)
+        super().__init__(1, tick)  # how many workers is known once there is a cluster
+        self._most, self._shared = most, list(shared)
         self._connected = False
-        self._count = 1  # of workers, known once there is a cluster
         self._idle: list[Any] = []
         self._busy: dict[Hashable, tuple[Any, Task | None]] = {}
         self._lost: Counter[str] = Counter()
         self.nodes: set[str] = set()
-        self.cpu = 0.0
-
-    def __enter__(self: Self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     @abstractmethod
     def _connect(self) -> None:
@@ -142,52 +135,14 @@ class HostsEngine(ABC):
     def _hand_out(self, worker: Any, function: str, task: Task) -> None:
         """Sends a task to a worker, which is busy from now on."""
 
-    @abstractmethod
-    def _answers(self) -> Iterator[tuple[Task, dict[str, Any] | None]]:
-        """(task, answer) of what has come, within half a second; no answer where the worker is
-        lost. New workers are accepted and idle then, and so are those that gave an answer."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Ends all workers."""
-
-    def map(
-        self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
-    ) -> Iterator[tuple[Task, dict[str, Any]]]:
-        """As Engine.map."""
-        waiting: deque[Task] = deque()
-        source = iter(tasks)
-        try:
-            while refill(waiting, source, self._count) or self._working():
-                if not self._connected:
-                    self._connect()
-                    self._connected = True
-                    refill(waiting, source, self._count)
-                self._send_tasks(function, waiting)
-                for task, answer in self._answers():
-                    if answer is None:
-                        self._count_loss(f"{task.get('function', function)} {task.get('part', '')}")
-                        waiting.appendleft(task)
-                    elif "death" in answer:
-                        status, documents = answer["death"]
-                        death = Death(status, tuple(documents) if documents else None)
-                        if on_death is None:
-                            raise RunFailed(f"a worker died ({death.describe()})")
-                        waiting.appendleft(on_death(task, death))
-                    elif "error" in answer:
-                        raise failure(answer["error"])
-                    else:
-                        self.cpu += answer["cpu"]
-                        yield task, answer["result"]
-                self._tick()
-        except BaseException:
-            self.close()
-            raise
-
     def _working(self) -> int:
         return sum(task is not None for _, task in self._busy.values())
 
-    def _send_tasks(self, function: str, waiting: deque[Task]) -> None:
+    def _send_tasks(self, function: str, waiting: deque[Task], source: Iterator[Task]) -> None:
+        if not self._connected:
+            self._connect()
+            self._connected = True
+            refill(waiting, source, self._count)
         wanted = min(len(waiting), self._count - self._working())
         missing = wanted - len(self._idle) - self._starting()
         if missing > 0:
@@ -208,6 +163,10 @@ class HostsEngine(ABC):
                 " use a folder that all machines share, or a URL"
             )
         self.nodes.add(hello["node"])
+
+    def _after_loss(self, function: str, task: Task) -> Task:
+        self._count_loss(f"{task.get('function', function)} {task.get('part', '')}")
+        return task
 
     def _count_loss(self, work: str, why: str = "") -> None:
         """RunFailed where the worker of this work has been lost too often."""

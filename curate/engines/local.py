@@ -1,18 +1,23 @@
 """The local engine: a pool of worker processes on this machine.
 
 It maps a function, named "module:function", over tasks of JSON values and yields results as they
-come. When a worker dies, `on_death` says what to run instead, or raises. Where a worker has kernels
-to compile, one process more may help it, with a task of the worker's own choice.
+come. When a worker dies, `on_death` says what to run instead, or raises. A worker may say how long
+it will work in silence; one that is silent for longer is ended, whatever it hangs in, and has died.
+Where a worker has kernels to compile, one process more may help it, with a task of the worker's own
+choice.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import selectors
+import signal
 import subprocess
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -20,9 +25,11 @@ from typing import Any
 
 from curate.disk.units import counted
 from curate.engines import idle_workers
-from curate.engines.base import Death, OnDeath, Task, failure, refill
-from curate.errors import RunFailed
+from curate.engines.base import Task, TaskLoop
 from curate.terminal.progress import mention
+
+LOOK_SECONDS = 1.0  # that count at most between two looks at the workers: nobody read their answers
+KERNEL_SECONDS = 120.0  # beside its own that a worker has for a kernel; none takes a tenth of it
 
 
 @dataclass
@@ -34,9 +41,15 @@ class _Worker:
     # Where it was started, of one that the next engine may take.
     began: object = None
     helps: bool = False  # with kernels; nobody waits for it
+    # It may be silent for so many seconds (0: for ever), of CPU time where `cpu` is what it had
+    # used by then; it has been silent for; and was ended for having been so for too long.
+    seconds: float = 0.0
+    cpu: float | None = None
+    silent: float = 0.0
+    late: bool = False
 
 
-class LocalEngine:
+class LocalEngine(TaskLoop):
     """Use as a context manager; workers start with the first task and stay until the end.
 
     environment: variables that workers have beside this process's own; helper: whether one
@@ -50,10 +63,8 @@ class LocalEngine:
         environment: Mapping[str, str] = MappingProxyType({}),
         helper: bool = False,
     ) -> None:
+        super().__init__(max(1, workers), tick)
         self.here = True  # workers are on this machine
-        self.workers = max(1, workers)
-        self.cpu = 0.0  # seconds that tasks have taken in workers
-        self._tick = tick
         self._environment = environment
         self._helper = helper
         self.kernels = 0  # that workers have compiled
@@ -61,12 +72,7 @@ class LocalEngine:
         self._steps = 0
         self._pool: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
-
-    def __enter__(self) -> LocalEngine:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
+        self._looked = 0.0
 
     def _start(self) -> _Worker:
         began = None
@@ -84,57 +90,21 @@ class LocalEngine:
         self._selector.register(process.stdout, selectors.EVENT_READ, worker)
         return worker
 
-    def map(
-        self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
-    ) -> Iterator[tuple[Task, dict[str, Any]]]:
-        """(task, result) in the order of arrival. RunFailed ends everything."""
-        waiting: deque[Task] = deque()
-        source = iter(tasks)
-        try:
-            while refill(waiting, source, self.workers) or any(
-                w.task is not None for w in self._pool
-            ):
-                self._send_tasks(function, waiting)
-                for worker, message in self._messages():
-                    task = worker.task
-                    if message is not None and self._about_kernels(worker, message):
-                        continue
-                    if task is None:
-                        if message is None:
-                            self._remove_dead(worker)
-                        elif worker.helps:
-                            worker.process.kill()
-                        continue
-                    if message is None:
-                        death = Death(self._remove_dead(worker), worker.documents)
-                        if on_death is None:
-                            raise RunFailed(f"a worker died ({death.describe()})")
-                        waiting.appendleft(on_death(task, death))
-                    elif "beat" in message:
-                        worker.documents = (message["beat"][0], message["beat"][1])
-                    elif "error" in message:
-                        raise failure(message["error"])
-                    else:
-                        worker.task = None
-                        self.cpu += message["cpu"]
-                        yield task, message["result"]
-                self._tick()
-        except BaseException:
-            self.close()
-            raise
+    def _working(self) -> int:
+        return sum(w.task is not None for w in self._pool)
 
-    def _send_tasks(self, function: str, waiting: deque[Task]) -> None:
-        working = [w for w in self._pool if not w.helps]
+    def _send_tasks(self, function: str, waiting: deque[Task], source: Iterator[Task]) -> None:
+        working = [w for w in self._pool if not w.helps and not w.late]
         idle = [w for w in working if w.task is None]
         while waiting:
-            if not idle and len(working) < self.workers:
+            if not idle and len(working) < self._count:
                 idle.append(self._start())
                 working.append(idle[0])
             if not idle:
                 return
             worker = idle.pop()
             worker.task = waiting.popleft()
-            worker.documents = None
+            worker.documents, worker.seconds = None, 0.0
             self._send(worker, {"function": function, "payload": worker.task})
 
     def _send(self, worker: _Worker, task: dict[str, Any]) -> None:
@@ -143,8 +113,49 @@ class LocalEngine:
             worker.process.stdin.write((json.dumps(task) + "\n").encode())
             worker.process.stdin.flush()
 
+    def _answers(self) -> Iterator[tuple[Task, dict[str, Any] | None]]:
+        for worker, message in self._messages():
+            task = worker.task
+            if message is not None and self._about_kernels(worker, message):
+                continue
+            if task is None:
+                if message is None:
+                    self._remove_dead(worker)
+                elif worker.helps:
+                    worker.process.kill()
+            elif message is None:
+                late = worker.seconds if worker.late else 0.0
+                yield task, {"death": (self._remove_dead(worker), worker.documents, late)}
+            elif "beat" not in message:
+                if "result" in message:  # else it ends with the engine
+                    worker.task = None
+                yield task, message
+            elif not worker.late:  # what it is blamed for is what took too long
+                worker.documents = (message["beat"][0], message["beat"][1])
+                worker.seconds, worker.cpu = message["seconds"], message["cpu"]
+        self._end_late()
+
+    def _end_late(self) -> None:
+        """Kills the workers that have been silent for longer than they said. Their seconds are
+        counted look by look, so that none goes by while this process does something else, or while
+        all of them are stopped."""
+        now = time.monotonic()
+        passed, self._looked = min(now - self._looked, LOOK_SECONDS), now
+        for worker in self._pool:
+            if worker.task is None or not worker.seconds or worker.late:
+                continue
+            worker.silent += passed
+            if worker.silent > worker.seconds and _cpu_since(worker) > worker.seconds:
+                worker.late = True
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.killpg(worker.process.pid, signal.SIGKILL)  # and what it may wait for
+
     def _about_kernels(self, worker: _Worker, message: dict[str, Any]) -> bool:
         """Whether a message was of kernels that are compiled; says so, and starts the helper."""
+        if "waiting" in message or "compiling" in message:
+            worker.silent = -KERNEL_SECONDS
+        if "waiting" in message:
+            return True
         if "compiling" in message:
             self.kernels += 1
             if self._helper:
@@ -178,6 +189,7 @@ class LocalEngine:
             while (end := worker.buffer.find(b"\n")) >= 0:
                 line = bytes(worker.buffer[:end])
                 del worker.buffer[: end + 1]
+                worker.silent = 0.0
                 yield worker, json.loads(line)
 
     def _remove_dead(self, worker: _Worker) -> int:
@@ -190,7 +202,11 @@ class LocalEngine:
         tasks they hold nothing that an orderly end would save."""
         idle = [w for w in self._pool if w.task is None and not w.helps and w.began is not None]
         for worker in idle:
-            if not worker.buffer and idle_workers.give(worker.process, worker.began):
+            if (
+                not worker.buffer
+                and not worker.late
+                and idle_workers.give(worker.process, worker.began)
+            ):
                 self._pool.remove(worker)
         for worker in self._pool:
             worker.process.kill()
@@ -203,6 +219,18 @@ class LocalEngine:
         self._pool.clear()
         self._selector.close()
         self._selector = selectors.DefaultSelector()
+
+
+def _cpu_since(worker: _Worker) -> float:
+    """CPU seconds of a worker since it spoke; infinite where the clock on the wall counts."""
+    if worker.cpu is None:
+        return math.inf
+    import psutil
+
+    with suppress(psutil.Error):
+        times = psutil.Process(worker.process.pid).cpu_times()
+        return float(times.user + times.system) - worker.cpu
+    return 0.0
 
 
 def call_apart(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from typing import Any
 from curate.engines.base import Task, failure
 from curate.engines.hosts import Host, HostsEngine, handed_on
 from curate.errors import UsageError
+from curate.terminal.progress import say
 
 OBJECT_STORE = 80 << 20  # bytes; nothing of size lies in it
 REACH_SECONDS = 10
 END_SECONDS = 5
+LOOK_SECONDS = 5.0  # between two looks at the nodes
 INSTALL = 'pip install "llmcurate[ray]"'
 
 
@@ -28,8 +31,8 @@ class RayEngine(HostsEngine):
 
     workers: 0 for one a CPU of the cluster; most: of tasks that there will be at once; address: of
     a cluster that runs (`auto`, `HOST:PORT`, `ray://HOST:PORT`), none: one is started on this
-    machine; shared: files that every machine must see. UsageError where Ray, the cluster or these
-    are not there.
+    machine; shared: files that every machine must see; quiet: whether nobody is told of nodes that
+    are lost. UsageError where Ray, the cluster or these are not there.
     """
 
     name = "Ray"
@@ -42,8 +45,13 @@ class RayEngine(HostsEngine):
         address: str | None = None,
         tick: Callable[[], None] = lambda: None,
         shared: Iterable[str] = (),
+        quiet: bool = False,
     ) -> None:
         super().__init__(most, tick, shared)
+        self._quiet = quiet
+        self._alive: set[str] = set()  # nodes, when they were looked at
+        self._looked_at = 0.0
+        self._own_node: str | None = None  # whose agent carries this process's messages
         self._workers_asked, self._address = workers, address
         self._ray: Any = None
         self._connected_here = False  # whether this engine connected to the cluster
@@ -67,6 +75,8 @@ class RayEngine(HostsEngine):
             address = f"at {self._address}" if self._address else "here"
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise UsageError(f"no Ray cluster {address} ({lines[0]}): is it running?") from None
+        if not (self._address or "").startswith("ray://"):  # a client has none
+            self._own_node = ray.get_runtime_context().get_node_id()
         cpus = int(ray.cluster_resources().get("CPU", 0))
         count = self._workers_asked or max(1, cpus)
         if cpus < 1:
@@ -100,6 +110,11 @@ class RayEngine(HostsEngine):
         if not self._busy:
             return
         ready, _ = self._ray.wait(list(self._busy), num_returns=len(self._busy), timeout=0)
+        if not ready and self._agent_lost():
+            tasks = [task for _, task in self._busy.values() if task is not None]
+            self.close()  # the next task connects again
+            yield from ((task, None) for task in tasks)
+            return
         if not ready:
             ready, _ = self._ray.wait(list(self._busy), num_returns=1, timeout=0.5)
         for reference in ready:
@@ -120,6 +135,26 @@ class RayEngine(HostsEngine):
             else:
                 yield task, answer
 
+    def _agent_lost(self) -> bool:
+        """Whether the agent (raylet) that carries this process's messages is gone: Ray does not
+        tell, nor give any answer then. Says which other nodes are; of their workers Ray tells."""
+        if time.monotonic() - self._looked_at < LOOK_SECONDS:
+            return False
+        self._looked_at = time.monotonic()
+        try:
+            nodes = {node["NodeID"]: node for node in self._ray.nodes()}
+        except (RuntimeError, self._ray.exceptions.RayError):
+            return False  # the head does not answer; Ray waits for it for a minute
+        before, self._alive = self._alive, {name for name in nodes if nodes[name]["Alive"]}
+        gone = nodes.keys() - self._alive
+        for name in sorted(before & gone - {self._own_node}):
+            host = nodes[name]["NodeManagerHostname"]
+            say(f"ray: lost {host}; the others take its tasks over", self._quiet)
+        lost = self._own_node in gone
+        if lost:
+            say("ray: lost the agent of this machine; connecting again", self._quiet)
+        return lost
+
     def close(self) -> None:
         """Ends all workers; a cluster started here goes with them."""
         if self._ray is None:
@@ -137,6 +172,7 @@ class RayEngine(HostsEngine):
         self._busy.clear()
         self._ray = None
         self._connected = False
+        self._alive.clear()
 
 
 def _check_reachable(address: str) -> None:

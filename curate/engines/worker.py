@@ -34,10 +34,13 @@ def send(message: dict[str, Any]) -> None:
         data = data[os.write(_reply_file, data) :]
 
 
-def beat(first: int, last: int) -> None:
-    """Tells the engine which documents are being worked on; what a death is blamed on."""
+def beat(first: int, last: int, seconds: float = 0.0, *, of_cpu: bool = False) -> None:
+    """Tells the engine which documents are being worked on; what a death is blamed on. seconds:
+    after which, without another word, the engine ends this process (0: never); of_cpu: those of
+    this process's CPU time count, so that it may wait as long as it must."""
     if _reply_file >= 0:
-        send({"beat": [first, last]})
+        cpu = time.process_time() if of_cpu else None
+        send({"beat": [first, last], "seconds": seconds, "cpu": cpu})
 
 
 def offer_help(function: str, payload: dict[str, Any]) -> None:
@@ -54,6 +57,12 @@ def _compiling() -> None:
     if _reply_file >= 0:
         send({"compiling": True, "help": _help})
         _help = None
+
+
+def waiting_for_kernel() -> None:
+    """Tells the engine that this process waits for a kernel that another one compiles."""
+    if _reply_file >= 0:
+        send({"waiting": True})
 
 
 def ready(step: str, steps: int) -> None:

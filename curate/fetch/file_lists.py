@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from urllib.parse import urljoin, urlsplit
 
+from curate.disk.files import check_regular
 from curate.disk.inside import inside
 from curate.errors import UsageError
 from curate.fetch.transfer import PART, Wanted
@@ -100,13 +101,16 @@ def listed_files(
             data = path.read_bytes()
     else:
         try:
-            data = Path(source).expanduser().read_bytes()
+            with Path(source).expanduser().open("rb") as file:
+                data = file.read(MOST_LIST + 1)
         except OSError as error:
             raise UsageError(
                 f"{source}: {error.strerror}; give a URL (https://...) or a file that lists them"
             ) from None
     if data[:2] == b"\x1f\x8b":
         data = _unpacked(data, source)
+    if len(data) > MOST_LIST:
+        raise _too_long(source)
     lines = data.decode("utf-8", "replace").removeprefix("\ufeff").splitlines()
     entries = []
     for number, line in enumerate(lines, 1):
@@ -126,8 +130,12 @@ def read_list(location: str, sha256: str | None, label: str, key: str) -> bytes:
     import fsspec
 
     try:
-        with fsspec.open(location, "rb") as f:
-            data: bytes = f.read()
+        if "://" not in location:
+            check_regular(location)
+            data = Path(location).read_bytes()
+        else:
+            with fsspec.open(location, "rb") as f:
+                data = f.read()
     except (OSError, ValueError, ImportError) as error:
         raise UsageError(f"{label}: cannot read {location}: {error}") from None
     if sha256 and hashlib.sha256(data).hexdigest() != sha256.lower():
@@ -164,8 +172,12 @@ def _unpacked(data: bytes, source: str) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"{source}: a damaged .gz file ({error})") from None
     if len(plain) > MOST_LIST:
-        raise UsageError(f"{source}: no list, it has more than {MOST_LIST >> 20} MiB")
+        raise _too_long(source)
     return plain
+
+
+def _too_long(source: str) -> UsageError:
+    return UsageError(f"{source}: no list, it has more than {MOST_LIST >> 20} MiB")
 
 
 def _entry(line: str, where: str, base: str | None) -> tuple[str, str | None]:

@@ -433,9 +433,12 @@ def _numbers(
 ) -> Iterator[Match]:
     text = _text(view, start, end)
     before = _text(view, max(low, start - _BEFORE), start)
+    at, passed = start, 0  # bytes and characters: counted once, not again for each number
     for first, last in judge(before, text, _text(view, end, min(high, end + _BEHIND))):
-        at = start + len(text[:first].encode())
-        yield row, at, at + len(text[first:last].encode()), RULES.index(kind), kind
+        at += len(text[passed:first].encode())
+        size = len(text[first:last].encode())
+        yield row, at, at + size, RULES.index(kind), kind
+        at, passed = at + size, last
 
 
 def _apart(matches: list[Match]) -> list[Match]:

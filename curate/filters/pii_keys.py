@@ -36,10 +36,14 @@ _PLAIN: tuple[tuple[bytes, bytes], ...] = (
     (b"AIza", rb"AIza[0-9A-Za-z_-]{35}"),
     (b"T3BlbkFJ", rb"sk-[A-Za-z0-9_-]{20,200}T3BlbkFJ[A-Za-z0-9_-]{20,200}"),
     (b"pypi-AgE", rb"pypi-AgEIcHlwaS5vcmc[A-Za-z0-9_-]{50,}"),
-    # jwt.py; both parts are JSON objects, so they begin with what `{"` is in base64.
-    (b"eyJ", rb"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+)?"),
 )
 PATTERNS = tuple((needle, _pattern(source)) for needle, source in _PLAIN)
+# jwt.py; both parts are JSON objects, so they begin with what `{"` is in base64. A part is looked
+# at once, from its beginning: a token may begin behind each of many hyphens.
+_TWO_PARTS = re.compile(
+    rb"(?<![A-Za-z0-9_-])([A-Za-z0-9_-]+)(?=\.(eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+)?))"
+)
+_FIRST_PART = re.compile(_NOT_BEFORE + rb"eyJ[A-Za-z0-9_-]{8}")
 # private_key.py: the key goes, its frame stays. The longest RSA keys have 12,900 characters.
 _FRAME, _END = b"PRIVATE KEY-----", b"-----END"
 _BODY = re.compile(rb"[\s\\A-Za-z0-9+/=:,.\"'-]{64,20000}")
@@ -53,10 +57,17 @@ def _private_keys(text: bytes) -> Iterator[tuple[int, int]]:
             yield start, end
 
 
+def _web_tokens(text: bytes) -> Iterator[tuple[int, int]]:
+    for parts in _TWO_PARTS.finditer(text) if b".eyJ" in text else ():
+        if begin := _FIRST_PART.search(text, *parts.span(1)):
+            yield begin.start(), parts.end(2)
+
+
 def keys_in(text: bytes) -> Iterator[tuple[int, int]]:
     """(start, end) of the keys in a text in UTF-8; one may overlap another."""
     for needle, pattern in PATTERNS:
         if needle in text:
             for match in pattern.finditer(text):
                 yield match.start(), match.end()
+    yield from _web_tokens(text)
     yield from _private_keys(text)

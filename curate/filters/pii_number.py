@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import islice
 
 MIN_DIGITS = 7  # fewer are not looked at
 
@@ -34,6 +35,9 @@ _COUNTRIES = {
 # Other assigned codes of three digits, by their first two.
 _THREE = frozenset("21 22 23 24 25 26 29 35 37 38 42 50 59 67 68 69 80 85 87 88 96 97 99".split())
 _ANY_COUNTRY = (7, 11)
+
+_CONTEXT = 64  # characters before a number that the rules look at
+_TOKENS = 40  # groups of digits and separators that a number has at most
 
 _TOKEN = re.compile(r"\d+|[ ./()-]+")
 # No-break spaces and the other hyphens and dashes are read as blank and hyphen.
@@ -114,10 +118,11 @@ def _international(text: str, at: int) -> int:
     start = at + (2 if text[at] == "(" else 1 if plus else 2)
     if start < len(text) and plus and text[start] == " ":
         start += 1
-    tokens = [(m.group(), m.end()) for m in _TOKEN.finditer(text, start)]
+    tokens = [(m.group(), m.end()) for m in islice(_TOKEN.finditer(text, start), _TOKENS)]
     if not tokens or not tokens[0][0].isdigit():
         return 0
-    country = country_of(tokens[0][0] + "".join(t for t, _ in tokens[1:3] if t.isdigit()))
+    digits = tokens[0][0] + "".join(t for t, _ in tokens[1:3] if t.isdigit())
+    country = country_of(digits[:4])
     if country is None:
         return 0
     code, least, most = country
@@ -186,10 +191,15 @@ def _behind_word(text: str, at: int) -> int:
 
 def _ends_well(text: str, end: int, after: str, loose: bool) -> bool:
     """Whether nothing behind the number goes on with it."""
-    rest = text[end:] + after
+    rest = text[end : end + _CONTEXT] + after
     if re.match(r"[0-9A-Za-z_]|[-.,/:]\d|%", rest):
         return bool(re.match(r"(?:x|ext)\.? ?\d", rest))
     return loose or not re.match(r" \d", rest)
+
+
+def _behind(before: str, text: str, at: int) -> str:
+    """What stands before a position of the text."""
+    return (before + text[max(0, at - _CONTEXT) : at])[-_CONTEXT:]
 
 
 def phones_in(before: str, text: str, after: str) -> list[tuple[int, int]]:
@@ -202,8 +212,7 @@ def phones_in(before: str, text: str, after: str) -> list[tuple[int, int]]:
         if not (text[at].isdigit() or text[at] in "+("):
             at += 1
             continue
-        context = before + text[:at]
-        end = _judge(context, text, at, after)
+        end = _judge(_behind(before, text, at), text, at, after)
         if end:
             spans.append((at, end))
             at = end
@@ -216,7 +225,7 @@ def phones_in(before: str, text: str, after: str) -> list[tuple[int, int]]:
 
 def _judge(context: str, text: str, at: int, after: str) -> int:
     """The end of the phone number at the position; 0 where there is none."""
-    if text[at] in "+(" and not re.match(r"[+(]{1,2}\d|\+ \d|\+ ?\(\d", text[at:]):
+    if text[at] in "+(" and not re.match(r"[+(]{1,2}\d|\+ \d|\+ ?\(\d", text[at : at + 4]):
         return 0
     plus = text.startswith(("+", "(+"), at)
     announced = bool(_BEHIND_WORD.search(context[-64:]))
@@ -265,7 +274,8 @@ def cards_in(before: str, text: str, after: str) -> list[tuple[int, int]]:
     before, text, after = (t.translate(_PLAIN) for t in (before, text, after))
     spans = []
     for match in _CARD.finditer(text):
-        context, right = before + text[: match.start()], text[match.end() :] + after
+        context = _behind(before, text, match.start())
+        right = text[match.end() : match.end() + 1] + after
         digits = _SPLIT.sub("", match.group())
         if re.search(r"[0-9A-Za-z_=+]\Z|\d[-./,: ]\Z", context) or re.match(r"[0-9A-Za-z_]", right):
             continue

@@ -41,6 +41,7 @@ _ENDS = "".join(map(chr, range(0x21)))
 _INSIDE = str.maketrans("", "", "\t\n\r")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=[/\\]{2})|(?=[/\\]{2})")
 _HOST_END = re.compile(r"[/\\?#]")
+MOST_LABEL = 63  # characters (RFC 1035); a decoder of punycode takes quadratic time
 _PORT = re.compile(r":[0-9]*\Z")
 
 
@@ -68,7 +69,7 @@ def _decoded(text: str) -> str:
 
 
 def _label(label: str) -> str:
-    if not label.startswith("xn--"):
+    if not label.startswith("xn--") or len(label) > MOST_LABEL:
         return label
     try:
         return label[4:].encode("ascii").decode("punycode")

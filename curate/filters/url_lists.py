@@ -19,6 +19,7 @@ from kernel_cache import njit
 from kernel_cache.intrinsics import copy, place_of
 
 _COMMENT = re.compile(r"(^|\s)#.*")
+MOST_HOST = 1024  # bytes; a name has 253 characters (RFC 1035)
 BLOCK = 16 << 20  # bytes of a list that are taken up at once
 _TRACKING = tuple(np.frombuffer(b, np.uint8) for b in (b"utm_", b"ref", b"feed"))
 _UTM, _REF, _FEED = _TRACKING
@@ -148,6 +149,10 @@ def domain_hits(data, first, last, keys):
     out = np.full(len(first), -1, np.int64)
     for r in range(len(first)):
         a, z = first[r], last[r]
+        if z - a > MOST_HOST:  # each suffix of each label would be hashed
+            a = z - MOST_HOST
+            while a < z and data[a - 1] != 46:
+                a += 1
         while a < z:
             if place_of(keys, hash_bytes(data, a, z)) >= 0:
                 out[r] = a

@@ -10,6 +10,8 @@ most).
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
@@ -28,11 +30,29 @@ from curate.formats.codecs import (
 )
 from curate.formats.heads import begins_record
 
+_ESCAPE = re.compile(rb"\\x([89a-f][0-9a-f])")
+
+
+def escaped(path: str) -> str:
+    """A path as text that any file may hold: bytes that are no UTF-8 (halves of surrogates, PEP
+    383) are written `\\xNN`."""
+    if path.isascii():
+        return path
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def path_of(text: str) -> str:
+    """The path on this machine that an escaped one stands for. A file of that very name comes
+    first, so `listing.py` refuses one beside another that would be written like it."""
+    if "\\x" not in text or os.path.lexists(text):
+        return text
+    return os.fsdecode(_ESCAPE.sub(lambda m: bytes.fromhex(m[1].decode()), os.fsencode(text)))
+
 
 def open_input(path: str) -> BinaryIO:
-    """A seekable binary file of a local path or of any URL that fsspec knows."""
+    """A seekable binary file of a local path (`escaped`) or of any URL that fsspec knows."""
     if "://" not in path:
-        return open(path, "rb")
+        return open(path_of(path), "rb")
     import fsspec
 
     file: BinaryIO = fsspec.open(path, "rb").open()
@@ -129,13 +149,13 @@ class _Chain:
         self.source, self.codec, self.magic = source, codec, MAGIC[codec]
         self.options: dict[str, Any] = {}
         self.effort = _EFFORT
+        self.damage = ""  # what is wrong with a dictionary that all members need
         if codec == "zstd":
             import zstandard
 
+            dictionary, self.damage = _dictionary(source, max_window)
             self.options = {
-                "decompressor": zstandard.ZstdDecompressor(
-                    _dictionary(source, max_window), max_window_size=max_window
-                ),
+                "decompressor": zstandard.ZstdDecompressor(dictionary, max_window_size=max_window),
                 "error": zstandard.ZstdError,
             }
 
@@ -143,6 +163,8 @@ class _Chain:
         return DECODERS[self.codec](self.source, at, **self.options)
 
     def pieces(self, start: int, end: int | None) -> Iterator[Piece]:
+        if self.damage and start == 0:
+            yield Piece(BREAK, 0, what=self.damage)
         at: int | None = start
         while at is not None and (end is None or at < end):
             head = self.source.exact(at, 8)
@@ -238,8 +260,8 @@ def _zeros(source: Source, at: int) -> bool:
     return True
 
 
-def _dictionary(source: Source, max_window: int) -> Any:
-    """The dictionary of a .warc.zst, or None.
+def _dictionary(source: Source, max_window: int) -> tuple[Any, str]:
+    """(the dictionary of a .warc.zst or None, what is wrong with it).
 
     https://iipc.github.io/warc-specifications/specifications/warc-zstd/: a leading skippable frame
     0x184D2A5D holds it, as it is or itself compressed.
@@ -249,18 +271,18 @@ def _dictionary(source: Source, max_window: int) -> Any:
     head = source.exact(0, 8)
     size = int.from_bytes(head[4:], "little")
     if head[:4] != b"\x5d\x2a\x4d\x18" or size > max_window:
-        return None
+        return None, ""
     raw = source.exact(8, size)
-    if raw.startswith(ZSTD):
-        try:
+    try:
+        if raw.startswith(ZSTD):
             with zstandard.ZstdDecompressor(max_window_size=max_window).stream_reader(raw) as frame:
                 raw = frame.read(max_window)
-        except zstandard.ZstdError:
-            return None
-    try:
-        return zstandard.ZstdCompressionDict(raw)
-    except (zstandard.ZstdError, ValueError):
-        return None
+        dictionary = zstandard.ZstdCompressionDict(raw)
+        zstandard.ZstdDecompressor(dictionary)  # looks into it
+    except (zstandard.ZstdError, ValueError) as error:
+        what = f"its zstd dictionary is damaged ({error}): no frame that needs it can be read"
+        return None, what
+    return dictionary, ""
 
 
 def decompressed_chunks(

@@ -9,14 +9,14 @@ never held. A file is read by one worker, since only its beginning says which ne
 from __future__ import annotations
 
 import csv
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from curate.errors import UsageError
 from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input, sniff
-from curate.formats.events import Corrupt, Event, Portion, Row
+from curate.formats.events import Corrupt, Event, Portion, Row, note
 from curate.formats.jsonl import BOM, lines, to_row
 
 SEPARATORS = "\t,;|"
@@ -82,7 +82,7 @@ def _header(line: bytes) -> tuple[list[str], str]:
         names = next(csv.reader([text + "\n"], delimiter=separator, strict=True), [])
     except csv.Error as error:
         raise ValueError(f"its first line is no header ({error})") from None
-    if twice := next((name for name in names if names.count(name) > 1), None):
+    if twice := next((name for name, times in Counter(names).items() if times > 1), None):
         raise ValueError(f"its header has the column {twice!r} twice")
     return names, separator
 
@@ -135,7 +135,7 @@ def read_rows(
     damage: list[Corrupt] = []
 
     def damaged(offset: int, what: str) -> None:
-        damage.append(Corrupt(offset, what))
+        note(damage, offset, what)
 
     numbered = lines(decompressed_chunks(file, codec, damaged), 0, None, limit)
     _, first, _ = next(numbered, (0, None, 0))

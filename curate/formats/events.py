@@ -42,6 +42,9 @@ class Row:
     """Input columns that no field above takes (jsonl); None for archives."""
     bad_date: bool = False
     """Whether a date is stated that cannot be read."""
+    digest: str | None = None
+    """What differs from the digests that the record states; "" where nothing does, None where
+    none was compared."""
     offset: int = 0
     """Where the record starts in the file, in bytes; for compressed archives the start of the
     member that the record begins in."""
@@ -59,13 +62,62 @@ class Skipped:
 
 @dataclass(slots=True)
 class Corrupt:
-    """Bytes at `offset` (in the file as stored) that cannot be read as what they should be."""
+    """Bytes at `offset` (in the file as stored) that cannot be read as what they should be; the
+    first of `count` such places."""
 
     offset: int
     what: str
+    count: int = 1
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Values of a carried column that are not read, since they would take too much memory."""
+
+    column: str
+    values: int
 
 
 Event = Row | Skipped | Corrupt
+MOST_NAMED = 100
+
+
+class Damage:
+    """What of an input cannot be read: the first MOST_NAMED places by name, the others counted by
+    file, with the place of the first of them, so that no input fills memory or records."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._named: list[dict[str, Any]] = []
+        self._others: dict[str, dict[str, Any]] = {}
+
+    def add(self, file: str, offset: int, what: str, count: int = 1) -> None:
+        """Takes up places of a file, `count` of them from an offset on."""
+        self.count += count
+        if len(self._named) < MOST_NAMED:
+            self._named.append({"file": file, "offset": offset, "what": what, "count": count})
+        elif file in self._others:
+            self._others[file]["count"] += count
+        else:
+            self._others[file] = {"file": file, "offset": offset, "what": what, "count": count}
+
+    def add_all(self, other: Damage) -> None:
+        """Takes up the damage of another part of the input."""
+        for entry in other.entries():
+            self.add(**entry)
+
+    def entries(self) -> list[dict[str, Any]]:
+        """file, offset, what and count: an entry that counts more than one place stands for all
+        from its offset on that have no entry."""
+        return [*self._named, *self._others.values()]
+
+
+def note(damage: list[Corrupt], offset: int, what: str) -> None:
+    """Adds to a list that is read now and then; its last entry counts what would be too many."""
+    if len(damage) < MOST_NAMED:
+        damage.append(Corrupt(offset, what))
+    else:
+        damage[-1].count += 1
 
 
 @dataclass(frozen=True)
@@ -91,3 +143,9 @@ class Portion:
     """A document of more bytes after decompression is rejected."""
     rows: int = 1000
     """Rows of a table, where the reader gives tables."""
+    bytes: int = 8 << 20
+    """Bytes of a table, above which it gets no further rows."""
+    pages: int = 512 << 20
+    """Bytes that the pages of a columnar file may take at once when they are unpacked."""
+    digests: bool = False
+    """Whether contents are compared with the digests that records state."""

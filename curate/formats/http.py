@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 _STATUS = re.compile(rb"(?:HTTP|ICY)(?:/(\d+(?:\.\d+)?))?[ \t]+(\d{3})(?!\d)[ \t]*([^\r\n]*)", re.I)
 _BLANK_LINE = re.compile(rb"\n\r*\n")
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]{0,4096})?\r?\n")
-_CHARSET = re.compile(r"""charset\s*=\s*["']?\s*([A-Za-z0-9_.:+-]+)""", re.I)
+_CHARSET = re.compile(r"""charset\s*=[\s"']*([A-Za-z0-9_.:+-]+)""", re.I)
 _MIME = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\x1b"))
 _MAX_HEAD = 1 << 18
 OPT_OUT_HEADERS = ("x-robots-tag", "tdm-reservation")
+_STEP = 32 << 10  # bytes of a body given to zlib at a time
 _NO_ENCODING = {"", "identity", "none", "binary", "8bit", "7bit", "utf-8", "chunked"}
 
 
@@ -177,6 +179,14 @@ def decode_body(head: Head, body: bytes, limit: int) -> Body:
     return Body("ok", body, len(body), notes)
 
 
+def payloads(head: Head | None, body: memoryview) -> Iterator[bytes | memoryview]:
+    """What may be meant by the payload of a record: the body as it is stored, as most crawlers take
+    it, or without its chunks, as the standard does (RFC 2616, 4.3)."""
+    yield body
+    if head is not None and "chunked" in _tokens(head.get("transfer-encoding")):
+        yield _dechunk(bytes(body), [])
+
+
 def _tokens(value: str | None) -> list[str]:
     return [token.strip().strip("\"'").lower() for token in value.split(",")] if value else []
 
@@ -184,32 +194,33 @@ def _tokens(value: str | None) -> list[str]:
 def _dechunk(body: bytes, notes: list[str]) -> bytes:
     """The data of a chunked body. Wrongly declared: the body as it is. Broken on the way: what
     was read so far and the rest as it is."""
-    parts: list[bytes] = []
-    view, at = memoryview(body), 0
+    out = bytearray()
+    view, at, chunks = memoryview(body), 0, 0
     while at < len(body):
         line = _CHUNK_SIZE.match(body, at)
         if line is None:
-            if not parts:
+            if not chunks:
                 notes.append("says chunked, is not")
                 return body
             notes.append(f"chunked: no chunk size at byte {at}")
-            parts.append(bytes(view[at:]))
+            out += view[at:]
             break
         size, at = int(line.group(1), 16), line.end()
         if size == 0:
             break
         if at + size > len(body):
-            if not parts and not body.startswith(b"\r\n", len(body)) and size > 1 << 30:
+            if not chunks and size > 1 << 30:
                 notes.append("says chunked, is not")
                 return body
             notes.append("chunked: ends early")
-        parts.append(bytes(view[at : at + size]))
+        out += view[at : at + size]
         at += size
+        chunks += 1
         if body.startswith(b"\r\n", at):
             at += 2
         elif body.startswith(b"\n", at):
             at += 1
-    return b"".join(parts)
+    return bytes(out)
 
 
 # Each decoder gives what it could decode, at most one step over the limit, and what went wrong.
@@ -230,29 +241,27 @@ def _deflate(data: bytes, limit: int) -> tuple[bytes, str | None]:
 
 
 def _zlib(data: bytes, limit: int, bits: int) -> tuple[bytes, str | None]:
-    parts: list[bytes] = []
-    size = 0
+    """A gzip body may have many members. They are fed in steps: zlib copies what it leaves over."""
+    out, at = bytearray(), 0
     while True:
-        inflate = zlib.decompressobj(bits)
-        while True:
-            before = inflate.copy()
+        inflate, size = zlib.decompressobj(bits), 256
+        while not inflate.eof:
+            step = data[at : at + size]
+            at, size = at + len(step), _STEP
+            before, room = inflate.copy(), min(limit - len(out) + 1, 1 << 20)
             try:
-                out = inflate.decompress(data, min(limit - size + 1, 1 << 20))
+                piece = inflate.decompress(step, room)
             except zlib.error as error:
-                parts.append(_until_error(before, data, min(limit - size + 1, 1 << 20)))
-                return b"".join(parts), str(error).rsplit(": ", 1)[-1]
-            parts.append(out)
-            size += len(out)
-            data = inflate.unconsumed_tail
-            if size > limit:
-                return b"".join(parts), None
-            if inflate.eof:
-                break
-            if not out and not data:
-                return b"".join(parts), "ends early"
-        data = inflate.unused_data
-        if bits != 31 or not data.startswith(b"\x1f\x8b\x08"):
-            return b"".join(parts), None  # what follows the stream is not part of the body
+                out += _until_error(before, step, room)
+                return bytes(out), str(error).rsplit(": ", 1)[-1]
+            out += piece
+            at -= len(inflate.unused_data if inflate.eof else inflate.unconsumed_tail)
+            if len(out) > limit:
+                return bytes(out), None
+            if not piece and not step:
+                return bytes(out), "ends early"
+        if bits != 31 or not data.startswith(b"\x1f\x8b\x08", at):
+            return bytes(out), None  # what follows the stream is not part of the body
 
 
 def _until_error(inflate: Any, data: bytes, size: int) -> bytes:

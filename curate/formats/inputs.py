@@ -8,9 +8,11 @@ ranges of plain JSON lines; row groups of parquet) or a run of small files.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from curate.disk.files import text_digest
@@ -18,17 +20,18 @@ from curate.disk.process import AT_ONCE, in_order
 from curate.formats.columns import Columns
 from curate.formats.kinds import FORMATS
 from curate.formats.listing import InputFile, find_files, readable
+from curate.formats.partitions import Partitions, Slice, map_plan, write_plan
 
-MANY_SLICES = 1000  # small files in one partition at most
+# Where nothing is set: 16 MiB keep the processes of one machine balanced; from 64 GiB on there are
+# as many partitions as some 400 workers need, of sizes that grow with the input up to an archive's.
+PARTITION_BYTES, MOST_BYTES = 16 << 20, 1 << 30
+MANY_PARTITIONS = 4096
+MANY_SLICES = 1000  # small files in 16 MiB at most
 
 
-@dataclass(frozen=True)
-class Slice:
-    """A part of a file: bytes [start, end) of an archive or of lines, row groups of parquet."""
-
-    file: int
-    start: int
-    end: int | None
+def partition_size(total: int) -> int:
+    """The bytes of a partition of an input of so many, where no setting says it."""
+    return min(max(total // MANY_PARTITIONS, PARTITION_BYTES), MOST_BYTES)
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,8 @@ class InputPlan:
     which `unreadable` files and folders because they could not be read. documents_of_last: how many
     documents of the last partition are read, the first ones; None: all."""
 
-    files: tuple[InputFile, ...]
-    partitions: tuple[tuple[Slice, ...], ...]
+    files: Sequence[InputFile]
+    partitions: Sequence[tuple[Slice, ...]]
     columns: dict[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     unreadable: int = 0
@@ -46,14 +49,37 @@ class InputPlan:
 
     def dump(self) -> dict[str, Any]:
         """The plan as JSON values."""
-        return asdict(self)
+        return {
+            "files": [asdict(f) for f in self.files],
+            "partitions": [[asdict(s) for s in p] for p in self.partitions],
+            **self._rest(),
+        }
+
+    def write(self, folder: Path) -> dict[str, Any]:
+        """Writes files and partitions into a folder as columns; returns the rest as JSON values."""
+        write_plan(folder, self.files, self.partitions)
+        return self._rest()
+
+    def _rest(self) -> dict[str, Any]:
+        return {
+            "columns": self.columns,
+            "notices": list(self.notices),
+            "unreadable": self.unreadable,
+            "documents_of_last": self.documents_of_last,
+        }
 
     @staticmethod
-    def load(data: dict[str, Any]) -> InputPlan:
-        """The inverse of `dump`."""
+    def load(data: dict[str, Any], folder: Path | None = None) -> InputPlan:
+        """The inverse of `dump`, or of `write` into the folder, whose files are mapped."""
+        if "files" in data:
+            files: Sequence[InputFile] = tuple(InputFile(**f) for f in data["files"])
+            cut = Partitions.of((Slice(**s) for s in p) for p in data["partitions"])
+        else:
+            assert folder is not None
+            files, cut = map_plan(folder)
         return InputPlan(
-            tuple(InputFile(**f) for f in data["files"]),
-            tuple(tuple(Slice(**s) for s in p) for p in data["partitions"]),
+            files,
+            cut,
             dict(data["columns"]),
             tuple(data["notices"]),
             # Absent from plans of older versions.
@@ -63,14 +89,30 @@ class InputPlan:
 
     def fingerprint(self) -> str:
         """Changes when a file is added, removed, or touched, or the partitioning changes."""
-        parts = [[f.rel, f.format, f.size, f.stamp] for f in self.files]
-        cuts = [[(s.file, s.start, s.end) for s in p] for p in self.partitions]
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        files = ([f.rel, f.format, f.size, f.stamp] for f in self.files)
+        cuts = Partitions.of(self.partitions).numbers()
         last = [] if self.documents_of_last is None else [self.documents_of_last]
-        return text_digest(json.dumps([parts, cuts, sorted(self.columns.items()), *last]))
+        rest = json.dumps([sorted(self.columns.items()), *last])
+        # As JSON of all of it, an item at a time.
+        return text_digest(
+            chain("[[", _items(files), "], [", _items(cuts), "], ", rest.removeprefix("["))
+        )
 
     def most_documents(self, partition: int) -> int | None:
         """How many documents of a partition are read; None: all."""
         return self.documents_of_last if partition == len(self.partitions) - 1 else None
+
+
+def _items(values: Iterable[Any]) -> Iterator[str]:
+    """The values as JSON has them within a list."""
+    separator = ""
+    for value in values:
+        yield separator + json.dumps(value)
+        separator = ", "
 
 
 def _slices(numbered: tuple[int, InputFile], target: int) -> list[Slice]:
@@ -82,14 +124,15 @@ def _slices(numbered: tuple[int, InputFile], target: int) -> list[Slice]:
 
 def plan_inputs(
     inputs: Iterable[str],
-    partition_bytes: int = 16 << 20,
+    partition_bytes: int | None = None,
     sample_lines: int = 1000,
     at_once: int = AT_ONCE,
     skip_unreadable: bool | None = None,
     columns: Columns = Columns(),
 ) -> InputPlan:
-    """Files cut into partitions of about partition_bytes (stored size); at_once: files that are
-    looked at together, which changes nothing else; skip_unreadable, columns: as of `find_files`."""
+    """Files cut into partitions of about partition_bytes (stored size; None: by the input's);
+    at_once: files that are looked at together, which changes nothing else; skip_unreadable,
+    columns: as of `find_files`."""
     listed = find_files(inputs, at_once=at_once, skip_unreadable=skip_unreadable, columns=columns)
     plan = plan_files(listed.files, partition_bytes, sample_lines, at_once, columns)
     return replace(plan, notices=tuple(listed.notices), unreadable=listed.unreadable)
@@ -97,7 +140,7 @@ def plan_inputs(
 
 def plan_files(
     files: list[InputFile],
-    partition_bytes: int,
+    partition_bytes: int | None,
     sample_lines: int = 1000,
     at_once: int = AT_ONCE,
     columns: Columns = Columns(),
@@ -109,31 +152,40 @@ def plan_files(
 
 def _planned(
     files: list[InputFile],
-    partition_bytes: int,
+    partition_bytes: int | None,
     sample_lines: int,
     at_once: int,
     names: Columns,
 ) -> InputPlan:
     from curate.formats.column_plan import carried_columns
 
-    partitions: list[tuple[Slice, ...]] = []
+    target = partition_bytes or partition_size(sum(file.size for file in files))
+    most = MANY_SLICES if partition_bytes else MANY_SLICES * target // PARTITION_BYTES
+    cut = in_order(partial(_slices, target=target), [*enumerate(files)], at_once)
+    grouped = Partitions.of(_grouped(files, cut, target, most))
+    columns = carried_columns(files, sample_lines, at_once, names)
+    return InputPlan(tuple(files), grouped, columns)
+
+
+def _grouped(
+    files: list[InputFile], cut: Iterable[list[Slice]], partition_bytes: int, most: int
+) -> Iterator[tuple[Slice, ...]]:
+    """Partitions: a slice of a large file, or small files together, `most` at most. cut: the slices
+    of each."""
     group: list[Slice] = []
     weight = 0
-    cut = partial(_slices, target=partition_bytes)
-    for file, slices in zip(files, in_order(cut, list(enumerate(files)), at_once), strict=True):
+    for file, slices in zip(files, cut, strict=True):
         small = len(slices) == 1 and file.size < partition_bytes // 4
         if group and (not small or weight + file.size > partition_bytes // 2):
-            partitions.append(tuple(group))
+            yield tuple(group)
             group, weight = [], 0
         if not small:
-            partitions.extend((s,) for s in slices)
+            yield from ((s,) for s in slices)
             continue
         group.append(slices[0])
         weight += file.size
-        if len(group) >= MANY_SLICES:
-            partitions.append(tuple(group))
+        if len(group) >= most:
+            yield tuple(group)
             group, weight = [], 0
     if group:
-        partitions.append(tuple(group))
-    columns = carried_columns(files, sample_lines, at_once, names)
-    return InputPlan(tuple(files), tuple(partitions), columns)
+        yield tuple(group)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from curate.formats.columns import KNOWN, Columns, split_extra
 from curate.formats.compression import decompressed_chunks, open_input, sniff
 from curate.formats.dates import column_date
-from curate.formats.events import Corrupt, Event, Portion, Row
+from curate.formats.events import Corrupt, Event, Portion, Row, note
 
 CHUNK = 1 << 20
 BOM = b"\xef\xbb\xbf"
@@ -189,9 +189,7 @@ def read_lines(
             return
         numbered = lines(_chunks(file, first), first, end, limit)
     else:
-        packed = decompressed_chunks(
-            file, codec, lambda offset, what: damage.append(Corrupt(offset, what))
-        )
+        packed = decompressed_chunks(file, codec, lambda offset, what: note(damage, offset, what))
         numbered = lines(packed, 0, None, limit)
     for offset, line, size in numbered:
         if damage:

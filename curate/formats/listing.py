@@ -10,16 +10,18 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from curate.disk.process import AT_ONCE, in_order
+from curate.disk.units import counted
 from curate.errors import RunFailed, UsageError
 from curate.fetch.hub import INSTALL, is_hub, pinned
 from curate.formats import standard_input
 from curate.formats.columns import Columns
-from curate.formats.compression import open_input, sniff
+from curate.formats.compression import escaped, open_input, path_of, sniff
 from curate.formats.kinds import (
     FORMATS,
     format_by_content,
@@ -48,6 +50,34 @@ class InputFile:
         """Whether its documents are web pages, of which `extract` makes text."""
         is_text = self.format == "archive" and ".wet" in self.rel
         return FORMATS[self.format].pages and not is_text
+
+    def now(self) -> tuple[str, str]:
+        """(state, stamp) as they are now. What takes more than a request is left as it was: the
+        stamp of a URL, and all but the size at a web server, whose machines may give tags of their
+        own. OSError where the file is gone."""
+        fs, path = file_system(self.path)
+        info = fs.info(path)
+        if self.url:  # fetched: on record is what the server called it, and its content
+            same = info["size"] == self.size
+            state = self.state if same else f"{info['size']}@"
+            return state, _stamp(fs, info).rpartition("@")[0]
+        if "://" not in self.path:
+            return _state(info), _stamp(fs, info)
+        if self.path.startswith(("http://", "https://")):
+            return f"{info.get('size')}@{self.state.partition('@')[2]}", self.stamp
+        return _state(info), self.stamp
+
+
+def file_system(path: str) -> tuple[Any, str]:
+    """(fsspec's file system of a path or URL, the path within it). Without :// it is a path of this
+    machine, whatever other colons it has. ValueError, ImportError: as of fsspec."""
+    import fsspec
+
+    if "://" in path:
+        fs, root = fsspec.core.url_to_fs(path)
+        return fs, root
+    fs = fsspec.filesystem("file")
+    return fs, fs._strip_protocol(path_of(path))
 
 
 # blob_id: of the Hugging Face hub; it names a file's content, whatever the commit.
@@ -81,10 +111,9 @@ def _stamp(fs: Any, info: dict[str, Any]) -> str:
     return f"{digest.hexdigest()}@{_when(info)}"
 
 
-def _expanded(inputs: Iterable[str], columns: Columns) -> Iterable[str]:
-    """The inputs, patterns (crawl/*.warc.gz) replaced by what they match, in order of name."""
-    import fsspec
-
+def _expanded(inputs: Iterable[str], columns: Columns, problems: list[OSError]) -> Iterable[str]:
+    """The inputs, patterns (crawl/*.warc.gz) replaced by what they match, in order of name.
+    problems: gets folders that a pattern leads into and that cannot be read."""
     for path in inputs:
         if path == standard_input.NAME:
             copy = standard_input.standard_input()
@@ -99,16 +128,35 @@ def _expanded(inputs: Iterable[str], columns: Columns) -> Iterable[str]:
             yield path
             continue
         try:
-            fs, root = fsspec.core.url_to_fs(path)
+            fs, root = file_system(path)
             if fs.exists(root):
                 yield path
                 continue
             matches = sorted(fs.glob(root))
+            problems += _closed(root) if _is_local(fs) else []
         except (ValueError, ImportError) as error:
             raise _no_way(path, error) from None
-        if not matches:
+        if not matches and not problems:
             raise UsageError(f"input {path} matches no file")
         yield from (fs.unstrip_protocol(m) if "://" in path else m for m in matches)
+
+
+def _closed(pattern: str) -> list[OSError]:
+    """The folders of this machine that a pattern leads into and that cannot be read: a glob says
+    nothing of them."""
+    levels = pattern.split("/")
+    first = next(n for n, level in enumerate(levels) if any(c in level for c in "*?["))
+    any_depth = next((n for n, level in enumerate(levels) if "**" in level), None)
+    errors: list[OSError] = []
+
+    def leads_into(folder: str) -> bool:
+        names = folder.split("/")
+        deep_enough = any_depth is None and len(names) >= len(levels)
+        return not deep_enough and all(map(fnmatchcase, names[:any_depth], levels))
+
+    for folder, folders, _ in os.walk("/".join(levels[:first]) or "/", onerror=errors.append):
+        folders[:] = [name for name in folders if leads_into(f"{folder.rstrip('/')}/{name}")]
+    return [e for e in errors if not isinstance(e, (FileNotFoundError, NotADirectoryError))]
 
 
 def _no_way(path: str, error: Exception) -> UsageError:
@@ -191,7 +239,7 @@ class _Notice:
 
     @staticmethod
     def of(error: OSError) -> _Notice:
-        return _Notice(f"skipped {error.filename}: {error.strerror}", unreadable=True)
+        return _Notice(f"skipped {escaped(str(error.filename))}: {error.strerror}", unreadable=True)
 
 
 @dataclass(frozen=True)
@@ -217,13 +265,16 @@ def _files(
     columns: Columns,
 ) -> InputFiles:
     paths, commits = pinned(map(str, inputs))
+    problems: list[OSError] = []
     listed = [
         file
-        for path in _expanded(paths, columns)
+        for path in _expanded(paths, columns, problems)
         for file in _listed(path, is_known, skip_unreadable)
     ]
+    if problems and not skip_unreadable:
+        raise problems[0]
     files: list[InputFile] = []
-    notices: list[_Notice] = []
+    notices = [_Notice.of(problem) for problem in problems]
     holds = {file.location: False for file in listed}
     reasons: dict[str, str] = {}  # location -> the first notice of it
     look = partial(_looked_at, skip_unreadable=skip_unreadable, columns=columns)
@@ -239,6 +290,9 @@ def _files(
         if not has_files:
             raise _holds_none(path, reasons.get(path))
     unreadable = sum(notice.unreadable for notice in notices)
+    if odd := sum(path_of(file.path) != file.path for file in files if "://" not in file.path):
+        said = f"{counted(odd, 'file')} with bytes in the name that are no UTF-8, written \\xNN"
+        notices.append(_Notice(said))
     return InputFiles(files, [*commits, *(notice.text for notice in notices)], unreadable)
 
 
@@ -251,10 +305,8 @@ def _listed(
     location: str, is_known: Callable[[str, str], bool], skip_unreadable: bool
 ) -> Iterator[_Listed]:
     """The files that one input means."""
-    import fsspec
-
     try:
-        fs, root = fsspec.core.url_to_fs(location)
+        fs, root = file_system(location)
         exists = fs.exists(root)
     except (ValueError, ImportError) as error:
         raise _no_way(location, error) from None
@@ -273,7 +325,7 @@ def _listed(
             notice = _Notice.of(problem)
             yield _Listed(location, folder, fs, str(problem.filename), "", notice=notice)
         for run in runs:
-            notice = _Notice(f"skipped {run}: a run wrote it; name it to read its corpus")
+            notice = _Notice(f"skipped {escaped(run)}: a run wrote it; name it to read its corpus")
             yield _Listed(location, folder, fs, run, "", notice=notice)
         some = bool(problems or runs)
     else:
@@ -286,7 +338,13 @@ def _listed(
         if folder and rel == "README.md" and is_hub(location):  # the repository's card
             continue
         some = True
-        path = fs.unstrip_protocol(name) if "://" in location else name
+        path = fs.unstrip_protocol(name) if "://" in location else escaped(name)
+        if path != name and "://" not in location and path_of(path) != name:
+            raise UsageError(
+                f"input {path}: another file has a byte in its name that is no UTF-8 and would be"
+                " written as this one: rename one of them"
+            )
+        rel = escaped(rel)
         try:
             info = fs.info(name)
         except FileNotFoundError:
@@ -296,7 +354,12 @@ def _listed(
                 raise
             yield _Listed(location, folder, fs, path, rel, notice=_Notice.of(error))
             continue
-        if folder and info["type"] != "file":  # a pipe, a socket
+        if info["type"] != "file" and not folder:
+            raise UsageError(
+                f"input {path} is a pipe, socket or device, which cannot be read twice: copy it to"
+                " a file, or give - and pipe it in"
+            )
+        if info["type"] != "file":
             notice = _Notice(f"skipped {path}: no regular file")
             yield _Listed(location, folder, fs, path, rel, info, notice)
         else:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.disk.units import format_bytes
 from curate.documents.documents import CORE, DATE, PAYLOAD
 from curate.errors import UsageError
 from curate.formats.columns import KNOWN, Columns, arrow_type, column_name
 from curate.formats.compression import open_input
 from curate.formats.dates import column_date
-from curate.formats.events import Portion
+from curate.formats.events import Corrupt, LeftOut, Portion
+from curate.formats.parquet_pages import BadPages, chunks
+
+_BUFFER = 1 << 20  # bytes read at once; without a buffer Arrow reads whole columns of a group
 
 
 def read_schema(path: str, columns: Columns = Columns()) -> pa.Schema:
@@ -69,18 +74,79 @@ def why_no_documents(path: str, columns: Columns) -> str | None:
     return None
 
 
-def read(portion: Portion) -> Iterator[pa.Table]:
-    """Tables of the portion's row groups."""
-    path, start, end, columns = portion.path, portion.start, portion.end, portion.columns
+def read(portion: Portion) -> Iterator[pa.Table | Corrupt | LeftOut]:
+    """Tables of the portion's row groups, of bounded bytes and rows."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+
+    def table() -> pa.Table:
+        names = [portion.columns.name(name) for name in held[0].schema.names]
+        return pa.Table.from_batches(held).rename_columns(names).combine_chunks()
+
+    try:
+        for batch in _batches(portion):
+            full = rows >= portion.rows or size >= portion.bytes
+            event = not isinstance(batch, pa.RecordBatch)
+            # What is left out changes the columns.
+            if held and (full or event or batch.num_columns != held[0].num_columns):
+                yield table()
+                held, rows, size = [], 0, 0
+            if event:
+                yield batch
+            else:
+                held.append(batch)
+                rows, size = rows + len(batch), size + batch.nbytes
+    except (pa.ArrowInvalid, OSError):
+        if held:  # what was read before the damage
+            yield table()
+        raise
+    if held:
+        yield table()
+
+
+def _batches(portion: Portion) -> Iterator[Any]:
+    """RecordBatches, Corrupt and LeftOut of row groups, of each as many rows at once as memory
+    allows. Where its pages would take too much, carried columns are left out, the largest first;
+    where that is not enough the group is damage."""
+    path, end = portion.path, portion.end
     with open_input(path) as f:
         # Arrow's own files keep their memory; through Python each column is a new piece of it.
         source = pa.OSFile(path) if "://" not in path else f
-        file = pq.ParquetFile(source, pre_buffer=False)
-        groups = list(range(start, file.num_row_groups if end is None else end))
-        if groups:
-            for batch in file.iter_batches(portion.rows, row_groups=groups, use_threads=False):
-                table = pa.Table.from_batches([batch])
-                yield table.rename_columns([columns.name(name) for name in table.column_names])
+        file = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER)
+        for group in range(portion.start, file.num_row_groups if end is None else end):
+            about = file.metadata.row_group(group)
+            try:
+                # Elsewhere each look is a request: there a column's first pages stand for all.
+                sizes = chunks(f, about, None if source is not f else 2)
+            except BadPages as error:
+                yield Corrupt(group, f"row group {group}: {error}")
+                continue
+            memory: Counter[str] = Counter()
+            for chunk in sizes:
+                memory[chunk.name] += chunk.memory
+            columns = None
+            for name, _ in sorted(memory.items(), key=lambda item: (-item[1], item[0])):
+                if memory.total() > portion.pages and portion.columns.name(name) not in KNOWN:
+                    del memory[name]
+                    columns = list(memory)
+                    for field in file.schema_arrow:
+                        if field.name.split(".")[0] == name:
+                            ours = column_name(portion.columns.name(field.name), field.type)
+                            yield LeftOut(ours, about.num_rows)
+            if memory.total() > portion.pages:
+                what = (
+                    f"row group {group}: its pages take {format_bytes(memory.total())} when they"
+                    f" are unpacked, more than {format_bytes(portion.pages)}: write smaller ones"
+                )
+                yield Corrupt(group, what)
+                continue
+            kept = [chunk for chunk in sizes if chunk.name in memory]
+            by_bytes = portion.bytes / max(1, sum(chunk.row for chunk in kept))
+            at_worst = portion.pages / 4 / max(1, sum(chunk.repeated for chunk in kept))
+            rows = max(1, min(portion.rows, int(by_bytes), int(at_worst)))
+            yield from file.iter_batches(
+                rows, row_groups=[group], columns=columns, use_threads=False
+            )
 
 
 def conform(table: pa.Table, columns: dict[str, str], source: str) -> pa.Table:

@@ -56,6 +56,7 @@ class Runs:
         """Offset of buf[0] (plain), of the member that the newest data came from (compressed)."""
         self.older: list[tuple[int, int]] = []  # (bytes of buf that came from it, its offset)
         self.ahead: list[Piece] = []
+        self.entering: int | None = None  # the member that the next data comes from, if a new one
         self.stop: str = ""  # why the run ended: "", record, inside, between, eof
         self.broken: Corrupt | None = None
 
@@ -75,6 +76,8 @@ class Runs:
             if piece is None:
                 self.stop = "eof"
             elif piece.kind == DATA:
+                if self.entering is not None:  # a member that gave nothing holds none of the run
+                    self._enter(self.entering)
                 self._append(piece.data)
                 return True
             elif piece.kind == START:
@@ -82,7 +85,7 @@ class Runs:
                 if begins_record(head):
                     self.stop, self.next_at = "record", piece.offset
                 else:
-                    self._enter(piece.offset)
+                    self.entering = piece.offset
             elif piece.kind == BREAK:
                 self.stop = "inside" if piece.inside else "between"
                 self.broken = Corrupt(piece.offset, piece.what)
@@ -105,7 +108,7 @@ class Runs:
             self.older.append((len(self.buf), self.at))
             if len(self.older) > 256:  # members of a few bytes: offsets become approximate
                 del self.older[128:-1]
-        self.at = offset
+        self.at, self.entering = offset, None
 
     def _peek(self) -> bytes:
         head = b""
@@ -127,6 +130,7 @@ class Runs:
         if self.stop == "record":
             self.at = self.next_at
         self.buf, self.pos, self.older, self.stop, self.broken = b"", 0, [], "", None
+        self.entering = None
         return True
 
     def fill(self, size: int) -> bool:
@@ -155,6 +159,8 @@ class ReadLimits:
     record_bytes: int = 64 << 20
     payload_bytes: int = 64 << 20
     header_bytes: int = 1 << 18
+    digests: bool = False
+    """Whether contents of documents are compared with the digests that their records state."""
 
 
 def records(
@@ -264,14 +270,14 @@ class _Reader:
             limit, size = self.limits.header_bytes, 4096
             while True:
                 stream.fill(size)
-                match = BLANK_LINE.search(stream.buf, stream.pos, stream.pos + limit)
-                if match or len(stream.buf) - stream.pos < size or size >= limit:
+                match = BLANK_LINE.search(stream.buf, stream.pos, stream.pos + size)
+                until = match.end() if match else min(len(stream.buf), stream.pos + size)
+                following = NEXT_RECORD["warc"].search(stream.buf, stream.pos, until)
+                if match or following or len(stream.buf) - stream.pos < size or size >= limit:
                     break
                 size = min(size * 4, limit)
-            if match is None and not stream.stop:
+            if match is None and following is None and not stream.stop:
                 return None  # longer than a head may be
-            until = match.end() if match else len(stream.buf)
-            following = NEXT_RECORD["warc"].search(stream.buf, stream.pos, until)
             block = stream.buf[stream.pos : following.end() if following else until]
             if following is None and match is not None:
                 stream.pos = until

@@ -21,8 +21,7 @@ from typing import Any, BinaryIO, cast
 from curate.errors import disk_error
 from curate.formats.compression import open_input
 from curate.formats.events import Corrupt, Event, Portion
-from curate.formats.records import ReadLimits
-from curate.formats.warc import read_archive
+from curate.formats.warc import limits_of, read_archive
 
 MOST_RATIO = 200  # archives are compressed within the zip or by it; text shrinks to a tenth
 MOST_BELOW = 64 << 20  # bytes that any file may unpack to
@@ -61,7 +60,7 @@ class Window(io.RawIOBase):
 
 def read(portion: Portion) -> Iterator[Event]:
     """The events of all archives in the file, in the order of the zip's directory."""
-    limits = ReadLimits(record_bytes=portion.max_record, payload_bytes=portion.max_payload)
+    limits = limits_of(portion)
     with open_input(portion.path) as file:
         try:
             directory = zipfile.ZipFile(file)

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from curate.formats.compression import open_input, verified_boundaries
 from curate.formats.dates import parse_date
+from curate.formats.digests import differs
 from curate.formats.events import Corrupt, Event, Portion, Reject, Row, Skipped
 from curate.formats.heads import Record
 from curate.formats.http import (
@@ -22,6 +23,7 @@ from curate.formats.http import (
     decode_body,
     looks_like_text,
     parse_head,
+    payloads,
     sniff_mime,
 )
 from curate.formats.records import ReadLimits, records
@@ -49,10 +51,15 @@ def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
     return list(zip(starts, [*starts[1:], None], strict=True))
 
 
+def limits_of(portion: Portion) -> ReadLimits:
+    """The limits of a portion."""
+    return ReadLimits(portion.max_record, portion.max_payload, digests=portion.digests)
+
+
 def read(portion: Portion) -> Iterator[Event]:
     """The events of a portion of an archive."""
-    limits = ReadLimits(record_bytes=portion.max_record, payload_bytes=portion.max_payload)
     with open_input(portion.path) as file:
+        limits = limits_of(portion)
         yield from read_archive(file, portion.start, portion.end, limits)
 
 
@@ -108,7 +115,26 @@ def _event(record: Record, limits: ReadLimits) -> Event:
     if record.content is None:
         row.reject = ("record_too_large", float(record.size), float(limits.record_bytes), None)
         return row
+    if limits.digests:
+        row.digest = _compared(record, head)
     return _fill(row, record, kind, head, limits)
+
+
+def _compared(record: Record, head: Head | None) -> str | None:
+    """What differs from the digests that the record states of its content: `Row.digest`."""
+    content = record.content
+    if content is None or record.damage or record.size != record.declared:
+        return None  # that not all of it is there is told otherwise
+    block = differs(record.get(b"warc-block-digest"), (content,))
+    payload = None
+    http = (record.get(b"content-type") or "").lower().startswith("application/http")
+    if record.get(b"warc-segment-number") is None and (head is not None or not http):
+        body = memoryview(content)[head.length if head else 0 :]
+        payload = differs(record.get(b"warc-payload-digest"), payloads(head, body))
+    if block is None and payload is None:
+        return None
+    names = {"WARC-Block-Digest": block, "WARC-Payload-Digest": payload}
+    return ", ".join(f"{name} is of another content" for name, other in names.items() if other)
 
 
 def _fill(row: Row, record: Record, kind: str, head: Head | None, limits: ReadLimits) -> Event:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +107,7 @@ def _record(run: Path) -> dict[str, Any] | None:
         return read_record(run)
     except FileNotFoundError:
         return None
-    except (OSError, json.JSONDecodeError) as error:
+    except OSError as error:
         raise UsageError(f"{run / 'run.json'} cannot be read ({error})") from None
 
 

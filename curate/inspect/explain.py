@@ -18,6 +18,7 @@ from curate.inspect.browse.originals import Originals
 from curate.pages.html import plain
 from curate.run.homes import kept_folder
 from curate.steps.contracts import Settings
+from curate.terminal.output import one_line
 
 SHOWN = 80  # characters of a passage, or of a value, on a terminal
 
@@ -268,4 +269,4 @@ def text(account: dict[str, Any], most: int = 40) -> str:
         ]
     if account["text"]:
         lines.append(f"  text: {plain(' '.join(account['text'][:400].split()), 300)}")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))

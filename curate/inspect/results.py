@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.disk.files import make_folder, write_text
+from curate.terminal.output import echo, echo_json
 from curate.terminal.progress import say
 
 
@@ -34,12 +35,14 @@ def show(
     out: Path | None,
     as_json: bool,
     name: str = "evaluation",
+    colours: bool = False,
 ) -> None:
-    """Prints the results as text or as one line of JSON, and with OUT writes them."""
+    """Prints the results as text or as one line of JSON, and with OUT writes them. colours: as of
+    `echo`."""
     if not as_json:
-        print(text())
+        echo(text(), colours)
     if out is not None:
         for path in write(out, data, page(), name):
             say(f"wrote {path}", as_json)
     if as_json:
-        print(json.dumps(data, ensure_ascii=False))
+        echo_json(data)

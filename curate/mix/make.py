@@ -26,6 +26,7 @@ from curate.mix.sizes import Sizes
 from curate.mix.sources import Source
 from curate.mix.strata import Strata, moment
 from curate.mix.write import Layout, write_mix
+from curate.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from curate.mix.overlap import Near
@@ -219,9 +220,9 @@ def preview(mix: Any, as_json: bool) -> None:
         say = print if not as_json else lambda line: None
         record = prepare(mix, mix.opened(), Path(folder), say).record
     if as_json:
-        print(json.dumps(record, ensure_ascii=False))
+        echo_json(record)
     else:
-        print("\n".join([*_warnings(record), *table.text(record)]))
+        echo("\n".join([*_warnings(record), *table.text(record)]))
 
 
 def _brief(record: dict[str, Any], most: int = 8) -> str:
@@ -246,9 +247,17 @@ def _warnings(record: dict[str, Any]) -> list[str]:
 def _tally(sources: list[Source]) -> dict[str, Any]:
     """The tallies of all sources, added up."""
     tally: dict[str, Any] = {}
-    for name in ("read", "kept", "rejected", "corrupt", "bytes_in", "bytes_out"):
+    for name in (
+        "read",
+        "kept",
+        "rejected",
+        "corrupt",
+        "bytes_in",
+        "bytes_out",
+        "digests_compared",
+    ):
         tally[name] = sum(source.tally.get(name, 0) for source in sources)
-    for name in ("skipped", "primary"):
+    for name in ("skipped", "primary", "left_out", "digests_differing"):
         total: Counter[str] = Counter()
         for source in sources:
             total.update(source.tally.get(name, {}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote_plus, unquote_plus
 
 from curate.disk.units import format_percent
+from curate.terminal.output import visible
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -26,31 +26,6 @@ _PLACES = re.compile(r'<a (?:href="[^"]*" )?data-id="([^"]*)">')
 _BETWEEN = re.compile(r"[._/:=-]+(?=\w)")
 # Quotations of documents stand in these; see `quote` and `detail`.
 _QUOTATIONS = re.compile(r"<pre dir=auto>.*?</pre>|<span class=detail>.*?</span>", re.DOTALL)
-# Marks of direction can make a page read otherwise than it is written (Unicode TR 36).
-DIRECTION = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
-
-
-def _visible(char: str) -> str:
-    code = ord(char)
-    if char in "\n\t":
-        return char
-    if code < 0x20:
-        return chr(0x2400 + code)  # control pictures
-    if code == 0x7F:
-        return "\u2421"
-    if 0xD800 <= code < 0xE000:
-        return "\ufffd"
-    if code in DIRECTION or code == 0xFEFF or unicodedata.category(char) in ("Cc", "Zl", "Zp"):
-        return f"[U+{code:04X}]"
-    return char
-
-
-def visible(text: str) -> str:
-    """The text with control characters and marks of direction made visible."""
-    # Most texts hold none, which a whole-string test finds at once.
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(map(_visible, text))
 
 
 def plain(text: object, most: int = MOST_CHARS) -> str:

@@ -11,7 +11,7 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from curate.pages.html import visible
+from curate.terminal.output import visible
 
 if TYPE_CHECKING:
     from markupsafe import Markup

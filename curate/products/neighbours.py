@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from curate.disk.files import reserve
 from curate.disk.inside import remove
 from curate.disk.units import counted
 from tokenize_kit.shards.shuffle import Draws, keys
@@ -113,6 +114,7 @@ def _write_matrix(corpus: Corpus, basis: Any, by_hash: np.ndarray, path: Path) -
     row_of[by_hash] = np.arange(len(by_hash))
     shape = (len(by_hash), basis.size)
     matrix: np.ndarray = np.lib.format.open_memmap(path, "w+", np.int16, shape)
+    reserve(path)
     done = 0
     for ids, counts in _counts(corpus):
         matrix[row_of[done : done + len(ids)]] = whole_numbers(basis.vectors(*counts))

@@ -193,8 +193,9 @@ class PretrainProduct(Product):
     @classmethod
     def _steps_of_stages(cls, values: Any) -> Any:
         """Stages say how many steps there are."""
-        if isinstance(values, dict) and values.get("stages") and "steps" not in values:
-            numbers = [s.get("steps", 0) if isinstance(s, dict) else 0 for s in values["stages"]]
+        stages = values.get("stages") if isinstance(values, dict) else None
+        if isinstance(stages, (list, tuple)) and stages and "steps" not in values:
+            numbers = [s.get("steps", 0) if isinstance(s, dict) else 0 for s in stages]
             if all(isinstance(steps, int) for steps in numbers):
                 return values | {"steps": sum(numbers)}
         return values

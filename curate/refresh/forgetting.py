@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.indexes import FOLDER as INDEX
-from curate.corpus.indexes import IDS, OWN
+from curate.corpus.indexes import IDS, OWN, seal_again
 from curate.corpus.manifests import file_record, find_manifest
 from curate.dedup.suffix_array.search_index import RECORD
 from curate.disk.files import replacing, write_text
@@ -31,7 +31,7 @@ from curate.documents.documents import NUMBER
 from curate.documents.rejected import FOLDER, emptied, rejected_files
 from curate.pages.html import without_texts
 from curate.refresh.removals import Removals
-from curate.run.ledger import Ledger
+from curate.run.ledger import Ledger, packed, unpacked
 
 
 @dataclass
@@ -190,9 +190,9 @@ def _ledger(run: Path) -> int:
         db.execute("PRAGMA secure_delete=ON")
         rows = db.execute("SELECT stage, part, result FROM parts").fetchall()
         for stage, part, text in rows:
-            result = json.loads(text)
-            if _without_excerpts(result):
-                values = (json.dumps(result), stage, part)
+            result = unpacked((stage, part), text)
+            if result is not None and _without_excerpts(result):
+                values = (packed((stage, part), result), stage, part)
                 db.execute("UPDATE parts SET result = ? WHERE stage = ? AND part = ?", values)
                 count += 1
         if count:
@@ -212,6 +212,7 @@ def _indexes(run: Path, ids: set[str]) -> set[str]:
         for path in sorted((folder / OWN).glob("search*"), key=lambda p: p.name != RECORD):
             remove(path, inside=folder)
             searched.add(folder.name)
+        seal_again(folder)
     return searched
 
 

@@ -124,8 +124,16 @@ def described(recipe: Recipe) -> dict[str, Any]:
     return plain
 
 
-def same_recipe(before: dict[str, Any], now: dict[str, Any]) -> None:
-    """UsageError naming the first step that is another than in the refreshes so far."""
+def same_recipe(before: Any, now: dict[str, Any]) -> None:
+    """UsageError naming the first step that is another than in the refreshes so far, or where what
+    is recorded of these is damaged."""
+    try:
+        _same_recipe(before, now)
+    except (KeyError, TypeError, AttributeError):
+        raise UsageError(f"the recipe of earlier refreshes cannot be read; {NEW_HOME}") from None
+
+
+def _same_recipe(before: dict[str, Any], now: dict[str, Any]) -> None:
     for old, new in zip(before["steps"], now["steps"], strict=False):
         if old == new:
             continue

@@ -111,13 +111,13 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
     if pending:
         say(f"going on with the unfinished refresh {pending.name}", how.quiet)
         if pending.kind != "forget":
-            incremental.same_recipe(pending.plan["recipe"], described)
+            incremental.same_recipe(pending.plan.get("recipe"), described)
             check_unchanged(_plan(pending).files, recipe.read.fetch)
         return _finish(state, pending, recipe, how)
     lineage = state.lineage(state.current)
     earlier = [r for r in lineage if r.kind != "forget"]
     if earlier and not how.rebuild:
-        incremental.same_recipe(earlier[-1].plan["recipe"], described)
+        incremental.same_recipe(earlier[-1].plan.get("recipe"), described)
     files, columns, inputs_now = _new_files(state, earlier, recipe, inputs, how)
     if not files:
         if state.current and _has_new_removals(state, state.current):

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from curate.errors import UsageError
+from curate.errors import RunFailed, UsageError
 from curate.run.homes import FILE, checked_name
 from curate.run.ledger import LOCK, Ledger
 
@@ -46,8 +46,15 @@ class Refresh:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """What decides its bytes."""
-        plan: dict[str, Any] = json.loads(self.text)
+        """What decides its bytes. RunFailed where it is damaged."""
+        try:
+            plan = json.loads(self.text)
+        except (TypeError, ValueError):
+            plan = None
+        if not isinstance(plan, dict):
+            raise RunFailed(
+                f"{FILE}: the plan of {self.name} is damaged; give it up with --abandon"
+            )
         return plan
 
 
@@ -65,7 +72,20 @@ class State(Ledger):
     def fact(self, name: str) -> Any:
         """A recorded value, None where there is none."""
         row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-        return json.loads(row[0]) if row else None
+        try:
+            return json.loads(row[0]) if row else None
+        except (TypeError, ValueError):
+            raise self._damaged(f"the value of {name}") from None
+
+    def _text(self, path: object) -> str:
+        if not isinstance(path, str):
+            raise self._damaged("an input without a name")
+        return path
+
+    def _damaged(self, what: str) -> RunFailed:
+        return RunFailed(
+            f"{self.path} is damaged ({what}): put back a copy of it, or begin a new HOME"
+        )
 
     def set_fact(self, name: str, value: Any) -> None:
         """Records a value."""
@@ -93,8 +113,10 @@ class State(Ledger):
         by_name = {r.name: r for r in self.refreshes()}
         line: list[Refresh] = []
         while name is not None:
-            line.append(by_name[name])
-            name = by_name[name].base
+            if name not in by_name:  # or met before: the line is a circle
+                raise self._damaged(f"there is no refresh {name}")
+            line.append(by_name.pop(name))
+            name = line[-1].base
         return line[::-1]
 
     def pending(self) -> Refresh | None:
@@ -145,7 +167,7 @@ class State(Ledger):
             rows = self._db.execute(
                 "SELECT path, state, stamp FROM inputs WHERE refresh = ? ORDER BY position", (name,)
             )
-            states |= {path: (state, stamp) for path, state, stamp in rows}
+            states |= {self._text(path): (state, stamp) for path, state, stamp in rows}
         return states
 
     def paths(self, names: Iterable[str]) -> list[str]:
@@ -155,7 +177,7 @@ class State(Ledger):
             rows = self._db.execute(
                 "SELECT path FROM inputs WHERE refresh = ? ORDER BY position", (name,)
             )
-            paths += [path for (path,) in rows]
+            paths += [self._text(path) for (path,) in rows]
         return paths
 
     def removals(self) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ from curate.corpus.stage_files import (
     with_ids,
 )
 from curate.disk.database import database, literal
-from curate.disk.files import file_digest, replacing, sync_folder
+from curate.disk.files import clear_temporary, file_digest, replacing, sync_folder
 from curate.disk.inside import remove
 from curate.disk.parquet_writer import conform, writing
 from curate.documents.rejected import FOLDER, joined_schema
@@ -110,7 +110,9 @@ def clear_unfinished(out: Path) -> None:
 
 
 def swap(new: Path, old: Path) -> None:
-    """Puts a complete folder in the place of another, whose manifest goes first."""
+    """Puts a complete folder in the place of another, whose manifest goes first, without what
+    workers that died left half-written."""
+    clear_temporary(new)
     manifest_path(old).unlink(missing_ok=True)
     aside = old.with_name(f".{old.name}-old")
     remove(aside, inside=old.parent)

@@ -17,9 +17,13 @@ from curate.corpus.direct import DirectInput
 from curate.disk.files import temporary_name, text_digest
 from curate.disk.inside import all_inside, inside, remove, remove_files
 from curate.disk.publish import manifests
+from curate.disk.seals import seal
 from curate.engines.local import call_apart
+from curate.errors import RunFailed
+from curate.run.intact import Intact
 from curate.run.ledger import Ledger
 from curate.run.plan import ProductStage, RunPlan, stage_folder
+from curate.run.records import read_record
 from curate.steps.contracts import Product, ProductContext
 from curate.terminal.progress import Progress, say
 
@@ -40,24 +44,31 @@ def build_product(
     inputs: dict[str, ProductStage],
     folders: tuple[Path, Path],
     ledger: Ledger,
-    quiet: bool,
-    workers: int = 1,
+    intact: Intact,
 ) -> dict[str, Any]:
     """The product's record; builds it unless the ledger has it and its files are in place.
 
     folders: OUT, and the home of the run, which has the folder that the product is built in.
     """
     product, (out, home) = stage.product, folders
+    quiet, workers = intact.options.quiet, intact.options.count()
     in_place = getattr(product, "in_place", False)
     folder = out if in_place else stage_folder(home, stage.folder_name)
     built = ledger.stage_result(stage.key)
     current = ledger.stage_result(f"published:{product.makes}") or {}
+    seals = built.pop("seals", {}) if built else {}
     if built and _all_there(folder, built["files"], ledger):
-        if current.get("key") == stage.key and _all_there(out, built["files"], ledger):
-            return built
-        if not in_place:
-            _publish(stage, folder, out, ledger)
-            return built
+        if not intact.faults((folder / name, sealed) for name, sealed in seals.items()):
+            published = current.get("key") == stage.key and _all_there(out, built["files"], ledger)
+            # Links to what was compared just now need no second look.
+            copies = [n for n in seals if published and not (out / n).samefile(folder / n)]
+            if published and not intact.faults((out / n, seals[n]) for n in copies):
+                return built
+            if not in_place:
+                _publish(stage, folder, out, ledger)
+                return built
+        else:  # a builder may go on from what it finds
+            remove(folder, inside=home)
     folder.mkdir(parents=True, exist_ok=True)
     corpus, direct = out / "corpus", None
     if "corpus" in inputs:  # a product made another corpus of what was there
@@ -106,7 +117,9 @@ def build_product(
         "files": files,
         **result,
     }
-    ledger.commit_stage(stage.key, record)
+    # Training keeps its own account of checkpoints, and goes on changing what stands there.
+    sealed = {} if in_place else {name: seal(folder / name) for name in files}
+    ledger.commit_stage(stage.key, {**record, "seals": sealed})
     if in_place:
         ledger.commit_stage(f"published:{product.makes}", {**begun, "files": files})
     else:
@@ -116,7 +129,7 @@ def build_product(
 
 IN_PLACE = (
     *("checkpoints", "metrics.jsonl", "spikes.json", "tensorboard"),
-    *("sample.txt", "train.json", "shards.json", "tokenizer.json"),
+    *("sample.txt", "train.json", "shards.json", "compared.jsonl", "tokenizer.json"),
 )
 
 
@@ -170,12 +183,22 @@ def _files(root: Path, names: tuple[str, ...] | None = None) -> list[str]:
     return [f for f in files if not Path(f).name.startswith(".")]
 
 
+def _recorded(home: Path, makes: str) -> dict[str, Any]:
+    """What run.json says of a product, where the ledger that knew it is gone."""
+    try:
+        products = read_record(home)["products"]
+        return next((p for p in products if p["makes"] == makes), {})
+    except (OSError, RunFailed, TypeError, KeyError):
+        return {}
+
+
 def _publish(stage: ProductStage, folder: Path, out: Path, ledger: Ledger) -> None:
     """Links (or copies) the product's files to OUT's root; those of its kind there go. folder:
     where it was built."""
     key = f"published:{stage.product.makes}"
     files = _files(folder)
-    before = (ledger.stage_result(key) or {}).get("files", [])
+    published = ledger.stage_result(key) or _recorded(ledger.path.parent, stage.product.makes)
+    before = published.get("files", [])
     all_inside(out, before, ledger.path)
     # Until all files stand there, what stands there is of no product.
     ledger.commit_stage(key, {"key": None, "files": sorted({*before, *files})})

@@ -1,7 +1,8 @@
 """Deaths of workers: another try, a search for the document, its quarantine.
 
 A signal SIGKILL or SIGTERM comes from outside, most often because memory ran out; it never counts
-against a document, since results must not depend on memory pressure.
+against a document, since results must not depend on memory pressure. A worker that the engine ended
+for taking too long (`read.batch_seconds`) has died of what it worked on.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from curate.disk.units import counted
 from curate.engines.base import Death, OnDeath, Task
 from curate.errors import RunFailed
 from curate.run.plan import MapStage, RunPlan
+from curate.run.worker.specification import LOADING, READING
 from curate.terminal.progress import say
 
+LAST = 1 << 62  # no document has this number
 QUARANTINE_LIMIT = 100  # documents of one partition; more is a defect of the program
 FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 
@@ -45,46 +48,60 @@ def retry_once(work: str) -> OnDeath:
 def find_culprit(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath:
     """For documents on their way through a stage: after a death the partition runs again with the
     batch in question document by document; a document that kills its worker there as well is
-    quarantined, and the partition runs again without it."""
+    quarantined, and the partition runs again without it.
+
+    Where the batch took too long, those behind it run so too, for all may be slow; and a document
+    must take too long alone twice, since a machine may be held up once."""
     killed: Counter[int] = Counter()
-    reading: Counter[int] = Counter()
+    before: Counter[tuple[int, int]] = Counter()
+    alone: Counter[tuple[int, int]] = Counter()
     quarantine: dict[int, dict[str, str]] = {}
 
     def decide(task: Task, death: Death) -> Task:
         part = task["part"]
         how = death.describe()
-        if death.status in FROM_OUTSIDE:
+        if death.status in FROM_OUTSIDE and not death.seconds:
             killed[part] += 1
             if killed[part] > 1:
                 raise _killed(f"partition {part} of {stage.folder_name}", death)
             return task
-        if death.documents is None or death.documents[0] < 0:
-            reading[part] += 1
-            if reading[part] > 1:
+        first, last = death.documents or LOADING
+        told = how if death.seconds else f"died ({how})"
+        if first < 0:
+            before[part, first] += 1
+            if before[part, first] > 1:
                 files = {plan.inputs.files[s.file].rel for s in plan.inputs.partitions[part]}
                 names = ", ".join(sorted(files)[:3])
+                longer = " or set a larger read.batch_seconds," if death.seconds else ""
                 raise RunFailed(
-                    f"a worker died twice ({how}) while reading {names}; take that file out and"
+                    f"a worker {told} twice while reading {names}; take that file out{longer} and"
                     " run again"
+                    if first == READING[0]
+                    else f"a worker {told} twice before the first document of {stage.folder_name}:"
+                    " see what its steps load"
                 )
             return task
-        first, last = death.documents
-        say(f"a worker died ({how}); looking for the cause", quiet)
-        if task.get("careful") and first == last:
-            held = quarantine.setdefault(part, {})
-            held[str(first)] = f"its worker died twice: {how}"
-            if len(held) > QUARANTINE_LIMIT:
-                raise RunFailed(
-                    f"more than {counted(QUARANTINE_LIMIT, 'document')} of partition {part}"
-                    " killed their"
-                    f" workers ({how}): a step is broken, not the documents"
-                )
-            return {**task, "careful": None, "quarantine": held}
-        if task.get("careful") == [first, last]:
+        batch = f"document {first}" if first == last else f"documents {first} to {last}"
+        batch += f" of partition {part}"
+        say(f"a worker {told} on {batch}; looking for the cause", quiet)
+        careful = task.get("careful")
+        if not careful or not careful[0] <= first <= last <= careful[1]:
+            return {**task, "careful": [first, LAST if death.seconds else last]}
+        if first < last:
+            raise RunFailed(f"{batch} kill their worker together ({how}) but none does alone")
+        alone[part, first] += 1
+        slow = careful[1] == LAST
+        if (death.seconds or slow) and alone[part, first] < 2:
+            return task
+        held = quarantine.setdefault(part, {})
+        held[str(first)] = (
+            f"{how} alone, twice" if death.seconds else f"its worker died twice: {how}"
+        )
+        if len(held) > QUARANTINE_LIMIT:
             raise RunFailed(
-                f"documents {first} to {last} of partition {part} kill their worker together"
-                f" ({how}) but none does alone"
+                f"more than {counted(QUARANTINE_LIMIT, 'document')} of partition {part} killed"
+                f" their workers ({how}): a step is broken, not the documents"
             )
-        return {**task, "careful": [first, last]}
+        return {**task, "careful": careful if slow else None, "quarantine": held}
 
     return decide

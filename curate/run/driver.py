@@ -7,20 +7,21 @@ killed anywhere goes on with what is missing and ends with the same bytes.
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import signal
+import sqlite3
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from curate.corpus import indexes, manifests
 from curate.disk.files import clear_temporary
 from curate.disk.inside import all_inside, remove
+from curate.disk.seals import Seal, seal
 from curate.engines.base import Engine, Jobs, Task
 from curate.engines.choose import check_engine, open_engine
 from curate.engines.cpu_time import cpu_seconds
@@ -29,17 +30,21 @@ from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.inputs import InputPlan
 from curate.formats.part import plan_reading
 from curate.run import assemble, deaths
+from curate.run.intact import Intact, finished_files
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome
 from curate.run.plan import RunPlan, decisions_path, plan_run, stage_folder
+from curate.run.records import read_record
 from curate.run.stages import REPORT, Stages
 from curate.steps.recipe import Recipe
+from curate.terminal.output import tell
 from curate.terminal.progress import Progress, say
 
 # Python raises KeyboardInterrupt only between two steps of its own; compiled code, as training a
 # tokenizer or a long query, can keep it from doing so for minutes. A run may end anywhere, so after
 # a grace period the process simply ends.
 GRACE_SECONDS = 3.0
+CORPUS = "corpus"  # the ledger's row of corpus/ and rejected/
 ALLOW_PYTHON = "LLMCURATE_ALLOW_PYTHON"  # a variable of the environment
 EXIT_CODE = 130  # 128 + SIGINT, as shells give it
 
@@ -63,7 +68,7 @@ def prompt_interrupt() -> Iterator[None]:
     def watch() -> None:
         while number := os.read(read_end, 1):
             if number[0] == signal.SIGINT and not over.wait(GRACE_SECONDS):
-                print("stopped; the same command goes on from here", file=sys.stderr, flush=True)
+                tell("stopped; the same command goes on from here")
                 os._exit(EXIT_CODE)
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -107,6 +112,10 @@ def run_planned(
                 return _Run(plan, out, options, ledger).execute(report)
         finally:
             ledger.close()
+    except sqlite3.DatabaseError as error:
+        raise RunFailed(
+            f"{plan.home(out) / Ledger.file} is damaged ({error}); move it away to start afresh"
+        ) from None
     except OSError as error:
         name_file(error, out)
         raise disk_error(error) or error from None
@@ -193,7 +202,8 @@ class _Run:
         self.plan, self.out, self.options, self.ledger = plan, out, options, ledger
         self.home = plan.home(out)
         self.outcome = Outcome(out, plan)
-        self.stages = Stages(plan, out, options, ledger, self.outcome)
+        self.intact = Intact(options)
+        self.stages = Stages(plan, out, options, ledger, self.outcome, self.intact)
         self.parts = len(plan.inputs.partitions)
 
     def execute(self, report: Report) -> Outcome:
@@ -220,6 +230,8 @@ class _Run:
         self._products()
         self.outcome.seconds = time.perf_counter() - began
         report(self.outcome, self.options.count())
+        sealed = finished_files(self.out, self.home, self._product_seals(), self._leaves())
+        self.ledger.record_files(sealed)
         self.ledger.end_run()
         return self.outcome
 
@@ -240,7 +252,9 @@ class _Run:
         )
 
     def _restore(self) -> bool:
-        """The record of the finished run, where its files are still in place."""
+        """The record of the finished run, where its files are in place as they were written."""
+        if self.intact.changed_since(self.out, self.ledger):
+            return False
         path = self.home / "run.json"
         if not all((self.home / n).exists() for n in ("run.json", "recipe.yaml", "report.html")):
             return False
@@ -248,7 +262,10 @@ class _Run:
             return False
         if self.plan.stages and not indexes.all_written(self.out, self.stages.indexes()):
             return False
-        record = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            record = read_record(self.home)
+        except RunFailed:  # of an older version, which sealed nothing
+            return False
         for product in record["products"]:
             if not all(f.exists() for f in all_inside(self.out, product["files"], path)):
                 return False
@@ -257,6 +274,14 @@ class _Run:
         if self.plan.stages:
             self.outcome.kept_ids = manifests.kept_ids(self.out)
         return True
+
+    def _product_seals(self) -> dict[str, Seal]:
+        results = [self.ledger.stage_result(stage.key) or {} for stage in self.plan.products]
+        return {name: seal for r in results for name, seal in r.get("seals", {}).items()}
+
+    def _leaves(self) -> list[Path]:
+        steps = [stage.sketch for stage in self.plan.stages if stage.sketch is not None]
+        return [self.out / name for step in steps for name in step.leaves()]
 
     def _say_what_changes(self) -> None:
         names = [(s.key, s.folder_name) for s in self.plan.stages]
@@ -272,42 +297,65 @@ class _Run:
         key = self.plan.corpus_key
         folders = [stage_folder(self.out, s.folder_name) for s in self.plan.stages]
         decided = [decisions_path(self.out, s) for s in self.plan.stages if s.sketch]
-        if self._has_corpus(key):
+        if self._has_corpus(key) and self._corpus_stands(key, engine):
             return
+        self.ledger.forget_stage(CORPUS)
         corpus, rejected = self.out / ".corpus-new", self.out / ".rejected-new"
         for folder in (corpus, rejected):
             remove(folder, inside=self.out)
             folder.mkdir()
         schema = assemble.schema_hex(assemble.rejected_schema(folders))
-        last = self.ledger.done_parts(self.plan.stages[-1].key)
-        tasks: list[Task] = [
+        assembled = f"{key}:assembled"
+        self.ledger.forget_parts(assembled)  # of a killed run, whose files are gone
+        tasks: Iterator[Task] = (
             {
-                "part": p,
+                "part": part,
                 "folders": [str(f) for f in folders],
                 "ids": str(folders[0] / "ids.parquet"),
                 "corpus": str(corpus),
                 "rejected": str(rejected),
                 "rejected_schema": schema,
-                "kept_bytes": last[p]["bytes_out"],
+                "kept_bytes": of_last["bytes_out"],
             }
-            for p in range(self.parts)
-        ]
-        results: dict[int, dict[str, Any]] = {}
+            for part, of_last in self.ledger.results(self.plan.stages[-1].key)
+        )
+        cpu, documents = 0.0, Counter[str]()
         with Progress("assemble", self.parts, self.options.quiet) as progress:
             again = deaths.retry_once("the assembly")
             for task, result in engine.map("curate.run.assemble:assemble_partition", tasks, again):
-                results[task["part"]] = result
+                self.ledger.commit_part(assembled, task["part"], result)
+                cpu += result["cpu"]
+                documents.update({k: result[k]["documents"] for k in ("kept", "rejected")})
                 progress.update()
-        self.outcome.driver["assembling"] = sum(r["cpu"] for r in results.values())
-        self._check_counts(results)
+        self.outcome.driver["assembling"] = cpu
+        self._check_counts(documents)
         if decided:
             assemble.write_decisions(decided, self.out / "decisions.parquet")
         else:
             (self.out / "decisions.parquet").unlink(missing_ok=True)
         for kind, aside, name in (("rejected", rejected, "rejected"), ("kept", corpus, "corpus")):
             assemble.swap(aside, self.out / name)
-            files = [results[p][kind] for p in range(self.parts)]
+            files = (result[kind] for _, result in self.ledger.results(assembled))
             manifests.write_manifest(self.out / name, files, key)
+        self.ledger.forget_parts(assembled)
+        self._seal_corpus(key)
+
+    def _beside_corpus(self) -> list[Path]:
+        """What says which files the corpus has, and why."""
+        beside = [manifests.manifest_path(self.out / name) for name in manifests.FOLDERS]
+        return [*beside, self.out / "decisions.parquet"]
+
+    def _seal_corpus(self, key: str) -> None:
+        files = {path.name: seal(path) for path in self._beside_corpus() if path.exists()}
+        self.ledger.commit_stage(CORPUS, {"key": key, "files": files})
+
+    def _corpus_stands(self, key: str, engine: Engine) -> bool:
+        """Whether the corpus is what was written, and nothing else lies there."""
+        entry = self.ledger.stage_result(CORPUS)
+        if entry is None:  # of an older version
+            self._seal_corpus(key)
+            entry = {"key": key, "files": {}}
+        return entry["key"] == key and self.intact.corpus_stands(self.out, entry, engine)
 
     def _has_corpus(self, key: str) -> bool:
         decided = any(s.sketch for s in self.plan.stages)
@@ -315,10 +363,11 @@ class _Run:
             return False
         return all(manifests.is_complete(self.out / name, key) for name in manifests.FOLDERS)
 
-    def _check_counts(self, results: dict[int, dict[str, Any]]) -> None:
+    def _check_counts(self, documents: Counter[str]) -> None:
+        """RunFailed where these documents, kept and rejected, are not those of the stages."""
         totals = self.outcome.totals()
-        for kind, have in (("kept", totals["kept"]), ("rejected", totals["rejected"])):
-            if sum(r[kind]["documents"] for r in results.values()) != have:
+        for kind in ("kept", "rejected"):
+            if documents[kind] != totals[kind]:
                 raise RunFailed(f"{kind} documents do not add up; remove {self.out} and run again")
         if totals["read"] != totals["kept"] + totals["rejected"]:
             raise RunFailed(f"read is not kept + rejected; remove {self.out} and run again")
@@ -334,7 +383,6 @@ class _Run:
                 before,
                 (self.out, self.home),
                 self.ledger,
-                self.options.quiet,
-                self.options.count(),
+                self.intact,
             )
             self.outcome.products.append(record)

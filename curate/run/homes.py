@@ -23,6 +23,8 @@ FOLDER, CURRENT = "corpus", "current"
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d(-\d+)?", re.ASCII)
 _PART = re.compile(r"part-\d{5,}\.parquet", re.ASCII)
 RUNS, IDS = "runs", "ids.parquet"
+OF_A_FILE = ("documents", "text_bytes")  # numbers in a manifest
+_LATER = ("removals", "removed", "superseded")  # that a snapshot's did not always have
 
 
 def checked_name(name: object, source: Path) -> str:
@@ -40,10 +42,21 @@ def manifest(folder: Path) -> dict[str, Any]:
     path = find_manifest(folder) or manifest_path(folder)
     try:
         content: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        for name in content["files"]:
+        files = content["files"]
+        for name in files:
             if not _PART.fullmatch(name):
                 raise ValueError(f"it names {name[:100]!r}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        for number in _LATER:
+            content.setdefault(number, 0)
+        for entry, numbers in (
+            (content, (*OF_A_FILE, *_LATER)),
+            *((f, OF_A_FILE) for f in files.values()),
+        ):
+            if not all(type(entry[number]) is int for number in numbers):
+                raise ValueError("it has no number where one belongs")
+        for entry in files.values():
+            int(entry["ids"], 16)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise RunFailed(
             f"{folder} has no manifest that can be read ({error}): go back to another snapshot with"
             " --rollback, or --rebuild"
@@ -85,7 +98,7 @@ def current_line(home: Path) -> tuple[Path, list[Path]] | None:
     runs: list[Path] = []
     name: str | None = checked_name(link.readlink().name, link)
     while name is not None and name in refreshes:
-        kind, base = refreshes[name]
+        kind, base = refreshes.pop(name)  # so that names in a circle end
         if kind != "forget":
             runs.insert(0, home / RUNS / name)
         name = base

@@ -15,13 +15,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from curate.corpus.sizes import Sizes
+from curate.corpus.sketches import Run, run_here
 from curate.corpus.stage_files import part_path
 from curate.disk.database import database, literal, paths_literal
 from curate.disk.files import replacing
+from curate.disk.parquet_writer import writing
 from curate.documents.documents import NUMBER
 from curate.formats.inputs import InputPlan
+from curate.formats.partitions import Partitions
 from curate.run.plan import EarlierIds
 
 ISSUED = "issued.parquet"  # all ids of a run that others go on from
@@ -29,15 +35,10 @@ ISSUED = "issued.parquet"  # all ids of a run that others go on from
 _SPLIT = r"regexp_extract(id, '(?s)^(.*)~([1-9][0-9]{0,17})$', ['id', 'k'])"
 
 
-def _slices(plan: InputPlan) -> pa.Table:
-    """part, slice (in the partition), file, position (in the input), rel."""
-    rows = [
-        (p, i, s.file, s.start, plan.files[s.file].rel)
-        for p, partition in enumerate(plan.partitions)
-        for i, s in enumerate(partition)
-    ]
-    names = ["part", "slice", "file", "start", "rel"]
-    return pa.table([list(c) for c in zip(*rows, strict=True)], names=names)
+def _slices(plan: InputPlan) -> tuple[pa.Table, pa.Table]:
+    """part, slice (in the partition), file, start; and rel of each file."""
+    names = pa.table({"file": np.arange(len(plan.files)), "rel": [f.rel for f in plan.files]})
+    return Partitions.of(plan.partitions).table(), names
 
 
 def _earlier(db: Any, earlier: EarlierIds | None) -> None:
@@ -87,16 +88,56 @@ def _number_repeated(db: Any) -> None:
     db.execute("INSERT INTO changed SELECT part, n, id FROM fresh")
 
 
-def assign_ids(plan: InputPlan, folder: Path, earlier: EarlierIds | None = None) -> int:
+def gather_ids_files(payload: dict[str, Any]) -> dict[str, list[str]]:
+    """What `gather_ids` reads and writes."""
+    folder, parts = Path(payload["folder"]), range(payload["first"], payload["last"])
+    reads = [str(part_path(folder, part, "ids")) for part in parts]
+    return {"reads": reads, "writes": [payload["gathered"]]}
+
+
+def gather_ids(payload: dict[str, Any]) -> dict[str, Any]:
+    """One file of the ids of partitions from `first` to before `last`, with the partition's number:
+    of a million small files the one query would hold the footers, 11 kB each."""
+    with writing(Path(payload["gathered"])) as writer:
+        for part in range(payload["first"], payload["last"]):
+            rows = pq.read_table(part_path(Path(payload["folder"]), part, "ids"))
+            numbers = pa.repeat(pa.scalar(part, pa.int32()), len(rows))
+            writer.write(rows.append_column("part", numbers))
+    return {}
+
+
+def _gathered(folder: Path, parts: int, run: Run, most: int) -> list[Path]:
+    """The files of gathered ids."""
+    bounds = [(first, min(first + most, parts)) for first in range(0, parts, most)]
+    files = [folder / f"ids-{number:05d}.parquet" for number in range(len(bounds))]
+    tasks = [
+        {"part": n, "folder": str(folder), "gathered": str(file), "first": first, "last": last}
+        for n, (file, (first, last)) in enumerate(zip(files, bounds, strict=True))
+    ]
+    for _ in run("curate.run.ids:gather_ids", tasks):
+        pass
+    return files
+
+
+def assign_ids(
+    plan: InputPlan,
+    folder: Path,
+    earlier: EarlierIds | None = None,
+    run: Run = run_here,
+    most: int = Sizes.task_partitions,
+) -> int:
     """Writes folder/ids.parquet, and issued.parquet where runs go on from each other; returns how
-    many documents got another id."""
-    files = [part_path(folder, p, "ids") for p in range(len(plan.partitions))]
+    many documents got another id. run: who gathers the ids of more than `most` partitions."""
+    parts = len(plan.partitions)
+    gathered = _gathered(folder, parts, run, most) if parts > most else []
+    files = gathered or [part_path(folder, p, "ids") for p in range(parts)]
+    number = "regexp_extract(filename, 'part-(\\d+)\\.ids\\.parquet$', 1)"
+    part = "part" if gathered else f"CAST({number} AS INTEGER) AS part"
     with database(folder / ".spill-ids") as db, replacing(folder / "ids.parquet") as aside:
-        db.register("slices", _slices(plan))
+        for name, table in zip(("slices", "names"), _slices(plan), strict=True):
+            db.register(name, table)
         db.execute(
-            f"""CREATE VIEW seen AS
-            SELECT CAST(regexp_extract(filename, 'part-(\\d+)\\.ids\\.parquet$', 1) AS INTEGER)
-                   AS part, {NUMBER} AS n, own, slice, ordinal
+            f"""CREATE VIEW seen AS SELECT {part}, {NUMBER} AS n, own, slice, ordinal
             FROM read_parquet({paths_literal(files)}, filename = true)"""
         )
         # Documents of the same file in earlier slices: of a slice that is read in part, a row with
@@ -109,7 +150,7 @@ def assign_ids(plan: InputPlan, folder: Path, earlier: EarlierIds | None = None)
                    coalesce(sum(coalesce(size, 0)) OVER (
                      PARTITION BY file ORDER BY start
                      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)::BIGINT AS base
-            FROM slices LEFT JOIN counted USING (part, slice)"""
+            FROM slices JOIN names USING (file) LEFT JOIN counted USING (part, slice)"""
         )
         db.execute(
             """CREATE VIEW named AS
@@ -139,4 +180,6 @@ def assign_ids(plan: InputPlan, folder: Path, earlier: EarlierIds | None = None)
             ORDER BY part, n) TO {literal(aside)} (FORMAT parquet)"""
         )
         count: int = db.execute("SELECT count(*) FROM changed").fetchone()[0]
+    for file in gathered:
+        file.unlink()
     return count

@@ -7,17 +7,30 @@ import os
 import socket
 import sqlite3
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from curate.disk.files import make_folder
+import orjson
+
+from curate.disk.files import make_folder, text_digest
 from curate.disk.publish import url_of
+from curate.disk.seals import Seal
 from curate.errors import CurateError, LockHeld, RunFailed, UsageError, disk_error
+from curate.terminal.progress import say
 
-STALE_SECONDS = 300  # a holder on another machine that has not written for so long is dead
+STALE_SECONDS = 300.0  # a holder on another machine that is not seen to write for so long is dead
+LOOK_SECONDS = 5.0  # between two looks at its last sign of life
 BEAT_SECONDS = 10
+# A commit waits for the disk, some milliseconds; rows of partitions share one. Who is killed loses
+# the rows that wait: their partitions are computed again, to the same bytes.
+BATCH_ROWS = 1000
+WAIT_SECONDS = 0.5  # and until the next beat, which comes twice a second
+PAGE_ROWS = 1000
+PAGE_BYTES = 1 << 14  # of new ledgers: a row is some 2 kB, and a smaller page would hold one
+
 
 LOCK = """
 CREATE TABLE IF NOT EXISTS lock (
@@ -29,7 +42,30 @@ CREATE TABLE IF NOT EXISTS parts (
   stage TEXT, part INTEGER, result TEXT, PRIMARY KEY (stage, part));
 CREATE TABLE IF NOT EXISTS stages (stage TEXT PRIMARY KEY, result TEXT);
 CREATE TABLE IF NOT EXISTS runs (number INTEGER PRIMARY KEY, plan TEXT, done INTEGER, note TEXT);
+CREATE TABLE IF NOT EXISTS files (
+  path TEXT PRIMARY KEY, size INTEGER, digest TEXT, changed INTEGER);
 """
+
+
+def packed(key: tuple[object, ...], result: dict[str, Any]) -> str:
+    """A result as its row has it: JSON, and behind a line's end a digest of the row."""
+    text = _text(result)
+    return f"{text}\n{_row_digest(key, text)}"
+
+
+def unpacked(key: tuple[object, ...], row: object) -> dict[str, Any] | None:
+    """The result in a row; None where the row is damaged. Rows of older versions have no digest."""
+    text, end, digest = str(row).partition("\n")
+    try:
+        result = _result(text)
+    except ValueError:
+        return None
+    whole = isinstance(result, dict) and (not end or digest == _row_digest(key, text))
+    return result if whole else None
+
+
+def _row_digest(key: tuple[object, ...], text: str) -> str:
+    return text_digest(f"{key!r}{text}", "xxh3-128")
 
 
 def _created(pid: int) -> float | None:
@@ -43,6 +79,22 @@ def _created(pid: int) -> float | None:
         return None
 
 
+def _text(result: dict[str, Any]) -> str:
+    """As JSON; what orjson, five times as fast, refuses (names of files that are no UTF-8), too."""
+    try:
+        return orjson.dumps(result).decode()
+    except TypeError:
+        return json.dumps(result)
+
+
+def _result(text: str) -> dict[str, Any]:
+    try:
+        result: dict[str, Any] = orjson.loads(text)
+    except ValueError:
+        result = json.loads(text)
+    return result
+
+
 RUN = ".run"  # the folder of a run within an OUT that holds products alone
 
 
@@ -52,47 +104,100 @@ def ledger_path(out: Path) -> Path:
     return apart if apart.exists() and not (out / Ledger.file).exists() else out / Ledger.file
 
 
+def _may_write(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+class _Holder(NamedTuple):
+    told: str  # who it is, for messages
+    beat: float  # its last sign of life, by its own clock
+
+
 class Ledger:
-    """One SQLite file; the lock is held from `open` to `close`."""
+    """One SQLite file; the lock is held from `open` to `close`. One that may not be written to is
+    read, and has no lock. stale: seconds after which a silent holder elsewhere counts as dead."""
 
     file = "ledger.db"
     tables = _TABLES
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, stale: float = STALE_SECONDS) -> None:
         if url := url_of(out):
             raise UsageError(f"OUT {url}: this command writes into a folder; give one")
         self.path = out / self.file
         make_folder(out)
+        self._beat = 0.0
+        self._waiting: list[tuple[str, int, str]] = []  # rows of partitions
+        self._since = 0.0  # when the first of them came
+        # sqlite writes a journal beside the file.
+        self._locked = not self.path.exists() or all(map(_may_write, (out, self.path)))
+        if not self._locked:
+            self._db = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)
+            return
         try:
             self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+            self._db.execute(f"PRAGMA page_size={PAGE_BYTES}")
+            self._look()
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(self.tables)
-        except sqlite3.OperationalError as error:
-            raise self._failure(error) from None
         except sqlite3.DatabaseError as error:
-            raise RunFailed(
-                f"{self.path} is damaged ({error}); move it away to start afresh"
-            ) from None
-        self._beat = 0.0
-        self._take()
+            raise self._failure(error) from None
+        self._take(stale)
 
-    def _take(self) -> None:
+    @classmethod
+    def to_read(cls, path: Path) -> Ledger:
+        """Without the lock, and without a change of the file. RunFailed where it is damaged."""
+        ledger = cls.__new__(cls)
+        ledger.path, ledger._locked = path, False
+        ledger._beat, ledger._since, ledger._waiting = 0.0, 0.0, []
+        try:
+            ledger._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+            ledger._look()
+        except sqlite3.DatabaseError as error:
+            raise ledger._failure(error) from None
+        return ledger
+
+    def _look(self) -> None:
+        """sqlite3.DatabaseError where the file is damaged."""
+        self._db.text_factory = lambda text: text.decode("utf-8", "replace")
+        ((health,),) = self._db.execute("PRAGMA quick_check(1)").fetchall()
+        if health != "ok":
+            raise sqlite3.DatabaseError(health)
+
+    def _take(self, stale: float) -> None:
+        """Takes the lock. A holder on another machine is watched for up to `stale` seconds by this
+        machine's clock alone, for theirs may be ahead: one that is seen to write lives."""
+        holder = self._try()
+        if holder is None:
+            return
+        say(f"{holder.told}; it is watched for a sign of life, {stale:g} seconds at most")
+        began = time.monotonic()
+        while (watched := time.monotonic() - began) < stale:
+            time.sleep(min(LOOK_SECONDS, stale - watched))
+            if (now := self._try(holder)) is None:
+                return
+            if now != holder:
+                raise LockHeld(f"{now.told}; wait for it, or stop it and run again")
+        if self._try(holder, dead=True) is not None:
+            raise LockHeld(f"{holder.told}; wait for it, or stop it and run again")
+
+    def _try(self, watched: _Holder | None = None, dead: bool = False) -> _Holder | None:
+        """Takes the lock where nobody holds it, or this machine knows that the holder is gone, or
+        it is the watched one and that is dead. Returns the holder on another machine otherwise;
+        LockHeld for one on this machine."""
         me, host = os.getpid(), socket.gethostname()
         self._write("BEGIN IMMEDIATE")
         try:
             row = self._db.execute("SELECT pid, created, host, since, beat FROM lock").fetchone()
             if row:
                 pid, created, other, since, beat = row
-                if other == host:
-                    now = _created(pid)
-                    alive = now is not None and abs(now - created) < 2 and pid != me
-                else:
-                    alive = time.time() - beat < STALE_SECONDS
-                if alive:
-                    raise LockHeld(
-                        f"{self.path.parent} is in use by process {pid} on {other}, started"
-                        f" {since}; wait for it, or stop it and run again"
-                    )
+                told = f"{self.path.parent} is in use by process {pid} on {other}, started {since}"
+                holder = _Holder(told, beat)
+                if other != host and not (dead and holder == watched):
+                    self._db.execute("ROLLBACK")
+                    return holder
+                now = _created(pid) if other == host else None
+                if now is not None and abs(now - created) < 2 and pid != me:
+                    raise LockHeld(f"{told}; wait for it, or stop it and run again")
             since = datetime.now().astimezone().isoformat(timespec="seconds")
             self._db.execute("DELETE FROM lock")
             self._db.execute(
@@ -100,17 +205,44 @@ class Ledger:
                 (me, _created(me), host, since, time.time()),
             )
             self._db.execute("COMMIT")
+            return None
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
 
     def _write(self, sql: str, values: tuple[Any, ...] = ()) -> None:
+        self.flush()
         try:
             self._db.execute(sql, values)
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             raise self._failure(error) from None
 
-    def _failure(self, error: sqlite3.OperationalError) -> CurateError:
+    def flush(self) -> None:
+        """Commits the rows of partitions that wait."""
+        rows, self._waiting = self._waiting, []
+        if not rows:
+            return
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                self._db.executemany("INSERT OR REPLACE INTO parts VALUES (?, ?, ?)", rows)
+                self._db.execute("COMMIT")
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+        except sqlite3.DatabaseError as error:
+            raise self._failure(error) from None
+
+    def _rows(self, sql: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        try:
+            yield from self._db.execute(sql, values)
+        except sqlite3.DatabaseError as error:
+            raise self._failure(error) from None
+
+    def _failure(self, error: sqlite3.DatabaseError) -> CurateError:
+        if not isinstance(error, sqlite3.OperationalError):
+            reason = str(error).splitlines()[-1]
+            return RunFailed(f"{self.path} is damaged ({reason}); move it away to start afresh")
         full = disk_error(error)
         return full or RunFailed(
             f"{self.path} cannot be read or written ({error}): see that its folder has space and"
@@ -119,38 +251,99 @@ class Ledger:
 
     def beat(self) -> None:
         """Says now and then that the holder lives."""
-        if time.monotonic() - self._beat > BEAT_SECONDS:
-            self._beat = time.monotonic()
+        now = time.monotonic()
+        if self._locked and now - self._beat > BEAT_SECONDS:
+            self._beat = now
             self._write("UPDATE lock SET beat = ?", (time.time(),))
+        elif now - self._since > WAIT_SECONDS:
+            self.flush()
 
-    def done_parts(self, stage: str) -> dict[int, dict[str, Any]]:
-        """Results of the committed partitions of a stage."""
-        rows = self._db.execute("SELECT part, result FROM parts WHERE stage = ?", (stage,))
-        return {part: json.loads(result) for part, result in rows}
+    def results(self, stage: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        """(partition, result) of the committed partitions of a stage in their order. A page of them
+        is in memory; rows may be written and forgotten meanwhile. A damaged row is taken back: its
+        partition is not done."""
+        self.flush()
+        after = -1
+        query = "SELECT part, result FROM parts WHERE stage = ? AND part > ? ORDER BY part LIMIT ?"
+        while rows := list(self._rows(query, (stage, after, PAGE_ROWS))):
+            for part, row in rows:
+                if (result := unpacked((stage, part), row)) is not None:
+                    yield part, result
+                else:
+                    self._say_damaged(f"partition {part} of stage {stage}")
+                    self.forget_part(stage, part)
+            after = rows[-1][0]
+
+    def _say_damaged(self, row: str) -> None:
+        say(f"{self.path}: its row of {row} is damaged: it is computed anew")
 
     def commit_part(self, stage: str, part: int, result: dict[str, Any]) -> None:
-        """Records a partition whose files are in place."""
-        self._write(
-            "INSERT OR REPLACE INTO parts VALUES (?, ?, ?)", (stage, part, json.dumps(result))
-        )
+        """Records a partition whose files are in place, with the next rows or within a second."""
+        now = time.monotonic()
+        if not self._waiting:
+            self._since = now
+        self._waiting.append((stage, part, packed((stage, part), result)))
+        if len(self._waiting) >= BATCH_ROWS or now - self._since > WAIT_SECONDS:
+            self.flush()
 
     def forget_part(self, stage: str, part: int) -> None:
         """Takes a record back whose files are gone."""
         self._write("DELETE FROM parts WHERE stage = ? AND part = ?", (stage, part))
 
+    def forget_parts(self, stage: str) -> None:
+        """Takes back the records of all partitions of a stage."""
+        self._write("DELETE FROM parts WHERE stage = ?", (stage,))
+
     def stage_result(self, stage: str) -> dict[str, Any] | None:
-        """The record of a finished stage, None where it is not finished."""
-        row = self._db.execute("SELECT result FROM stages WHERE stage = ?", (stage,)).fetchone()
-        return json.loads(row[0]) if row else None
+        """The record of a finished stage, None where it is not finished, or damaged."""
+        for (row,) in self._rows("SELECT result FROM stages WHERE stage = ?", (stage,)):
+            if (result := unpacked((stage,), row)) is not None:
+                return result
+            self._say_damaged(stage)
+            self.forget_stage(stage)
+        return None
 
     def commit_stage(self, stage: str, result: dict[str, Any]) -> None:
         """Records a stage as finished."""
-        self._write("INSERT OR REPLACE INTO stages VALUES (?, ?)", (stage, json.dumps(result)))
+        row = (stage, packed((stage,), result))
+        self._write("INSERT OR REPLACE INTO stages VALUES (?, ?)", row)
+
+    def forget_stage(self, stage: str) -> None:
+        """Takes the record of a stage back."""
+        self._write("DELETE FROM stages WHERE stage = ?", (stage,))
+
+    def rows(self) -> Iterator[tuple[str, int | None, dict[str, Any] | None]]:
+        """Stage, partition (None: of the whole stage) and result of all rows; None for a damaged
+        one."""
+        for stage, part, row in self._rows("SELECT stage, part, result FROM parts"):
+            yield stage, part, unpacked((stage, part), row)
+        for stage, row in self._rows("SELECT stage, result FROM stages"):
+            yield stage, None, unpacked((stage,), row)
+
+    def files(self) -> Iterator[tuple[str, Seal, int]]:
+        """The files of the finished run: path from OUT, seal, time of change in nanoseconds."""
+        if not any(self._rows("SELECT 1 FROM sqlite_schema WHERE name = 'files'")):
+            return iter(())  # of an older version, opened to be read
+        rows = self._rows("SELECT path, size, digest, changed FROM files ORDER BY path")
+        return ((path, [size, digest], changed) for path, size, digest, changed in rows)
+
+    def record_files(self, files: Iterable[tuple[str, Seal, int]]) -> None:
+        """Makes these the files of the finished run."""
+        self._write("BEGIN IMMEDIATE")
+        try:
+            self._write("DELETE FROM files")
+            for path, (size, digest), changed in files:
+                row = (path, size, digest, changed)
+                self._write("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", row)
+            self._write("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
 
     def last_run(self) -> tuple[str, bool] | None:
         """(plan hash, finished) of the newest run in this folder."""
-        rows = self._db.execute("SELECT plan, done FROM runs ORDER BY number DESC LIMIT 1")
-        row = rows.fetchone()
+        rows = self._rows("SELECT plan, done FROM runs ORDER BY number DESC LIMIT 1")
+        row = next(rows, None)
         return (row[0], bool(row[1])) if row else None
 
     def begin_run(self, plan: str) -> None:
@@ -159,15 +352,22 @@ class Ledger:
         if last is None or last[0] != plan:
             self._write("INSERT INTO runs (plan, done) VALUES (?, 0)", (plan,))
         else:
-            self._write("UPDATE runs SET done = 0 WHERE number = (SELECT max(number) FROM runs)")
+            self.doubt_run()
 
     def end_run(self) -> None:
         """Notes that the newest run is finished."""
         self._write("UPDATE runs SET done = 1 WHERE number = (SELECT max(number) FROM runs)")
 
+    def doubt_run(self) -> None:
+        """Makes the next run compare the content of all that it reuses, as of an unfinished one."""
+        self._write("UPDATE runs SET done = 0 WHERE number = (SELECT max(number) FROM runs)")
+
     def close(self) -> None:
-        """Gives the lock back."""
-        # On a full disk the row stays; the next holder sees that this process is gone.
+        """Commits what waits and gives the lock back."""
+        # On a full disk rows are lost, whose partitions are computed again, and the lock's stays:
+        # the next holder sees that this process is gone.
+        with suppress(CurateError):
+            self.flush()
         with suppress(sqlite3.OperationalError):
             self._db.execute("DELETE FROM lock WHERE pid = ?", (os.getpid(),))
         self._db.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 
 from curate.corpus.sizes import Sizes
 from curate.disk.process import cores
+from curate.disk.units import counted
 from curate.errors import RunFailed
+from curate.formats.events import MOST_NAMED
 from curate.run.plan import MapStage, RunPlan
-from curate.run.worker.traces import KINDS, cut_examples
+from curate.run.worker.traces import KINDS, smallest
 
 
 @dataclass
@@ -57,26 +60,31 @@ class Outcome:
         """Where the records of the run are."""
         return self.plan.home(self.out)
 
+    @property
+    def of_input(self) -> dict[str, Any]:
+        """What read the input: the first stage; without a step on documents a product."""
+        direct = (p["input"] for p in self.products if p.get("input"))
+        return self.stages[0] if self.stages else next(direct, {})
+
     def totals(self) -> dict[str, Any]:
         """The counts of the whole run; by_rule counts documents by the rule that dropped them."""
-        # Without a step on documents, a product read the input itself and kept count.
-        direct = [p["input"] for p in self.products if p.get("input")][:1]
-        stages = self.stages or direct
-        first = stages[0] if stages else {}
-        last = stages[-1] if stages else {}
+        stages, first = self.stages or [self.of_input], self.of_input
+        last = stages[-1]
         by_rule: Counter[str] = Counter()
         for stage in stages:
-            by_rule.update(stage["primary"])
+            by_rule.update(stage.get("primary", {}))
         return {
             "read": first.get("read", 0),
             "kept": last.get("kept", 0),
-            "rejected": sum(s["rejected"] for s in stages),
+            "rejected": sum(s.get("rejected", 0) for s in stages),
             "skipped": sum(first.get("skipped", {}).values()),
             "skipped_by_type": first.get("skipped", {}),
             "corrupt": first.get("corrupt", 0),
             "unreadable": self.plan.inputs.unreadable,
             "passed_over": first.get("passed_over", 0),
             "bad_dates": first.get("bad_dates", 0),
+            "left_out": sum(first.get("left_out", {}).values()),
+            "digests_differing": sum(first.get("digests_differing", {}).values()),
             "bytes_in": first.get("bytes_in", 0),
             "bytes_out": last.get("bytes_out", 0),
             "seconds": round(self.seconds, 3),
@@ -102,35 +110,60 @@ class Outcome:
         return paths
 
 
-def sum_up(stage: MapStage, results: list[dict[str, Any]]) -> dict[str, Any]:
-    """One record of a stage from those of its partitions."""
-    record: dict[str, Any] = {"folder": stage.folder_name, "steps": stage.labels}
-    for name in ("read", "kept", "rejected", "bytes_in", "bytes_out", "corrupt"):
-        record[name] = sum(r[name] for r in results)
-    for name in ("passed_over", "bad_dates"):  # absent from partitions that an older version did
-        record[name] = sum(r.get(name, 0) for r in results)
-    for name in ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds"):
-        total: Counter[str] = Counter()
-        for r in results:
-            total.update(r[name])
-        record[name] = {k: round(v, 3) for k, v in sorted(total.items())}
-    for name in KINDS:  # absent from partitions that an older version did
-        of_steps: Counter[str] = Counter()
-        for r in results:
-            of_steps.update(r.get(name, {}))
-        record[name] = dict(of_steps)
-    if all("cpu" in r for r in results):
-        for name in ("cpu", "written"):
-            amounts: Counter[str] = Counter()
-            for r in results:
-                amounts.update(r[name])
-            record[name] = {k: round(v, 3) for k, v in sorted(amounts.items())}
-        record["compiled"] = round(sum(r.get("compiled", 0.0) for r in results), 3)
-        starts = [r["cpu"]["start"] for r in results]
-        record["start"] = [min(starts, default=0.0), max(starts, default=0.0)]
-    record["cut_examples"] = cut_examples(results)
-    record["corrupt_examples"] = [e for r in results for e in r["corrupt_examples"]][:100]
-    record["peak_bytes"] = max((r["peak_bytes"] for r in results), default=0)
+# What the record of a partition counts: numbers, and numbers by key.
+_NUMBERS = ("read", "kept", "rejected", "bytes_in", "bytes_out", "corrupt")
+# Absent from partitions that an older version did.
+_SINCE = ("passed_over", "bad_dates", "digests_compared")
+_BY_KEY = ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds")
+_PLAIN = (*KINDS, "left_out", "digests_differing")
+_COSTS = ("cpu", "written")
+
+
+def sum_up(stage: MapStage, parts: int, results: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """One record of a stage from those of its partitions, in their order. Each is merged and let
+    go. RunFailed where there are not `parts` of them, or documents are missing."""
+    numbers: dict[str, int] = dict.fromkeys((*_NUMBERS, *_SINCE), 0)
+    by_key: dict[str, dict[str, Any]] = {name: {} for name in (*_BY_KEY, *_PLAIN, *_COSTS)}
+    cuts: dict[str, list[dict[str, Any]]] = {}
+    corrupt: list[dict[str, Any]] = []
+    starts: list[float] = []  # the least and the largest
+    compiled, peak, count, timed = 0.0, 0, 0, True
+    for r in results:
+        count += 1
+        for name in _NUMBERS:
+            numbers[name] += r[name]
+        for name in _SINCE:
+            numbers[name] += r.get(name, 0)
+        for name, total in by_key.items():
+            for key, value in r.get(name, {}).items():
+                total[key] = total.get(key, 0) + value
+        for rule, examples in r.get("cut_examples", {}).items():
+            cuts[rule] = smallest([*cuts.get(rule, []), *examples])
+        if len(corrupt) < MOST_NAMED:
+            corrupt += r["corrupt_examples"]
+        timed = timed and "cpu" in r
+        if timed:
+            compiled += r.get("compiled", 0.0)
+            start = r["cpu"]["start"]
+            starts = [min(start, *starts[:1]), max(start, *starts[1:])] if starts else [start] * 2
+        peak = max(peak, r["peak_bytes"])
+    record: dict[str, Any] = {"folder": stage.folder_name, "steps": stage.labels, **numbers}
+    for name in _BY_KEY:
+        record[name] = {k: round(v, 3) for k, v in sorted(by_key[name].items())}
+    for name in _PLAIN:
+        record[name] = by_key[name]
+    if timed:
+        for name in _COSTS:
+            record[name] = {k: round(v, 3) for k, v in sorted(by_key[name].items())}
+        record["compiled"] = round(compiled, 3)
+        record["start"] = starts or [0.0, 0.0]
+    record["cut_examples"] = dict(sorted(cuts.items()))
+    record["corrupt_examples"] = corrupt[:MOST_NAMED]
+    record["peak_bytes"] = peak
+    if count != parts:
+        raise RunFailed(
+            f"stage {stage.folder_name}: of {counted(parts, 'partition')} {count} are recorded"
+        )
     if record["read"] != record["kept"] + record["rejected"]:
         raise RunFailed(f"stage {stage.folder_name}: read is not kept + rejected")
     return record

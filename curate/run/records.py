@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 
 from curate.disk.files import replacing, write_text
 from curate.disk.process import host, peak_bytes
+from curate.disk.units import counted, format_bytes
+from curate.errors import RunFailed
 from curate.run.plan import stage_folder
 from curate.version import __version__
 
@@ -59,6 +61,7 @@ def record(outcome: Outcome) -> dict[str, Any]:
             *plan.inputs.notices,
             *(n for s in plan.recipe.steps for n in s.notes()),
             *(n for s in outcome.stages for n in (s.get("decided") or {}).get("notices", ())),
+            *reading_notices(outcome),
             *outcome.notices,
         ],
         "totals": outcome.totals(),
@@ -66,6 +69,29 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "driver": driver_costs(outcome),
         "products": outcome.products,
     }
+
+
+def reading_notices(outcome: Outcome) -> list[str]:
+    """What of the input is not in the documents as it was stated, a line each."""
+    figures, read = outcome.of_input, outcome.plan.recipe.read
+    notices = []
+    if left_out := figures.get("left_out"):
+        columns = ", ".join(f"{name} {count:,}" for name, count in list(left_out.items())[:5])
+        notices.append(
+            f"{counted(sum(left_out.values()), 'value')} of carried columns left out ({columns}):"
+            f" a document's have at most {format_bytes(read.max_carried_bytes)}"
+            " (read.max_carried_bytes), a parquet page what memory takes"
+        )
+    if differing := figures.get("digests_differing"):
+        files = sorted(differing.items(), key=lambda item: (-item[1], item[0]))
+        named = ", ".join(f"{name} {count:,}" for name, count in files[:5])
+        fate = "they were rejected" if read.digests == "drop" else "they stay (read.digests: drop)"
+        notices.append(
+            f"{counted(sum(differing.values()), 'document')} of"
+            f" {figures['digests_compared']:,} that were compared differ from the digest of their"
+            f" record, in {counted(len(files), 'file')} ({named}); {fate}"
+        )
+    return notices
 
 
 MOST_COMMAND = 2_000  # characters: a shell may have put thousands of file names in
@@ -89,7 +115,8 @@ def driver_costs(outcome: Outcome) -> dict[str, Any]:
 
 
 def write_corrupt(outcome: Outcome) -> None:
-    """OUT/corrupt.jsonl: file, offset and what is wrong, of everything that could not be read."""
+    """OUT/corrupt.jsonl: file, offset and what is wrong, of what could not be read: the first
+    hundred places of a partition; an entry that counts more stands for what follows in its file."""
     target = outcome.out / "corrupt.jsonl"
     if not outcome.plan.stages:
         return  # the product that read the input wrote it
@@ -123,6 +150,14 @@ def write_record(path: Path, data: dict[str, Any]) -> None:
 
 
 def read_record(out: Path) -> dict[str, Any]:
-    """OUT's run.json."""
-    data: dict[str, Any] = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    """OUT's run.json; RunFailed where it is damaged."""
+    path = out / "run.json"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        data = None
+    if not isinstance(data, dict) or not {"stages", "products", "totals"} <= data.keys():
+        raise RunFailed(
+            f"{path} is damaged: give the command of that run again, which writes it anew"
+        )
     return data

@@ -38,6 +38,8 @@ def resolve(
 
     began = time.perf_counter()
     earlier = step.earlier() if isinstance(step, DedupStep) else []
+    for index in earlier:
+        index.check()
     own.mkdir(exist_ok=True)
     with (
         database(corpus.folder / ".spill-resolve", workers) as db,

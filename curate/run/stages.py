@@ -19,12 +19,15 @@ from typing import Any
 
 from curate.corpus import indexes
 from curate.corpus.sketches import SketchedCorpus
-from curate.corpus.stage_files import part_path
+from curate.corpus.stage_files import part_of, part_path
 from curate.disk.files import clear_temporary, write_text
-from curate.disk.inside import inside
+from curate.disk.inside import check_links, inside, remove
+from curate.disk.seals import Seal, seal, seal_folder
 from curate.engines.base import Engine, Task
 from curate.engines.cpu_time import cpu_seconds
 from curate.run import deaths
+from curate.run.ids import ISSUED
+from curate.run.intact import Intact
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome, sum_up
 from curate.run.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_folder
@@ -56,10 +59,16 @@ class Stages:
     """Runs the stages of a plan into OUT, and adds a record of each to the outcome."""
 
     def __init__(
-        self, plan: RunPlan, out: Path, options: Options, ledger: Ledger, outcome: Outcome
+        self,
+        plan: RunPlan,
+        out: Path,
+        options: Options,
+        ledger: Ledger,
+        outcome: Outcome,
+        intact: Intact,
     ) -> None:
         self.plan, self.out, self.options, self.ledger = plan, out, options, ledger
-        self.outcome = outcome
+        self.outcome, self.intact = outcome, intact
         self.parts = len(plan.inputs.partitions)
 
     def run(self, stage: MapStage, engine: Engine) -> None:
@@ -71,45 +80,48 @@ class Stages:
         unreadable = self._prepare(stage, folder)
         decided_by = stage.sketch.decided_by if stage.sketch else None
         _load_ahead(None if self._decides_in_worker(stage, engine) else decided_by)
-        record = sum_up(stage, self._map(stage, folder, spec, engine))
+        self._map(stage, folder, spec, engine)
+        record = sum_up(stage, self.parts, (r for _, r in self.ledger.results(stage.key)))
         for file in unreadable:  # of files beside the input
             record["corrupt"] += file["corrupt"]
             record["corrupt_examples"] += file["places"]
         if stage.index == 0:
             record["limited"] = self.plan.inputs.documents_of_last is not None
             record["renamed"], record["settle_cpu"] = self._once(
-                stage.key + ":ids", folder / "ids.parquet", lambda: self._assign_ids(folder)
+                f"{stage.key}:ids",
+                folder / "ids.parquet",
+                lambda: self._assign_ids(folder, engine),
+                folder / ISSUED,
             )
         if stage.sketch:
             self._decide(stage, record, engine)
         self.ledger.commit_stage(stage.key, {"folder": stage.folder_name})
         self.outcome.stages.append(record)
 
-    def _map(
-        self, stage: MapStage, folder: Path, spec: Path, engine: Engine
-    ) -> list[dict[str, Any]]:
-        """Documents through the stage, and sketches where a reused stage has none: the records of
-        all partitions."""
+    def _map(self, stage: MapStage, folder: Path, spec: Path, engine: Engine) -> None:
+        """Documents through the stage, and sketches where a reused stage has none, until the
+        ledger has all partitions."""
         first = ("ids",) if stage.index == 0 else ()
-        done = self._intact(stage.key, folder, "kept", "keys", "rejected", *first)
-        sketched = self._intact(stage.sketch_key, folder, sketch_kind(stage))
+        done, kept = self._intact(engine, stage.key, folder, "kept", "keys", "rejected", *first)
+        sketched, _ = self._intact(engine, stage.sketch_key, folder, sketch_kind(stage))
 
-        def tasks(committed: dict[int, dict[str, Any]]) -> list[Task]:
-            return [{"spec": str(spec), "part": p} for p in range(self.parts) if p not in committed]
+        def tasks(committed: bytearray) -> Iterator[Task]:
+            return ({"spec": str(spec), "part": p} for p in range(self.parts) if not committed[p])
 
         title, quiet = stage.folder_name[:24], self.options.quiet
-        with Progress(title, self.parts, quiet, len(done)) as progress:
+        with Progress(title, self.parts, quiet, done.count(1)) as progress:
             for task, result in engine.map(
                 "curate.run.worker.partition:run_partition",
                 tasks(done),
                 deaths.find_culprit(self.plan, stage, self.options.quiet),
             ):
-                done[task["part"]] = result
+                sketch_files = result.pop("sketch_files")
                 self.ledger.commit_part(stage.key, task["part"], result)
                 if stage.sketch:
-                    self.ledger.commit_part(stage.sketch_key, task["part"], {})
-                    sketched[task["part"]] = {}
-                progress.update(note=f"{sum(r['kept'] for r in done.values())} kept")
+                    self.ledger.commit_part(stage.sketch_key, task["part"], {"files": sketch_files})
+                    sketched[task["part"]] = 1
+                kept += result["kept"]
+                progress.update(note=f"{kept} kept")
         if stage.sketch:
             for task, result in engine.map(
                 "curate.run.worker.partition:sketch_partition",
@@ -118,18 +130,29 @@ class Stages:
             ):
                 self.ledger.commit_part(stage.sketch_key, task["part"], result)
         clear_temporary(folder)  # files of workers that died
-        return [done[p] for p in range(self.parts)]
 
     def _decide(self, stage: MapStage, record: dict[str, Any], engine: Engine) -> None:
         """Sketches to decisions, recorded; TooMuchGone where they would remove too much."""
         from curate.run.resolve import guard
 
         assert stage.sketch is not None
-        path = decisions_path(self.out, stage)
+        path, own, label = decisions_path(self.out, stage), self._own(stage), stage.sketch.label
+        decided, kept = f"{stage.decisions_key}:resolved", f"{stage.folder_key}:own"
+        sealed = (self.ledger.stage_result(kept) or {}).get("files", {})
+        files = [(own / name, seal) for name, seal in sealed.items()]
+        if (path.exists() or own.exists()) and self.intact.faults(files, engine, label):
+            remove(own, inside=self.out)
+            self.ledger.forget_stage(decided)
+
+        def resolve() -> dict[str, Any]:
+            self.ledger.forget_stage(kept)  # it changes from here on
+            counts = self._resolve(stage, record, engine)
+            place = f"{own.parent.name}/{own.name}"
+            self.ledger.commit_stage(kept, {"folder": place, "files": seal_folder(own)})
+            return counts
+
         record["decides"] = stage.sketch.label
-        record["decided"], record["decided_cpu"] = self._once(
-            stage.decisions_key + ":resolved", path, lambda: self._resolve(stage, record, engine)
-        )
+        record["decided"], record["decided_cpu"] = self._once(decided, path, resolve)
         if "written" in record:
             record["written"]["decisions"] = path.stat().st_size
         guard(stage.sketch, record["decided"])
@@ -147,14 +170,27 @@ class Stages:
                 results.append(self._once(f"{stage.key}:{step.label}", file, work)[0])
         return results
 
-    def _intact(self, key: str, folder: Path, *kinds: str) -> dict[int, dict[str, Any]]:
-        """Committed partitions whose files are still there."""
-        done = self.ledger.done_parts(key) if key else {}
-        for part in list(done):
-            if part >= self.parts or not all(part_path(folder, part, k).exists() for k in kinds):
-                self.ledger.forget_part(key, part)
-                del done[part]
-        return done
+    def _intact(self, engine: Engine, key: str, folder: Path, *kinds: str) -> tuple[bytearray, int]:
+        """By partition, 1 where it is committed and its files are still there, as they were
+        written; and the documents that these kept. Other partitions are forgotten."""
+        done = bytearray(self.parts)
+
+        def sealed() -> Iterator[tuple[Path, Seal]]:
+            for part, result in self.ledger.results(key) if key else ():
+                if part < self.parts and all(part_path(folder, part, k).exists() for k in kinds):
+                    done[part] = 1
+                    for kind, sealed in result.get("files", {}).items():  # none of older versions
+                        yield part_path(folder, part, kind), sealed
+                else:
+                    self.ledger.forget_part(key, part)
+
+        most = self.parts * len(kinds)
+        for path in self.intact.faults(sealed(), engine, folder.name, most):
+            part = part_of(Path(path))
+            done[part] = 0
+            self.ledger.forget_part(key, part)
+        kept = sum(r.get("kept", 0) for _, r in self.ledger.results(key)) if any(done) else 0
+        return done, kept
 
     def _write_spec(self, stage: MapStage, folder: Path) -> Path:
         first = stage.index == 0
@@ -164,7 +200,7 @@ class Stages:
             "home": str(folder.absolute()),  # so that a copy elsewhere knows how far it has moved
             "files": named_files([stage.apply, *stage.steps, stage.sketch]),
             "input": str(previous) if previous else None,
-            "plan": self.plan.inputs.dump() if first else None,
+            "plan": self.plan.inputs.write(folder) if first else None,
             "read": self.plan.recipe.read.model_dump(mode="json"),
             "ids": str(previous / "ids.parquet") if previous and stage.index == 1 else None,
             "apply": stage.apply.identity() if stage.apply else None,
@@ -191,24 +227,38 @@ class Stages:
     def _steps(self) -> int:
         return sum(len(stage.labels) for stage in self.plan.stages)
 
-    def _once(self, key: str, file: Path, work: Callable[[], Any]) -> tuple[Any, float | None]:
-        """The recorded result under the key while its file stands, or that of the work; and the
-        CPU seconds that it took (None: an older version did it)."""
+    def _once(
+        self, key: str, file: Path, work: Callable[[], Any], *beside: Path
+    ) -> tuple[Any, float | None]:
+        """The recorded result under the key while its file stands as it was written, or that of
+        the work; and the CPU seconds that it took (None: an older version did it). beside: files
+        that the work may write as well."""
         entry = self.ledger.stage_result(key)
-        if entry is None or not file.exists():
-            began = cpu_seconds()
-            value = work()
-            entry = {"value": value, "cpu": round(cpu_seconds() - began, 3)}
-            self.ledger.commit_stage(key, entry)
+        if entry is not None and file.exists():
+            sealed = [(file.with_name(n), seal) for n, seal in entry.get("files", {}).items()]
+            if not self.intact.faults(sealed):
+                return entry["value"], entry.get("cpu")
+        began = cpu_seconds()
+        value = work()
+        files = {path.name: seal(path) for path in (file, *beside) if path.exists()}
+        cpu = round(cpu_seconds() - began, 3)
+        entry = {"value": value, "cpu": cpu, "folder": file.parent.name, "files": files}
+        self.ledger.commit_stage(key, entry)
         return entry["value"], entry.get("cpu")
 
-    def _assign_ids(self, folder: Path) -> int:
+    def _assign_ids(self, folder: Path, engine: Engine) -> int:
         from curate.run.ids import assign_ids
 
-        return assign_ids(self.plan.inputs, folder, self.plan.earlier)
+        def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+            return engine.map(function, tasks, deaths.retry_once("settling ids"))
+
+        most = self.options.sizes.task_partitions
+        return assign_ids(self.plan.inputs, folder, self.plan.earlier, run, most)
 
     def _own(self, stage: MapStage) -> Path:
-        return inside(stage_folder(self.out, stage.folder_name), f"resolve-{stage.folder_key}")
+        folder = inside(stage_folder(self.out, stage.folder_name), f"resolve-{stage.folder_key}")
+        check_links(folder)
+        return folder
 
     def _corpus(self, stage: MapStage) -> SketchedCorpus:
         folder = stage_folder(self.out, stage.folder_name)
@@ -254,11 +304,27 @@ class Stages:
         alone = step is not None and not (isinstance(step, DedupStep) and step.earlier())
         return alone and self.parts == 1 and getattr(engine, "here", False)
 
+    def seals(self, stage: MapStage) -> dict[str, Seal]:
+        """Those of the files that an index of a stage links, as far as the ledger has them."""
+        folder, own = stage_folder(self.out, stage.folder_name), self._own(stage)
+        seals: dict[str, Seal] = {}
+        for part, result in self.ledger.results(stage.sketch_key):
+            files = result.get("files", {}).items()
+            seals |= {str(part_path(folder, part, kind)): seal for kind, seal in files}
+        for key, home in ((f"{stage.key}:ids", folder), (f"{stage.folder_key}:own", own)):
+            files = (self.ledger.stage_result(key) or {}).get("files", {}).items()
+            seals |= {str(home / name): seal for name, seal in files}
+        return seals
+
     def indexes(self) -> list[indexes.IndexedStep]:
         """What the plan's dedups leave for later runs to compare with."""
         return [
             indexes.IndexedStep(
-                stage.sketch, stage.folder_key, self._corpus(stage), self._own(stage)
+                stage.sketch,
+                stage.folder_key,
+                self._corpus(stage),
+                self._own(stage),
+                partial(self.seals, stage),
             )
             for stage in self.plan.stages
             if stage.sketch is not None

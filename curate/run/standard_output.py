@@ -6,7 +6,6 @@ resume. Nothing but documents is on standard output: the outcome is printed to s
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from curate.run.driver import run_planned
 from curate.run.outcome import Options, Outcome
 from curate.run.plan import RunPlan
 from curate.run.records import record
+from curate.terminal.output import echo_json, json_line, tell
 
 NAME = Path("-")  # what stands for it as OUT
 
@@ -32,13 +32,15 @@ def run_to_standard_output(plan: RunPlan, options: Options, as_json: bool) -> Ou
         outcome = run_planned(plan, Path(folder, "out"), options, lambda outcome, workers: None)
         try:
             for line in json_lines(corpus_batches(outcome.out / "corpus", None)):
+                if sys.stdout.isatty():
+                    line = json_line(line.decode("utf-8")).encode("utf-8")
                 sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
         except BrokenPipeError:  # who reads has had enough; the interpreter must not try again
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise
     if as_json:
-        print(json.dumps(outcome.totals(), ensure_ascii=False), file=sys.stderr)
+        echo_json(outcome.totals(), sys.stderr)
     elif not options.quiet:
-        print(funnel.text(record(outcome)), file=sys.stderr)
+        tell(funnel.text(record(outcome)))
     return outcome

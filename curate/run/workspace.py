@@ -11,9 +11,8 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from curate.disk.files import make_folder
+from curate.disk.yaml_file import read_yaml
 from curate.errors import UsageError
 from curate.run.ledger import ledger_path
 
@@ -96,8 +95,8 @@ def find(start: Path | None = None) -> Workspace | None:
 
 def _read(path: Path) -> Workspace:
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError):
+        data = read_yaml(path.read_text(encoding="utf-8"), str(path))[0] or {}
+    except UnicodeDecodeError:
         raise UsageError(f"{path}: not YAML") from None
     if not isinstance(data, dict):
         raise UsageError(f"{path}: a workspace file is a mapping of {', '.join(KEYS)}")

@@ -109,13 +109,17 @@ class Profiled(Step):
         values: dict[str, Any] = dump(self)
         if self.profile == profiles.NONE:
             return values
-        changed = {k for p in self.chosen.profiles for k in p.limits.get(self.name, {})}
+        try:
+            chosen = self.chosen.profiles
+        except UsageError:  # which the run's plan meets, and says
+            return values
+        changed = {k for p in chosen for k in p.limits.get(self.name, {})}
         return {k: v for k, v in values.items() if k not in changed - self.model_fields_set}
 
     def identity(self) -> dict[str, Any]:
         """With the profiles as they are, so that other figures are another stage."""
-        facts = super().identity()
         self.adapted  # noqa: B018 - a profile's mistakes are found when the run is planned
+        facts = super().identity()
         if used := self.chosen.profiles:
             facts["profiles"] = {p.code: p.digest for p in used}
         return facts

@@ -9,12 +9,14 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from curate.disk.files import text_digest
+from curate.disk.files import check_regular, text_digest
+from curate.disk.units import counted
+from curate.disk.yaml_file import read_yaml
 from curate.errors import UsageError
 from curate.formats.reading import ReadSettings
 from curate.steps.contracts import CorpusStep, Product, Settings, Step
@@ -22,6 +24,7 @@ from curate.steps.registry import step_class
 from curate.steps.shipped import text_of
 
 CUT = "cut"
+MOST_STEPS = 1000  # each stage of them is a folder, each step a module that workers load
 READ = -1  # where entries are numbered: the section `read`
 LineOf = Callable[[str], str | None]
 TOP_KEYS = ("name", "description", "paper", "input", "read", "steps")
@@ -138,10 +141,7 @@ class Change:
         given = f"--set {text}"
         if not equals or not dot:
             raise UsageError(f"{given}: write section.key=value, as in c4.min_sentences=5")
-        try:
-            return cls(section, key, yaml.safe_load(raw), given)
-        except yaml.YAMLError:
-            raise UsageError(f"{given}: the value is not YAML") from None
+        return cls(section, key, read_yaml(raw, given, lines=False)[0], given)
 
 
 class _Source:
@@ -175,6 +175,30 @@ def _nearest(key: str, keys: list[str]) -> str:
     return f"known: {', '.join(keys)}" if keys else "it takes no keys"
 
 
+def _has_truth(value: Any) -> bool:
+    """Whether a value is true or false, or holds it."""
+    if isinstance(value, dict):
+        return any(map(_has_truth, (*value, *value.values())))
+    return any(map(_has_truth, value)) if isinstance(value, list) else isinstance(value, bool)
+
+
+def _takes_truth(model: type[BaseModel], key: str) -> bool:
+    """Whether true and false are among the values of a field."""
+    kinds = [model.model_fields[key].annotation]
+    for kind in kinds:
+        kinds += get_args(kind)
+    models = any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds)
+    return models or any(kind in kinds for kind in (bool, Any, object, True, False))
+
+
+def _no_text(key: str, value: Any) -> str:
+    shown = "a list or mapping" if isinstance(value, (list, dict)) else str(value).lower()
+    return (
+        f"{key}: {shown} is no value of it (YAML takes yes, no, on and off for true and false: put"
+        " a text into quotes)"
+    )
+
+
 def _check(
     model: type[BaseModel],
     values: dict[str, Any],
@@ -187,6 +211,10 @@ def _check(
     line_of: the `file:line` of a key, or the `--set` that it is from; None where it is of neither.
     folder: of the recipe's file.
     """
+    for key, value in values.items():
+        if key in model.model_fields and _has_truth(value) and not _takes_truth(model, key):
+            where = (line_of(str(key)) if line_of else None) or f"step {section}"
+            raise UsageError(f"{where}: {_no_text(f'{section}.{key}', value)}")
     try:
         return model.model_validate(values, context={"folder": folder})
     except ValidationError as error:
@@ -200,6 +228,9 @@ def _check(
         message = first["msg"].removeprefix("Value error, ")
         named = ".".join(filter(None, [section, key] if place else [key]))
         raise UsageError(": ".join(filter(None, [where, named, message]))) from None
+    except UnicodeEncodeError:  # half of a surrogate pair, where a pattern is to be matched
+        where = (line_of("") if line_of else None) or f"step {section}"
+        raise UsageError(f"{where}: a value of {section} is no Unicode text") from None
 
 
 def make_step(
@@ -279,23 +310,24 @@ def parse(
 ) -> Recipe:
     """A recipe from YAML text. overrides: `step.key=value` or `read.key=value`. folder: where files
     beside the recipe are."""
-    try:
-        data = yaml.safe_load(text)
-        file = _Source(source, yaml.compose(text, Loader=yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise UsageError(f"{source}{line}: not YAML: {problem}") from None
+    data, root = read_yaml(text, source)
+    file = _Source(source, root)
     if not isinstance(data, dict):
         raise UsageError(f"{source}: a recipe is a mapping with the key `steps`")
     for key in data:
         if key not in TOP_KEYS:
             where, hint = file.at(key), _nearest(str(key), list(TOP_KEYS))
             raise UsageError(f"{where}: unknown key {str(key)!r}; {hint}")
+    for key in ("name", "description", "paper"):
+        if isinstance(data.get(key), (bool, list, dict)):
+            raise UsageError(f"{file.at(key)}: {_no_text(key, data[key])}")
     entries = data.get("steps")
     if not isinstance(entries, list) or not entries:
         raise UsageError(f"{source}: `steps` must be a list of at least one step")
+    if len(entries) > MOST_STEPS:
+        raise UsageError(
+            f"{source}: {counted(len(entries), 'step')}; a recipe has {MOST_STEPS:,} at most"
+        )
     values = _entries(entries, file)
     read_values, inputs = data.get("read") or {}, data.get("input") or []
     if not isinstance(read_values, dict):
@@ -400,8 +432,9 @@ def _place(overridden: dict[str, str], in_file: LineOf | None, key: str) -> str 
 def load(name: str | Path, overrides: tuple[str | Change, ...] = ()) -> Recipe:
     """A recipe by path, or a shipped one by name."""
     path = Path(name)
-    if path.suffix in (".yaml", ".yml") or path.is_file():
+    if path.suffix in (".yaml", ".yml") or (path.exists() and not path.is_dir()):
         try:
+            check_regular(path)
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"

@@ -1,1 +1,1 @@
-"""Progress bars and tables for the terminal."""
+"""What is printed: lines that a terminal can be given, progress bars and tables."""

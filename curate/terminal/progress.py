@@ -7,6 +7,8 @@ import sys
 import time
 from typing import Any
 
+from curate.terminal.output import one_line, tell
+
 LOG_SECONDS = 10.0
 NOTEBOOK_SECONDS = 0.5
 PACE_SECONDS = 3600.0  # the pace is that of the last hour: a partition may take minutes
@@ -26,7 +28,7 @@ class Progress:
     """
 
     def __init__(self, title: str, total: int, quiet: bool = False, done: int = 0) -> None:
-        self.title, self.total, self.done = title, total, done
+        self.title, self.total, self.done = one_line(title), total, done
         self._quiet = quiet
         self._bar: Any = None
         self._task: Any = None
@@ -48,12 +50,12 @@ class Progress:
             from rich.progress import Progress as RichProgress
 
             self._bar = RichProgress(
-                TextColumn("{task.description:<24}"),
+                TextColumn("{task.description:<24}", markup=False),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
                 TimeRemainingColumn(),
-                TextColumn("{task.fields[note]}"),
+                TextColumn("{task.fields[note]}", markup=False),
                 console=Console(stderr=True),
                 transient=True,
                 speed_estimate_period=PACE_SECONDS,
@@ -69,11 +71,12 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
         if self._drawn:
-            print(file=sys.stderr, flush=True)
+            tell("")
 
     def update(self, done: int | None = None, note: str = "") -> None:
         """One more done, or `done` in all; note: what to say beside it."""
         self.done = self.done + 1 if done is None else done
+        note = one_line(note)
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, note=note)
         elif not self._quiet:
@@ -89,7 +92,7 @@ class Progress:
             print(f"\r{line.ljust(self._drawn)}", end="", file=sys.stderr, flush=True)
             self._drawn = len(line)
         else:
-            print(line, file=sys.stderr, flush=True)
+            tell(line)
 
 
 def mention(note: str) -> None:
@@ -107,4 +110,4 @@ def mention(note: str) -> None:
 def say(message: str, quiet: bool = False) -> None:
     """A plain line for people, on stderr."""
     if not quiet:
-        print(message, file=sys.stderr, flush=True)
+        tell(one_line(message))

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, TextIO
 
+from curate.terminal.output import one_line
+
 WIDTH = 10_000  # columns: lines are neither wrapped nor cut
 
 
@@ -35,10 +37,16 @@ def table(
         title = Text(head[n]) if head else ""
         grid.add_column(title, justify="left" if n in to_left else "right", no_wrap=True)
     for y, row in enumerate(cells):
-        grid.add_row(*(Text(c, "bold" if (y, x) in strong else "") for x, c in enumerate(row)))
+        grid.add_row(*(_cell(c, (y, x) in strong) for x, c in enumerate(row)))
     lines = _console(bool(strong)).render_lines(grid, pad=False)
     texts = ["".join(_segment(s) for s in line).rstrip() for line in lines]
     return [" " * indent + text for text in texts]
+
+
+def _cell(value: str, bold: bool) -> Any:
+    from rich.text import Text
+
+    return Text(one_line(value), "bold" if bold else "")
 
 
 def _segment(segment: Any) -> str:

@@ -15,8 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from curate.disk.files import check_regular
+from curate.disk.yaml_file import read_yaml
 from curate.errors import UsageError
 from curate.text.codes import comparable
 
@@ -84,11 +84,10 @@ def _profile(path: Path, name: str, values: Any) -> Profile:
 @lru_cache(maxsize=8)
 def _read(path: Path, stamp: int) -> dict[str, Profile]:
     try:
-        values = yaml.load(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        check_regular(path)
+        values = read_yaml(path.read_text("utf-8"), f"profiles {path}")[0]
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"profiles {path}: {getattr(error, 'strerror', error)}") from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"profiles {path}: not YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(values, dict) or not values:
         raise UsageError(f"profiles {path}: it has no profile, as `th: {{...}}` would be one")
     # YAML's `no`, which it takes for false, is Norwegian.

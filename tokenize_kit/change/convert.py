@@ -138,7 +138,11 @@ def _reopen(data: bytes, to: str, about: dict[str, Any]) -> Encode:
     with TemporaryDirectory() as folder:
         file = Path(folder) / FILES[to]
         file.write_bytes(data)
-        return open_vocabulary(file).encode
+        try:
+            return open_vocabulary(file).encode
+        except TokenizerError as error:
+            reason = str(error).removeprefix(f"{file}: ")
+            raise CannotHold(f"what was written does not open again: {reason}") from None
 
 
 def _card(source: Source, to: str, about: dict[str, Any], checked: Comparison) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def open_source(path: Path, pattern: str | None = None) -> Source:
         raise CannotHold(f"{file}: {error}") from None
     except (ValueError, KeyError, TypeError, IndexError) as error:
         names = {"gguf": "GGUF file of a tokenizer", "sentencepiece": "SentencePiece model"}
-        reason = str(error) or type(error).__name__
+        reason = (str(error) or type(error).__name__).splitlines()[0]
         message = f"{file}: not a {names.get(kind, kind)}: {reason}"
         raise TokenizerError(message, exit_code=2) from None
     return Source(file, kind, form, encode, sha256(file), tuple(notes))
@@ -135,4 +135,4 @@ def _by_sentencepiece(form: Pieces) -> Encode:
     try:
         return by_library(sentencepiece.SentencePieceProcessor(model_proto=write_form(form)))
     except RuntimeError as error:
-        raise ValueError(f"sentencepiece does not take its pieces ({error})") from None
+        raise CannotHold(f"sentencepiece does not take its pieces ({error})") from None

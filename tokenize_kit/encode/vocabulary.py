@@ -126,12 +126,12 @@ def _pieces(path: Path) -> Vocabulary:
     try:
         processor.LoadFromSerializedProto(raw)
         size = processor.GetPieceSize()
-    except (RuntimeError, OSError, ValueError):
+        control = [k for k in range(size) if processor.IsControl(k)]
+        special = {processor.IdToPiece(k): k for k in control}
+    except (RuntimeError, OSError, ValueError):  # the last of a piece that is not UTF-8
         size = 0
     if not size:
         raise TokenizerError(f"{path}: not a SentencePiece model", exit_code=2)
-    control = [k for k in range(size) if processor.IsControl(k)]
-    special = {processor.IdToPiece(k): k for k in control}
     encoder = SpmEncoder(raw, processor)
     marked, ours = _marked(size, control), encoder.reason is None
     return Vocabulary(path, "tokenizer.model", size, special, marked, encoder.encode, threads=ours)

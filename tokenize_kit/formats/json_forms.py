@@ -143,7 +143,12 @@ def pieces_tokenizer(model: Pieces) -> Tokenizer:
 
 
 def _normalizers(model: Pieces) -> list[Any]:
-    steps: list[Any] = [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
+    steps: list[Any] = []
+    if model.charsmap:
+        try:
+            steps.append(normalizers.Precompiled(model.charsmap))
+        except Exception as error:  # the library raises nothing else
+            raise CannotHold(f"its table of characters is damaged ({error})") from None
     if model.squeeze:
         steps += [
             normalizers.Replace(Regex(r"\A +"), ""),

@@ -22,6 +22,7 @@ from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import (
     from_letters,
     load_tokenizer,
+    panicked,
     special_ids,
     to_letters,
 )
@@ -247,7 +248,13 @@ class Json:
         return _in_bytes(data, offsets, spans)
 
     def decode(self, ids: list[int]) -> str:
-        return self._tokenizer.decode(ids, skip_special_tokens=False)
+        try:
+            return self._tokenizer.decode(ids, skip_special_tokens=False)
+        except BaseException as error:  # the library raises bare Exception, and panics
+            if not (isinstance(error, Exception) or panicked(error)):
+                raise
+            reason = " ".join(str(error).split())[:200]
+            raise TokenizerError(f"{self.path}: cannot decode its ids: {reason}") from None
 
 
 def _unknown(model: dict[str, Any], vocab: dict[str, int]) -> int | None:
@@ -272,12 +279,12 @@ class SentencePiece:
             raw = file.read_bytes()
             self._model.LoadFromSerializedProto(raw)
             size = self._model.get_piece_size()
+            self.tokens = {n: self._model.id_to_piece(n) for n in range(size)}
         except Exception as error:  # the library raises RuntimeError and its own
             why = str(error).splitlines()[-1] if str(error) else type(error).__name__
             raise TokenizerError(
                 f"{file}: not a SentencePiece model ({why})", exit_code=2
             ) from None
-        self.tokens = {n: self._model.id_to_piece(n) for n in range(size)}
         self.special = frozenset(n for n in range(size) if self._model.is_control(n))
         self.byte_ids = frozenset(n for n in range(size) if self._model.is_byte(n))
         self.unknown = self._model.unk_id()

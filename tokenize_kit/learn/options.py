@@ -42,7 +42,7 @@ BERT_TOKENS = ("[SEP]", UNKNOWN, "[CLS]", "[PAD]", "[MASK]")
 DEFAULT_PATTERN = "o200k"
 _PATTERN_OF = {"char-bpe": "metaspace", "wordpiece": "bert"}
 _FIXED = {"bpe": 256, "char-bpe": 256, "wordpiece": 0, "unigram": 256}  # tokens of bytes
-MOST_PADDING = 4096
+MOST_PADDING, MOST_RESERVED = 4096, 1 << 20
 _BYTE_PIECE = re.compile(r"<0x[0-9A-F]{2}>")
 _RESERVED = re.compile(r"<\|reserved_\d+\|>")
 
@@ -147,7 +147,11 @@ class TrainingOptions:
     ] = ("<|endoftext|>",)
     reserved: Annotated[
         int,
-        Setting("Number of tokens `<|reserved_0|>` and so on that are kept free for later.", ge=0),
+        Setting(
+            "Number of tokens `<|reserved_0|>` and so on that are kept free for later.",
+            ge=0,
+            le=MOST_RESERVED,
+        ),
     ] = 0
     pad_to: Annotated[
         int,

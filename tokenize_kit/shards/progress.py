@@ -1,8 +1,8 @@
 """The progress of an encode, so that one that was killed resumes there.
 
-Now and then the files under way are brought to disk, and `progress.json` says how long they are and
-behind which document. What was written later is cut off; the documents before it are read again,
-and compared with a hash, but not encoded.
+Now and then the files under way are brought to disk, and `progress.json` says how long they are,
+what is in them (a checksum), and behind which document. What was written later is cut off; the
+documents before it are read again, and compared with a hash, but not encoded.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import xxhash
+
 from tokenize_kit.errors import TokenizerError, counted
-from tokenize_kit.files import sync, to_json, write_atomic
+from tokenize_kit.files import seal, sync, to_json, write_atomic
 
 NAME = "progress.json"
 SAVE_BYTES = 256 << 20  # of text between two saves, at least
@@ -60,6 +62,7 @@ class Progress:
         self.position = BEGIN
         self.state: dict[str, Any] = {}
         self._all = self._since = 0
+        self._hashed: dict[str, tuple[Any, int]] = {}  # files: the hash of so many bytes of each
         say = say or (lambda line: None)
         _unlink(folder)
         why = self._resume()
@@ -73,6 +76,7 @@ class Progress:
         if why:
             say(f"begun anew: {why}")
         self.remove()
+        self._hashed.clear()
         folder.mkdir(parents=True)
 
     @property
@@ -84,14 +88,16 @@ class Progress:
         """Takes up what was saved; else why it cannot be, or nothing."""
         try:
             saved = json.loads((self.folder / NAME).read_bytes())
+            if seal({k: v for k, v in saved.items() if k != "checksum"}) != saved:
+                raise ValueError
             if saved["identity"] != self._identity:
                 return "the tokenizer or a setting is not that of the run that was stopped"
             links = any(path.is_symlink() for path in self.folder.rglob("*"))
             if links or not _stays_inside([*saved["files"], saved["state"]]):
                 return "what the run that was stopped has left leads to files elsewhere"
-            for name, size in saved["files"].items():
-                if (self.folder / name).stat().st_size < size:
-                    return f"{name} of the run that was stopped is cut short"
+            for name, written in saved["files"].items():
+                if self._read(name, written[0]) != written:
+                    return f"{name} of the run that was stopped is not what was written"
             state, read = saved["state"], int(saved["read"])
             position = Position(int(saved["documents"]), str(saved["digest"]))
         except FileNotFoundError as error:
@@ -101,6 +107,16 @@ class Progress:
             return "what the run that was stopped has left cannot be read"
         self.position, self.state, self._all = position, state, read
         return ""
+
+    def _read(self, name: str, size: int) -> list[Any]:
+        """[bytes, xxh3-128] of a file up to that size. Read is what was not at the last save."""
+        hasher, first = self._hashed.get(name) or (xxhash.xxh3_128(), 0)
+        with (self.folder / name).open("rb") as file:
+            file.seek(first)
+            while block := file.read(min(1 << 20, size - file.tell())):
+                hasher.update(block)
+            self._hashed[name] = hasher, file.tell()
+            return [file.tell(), hasher.hexdigest()]
 
     def passed(
         self, position: Position, size: int, files: dict[str, Checkpoint], last: bool = False
@@ -120,21 +136,23 @@ class Progress:
 
     def _save(self, position: Position, files: dict[str, Checkpoint]) -> None:
         state: dict[str, Any] = {}
-        sizes: dict[str, int] = {}
-        for name, checkpoint in files.items():
-            state[name], paths = checkpoint()
-            sizes |= {p.relative_to(self.folder).as_posix(): p.stat().st_size for p in paths}
-        for folder in sorted({str(Path(name).parent) for name in sizes}):
+        written: dict[str, list[Any]] = {}
+        for writer, checkpoint in files.items():
+            state[writer], paths = checkpoint()
+            for path in paths:
+                name = path.relative_to(self.folder).as_posix()
+                written[name] = self._read(name, path.stat().st_size)
+        for folder in sorted({str(Path(name).parent) for name in written}):
             sync(self.folder / folder)
         saved = {
             "identity": self._identity,
             "documents": position.documents,
             "digest": position.digest,
             "read": self._all,
-            "files": sizes,
+            "files": written,
             "state": state,
         }
-        write_atomic(self.folder / NAME, to_json(saved))
+        write_atomic(self.folder / NAME, to_json(seal(saved)))
         self._since = 0
 
     def forget(self) -> None:

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from tokenize_kit.encode.vocabulary import Vocabulary, open_vocabulary
 from tokenize_kit.errors import TokenizerError, counted
-from tokenize_kit.files import sha256, sync, to_json, write_atomic
+from tokenize_kit.files import seal, sha256, sync, to_json, write_atomic
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.shards.loss_mask import mask_of
 from tokenize_kit.shards.progress import (
@@ -391,9 +391,9 @@ def _manifests(
             manifest["files"] |= manifests[1]["files"]
         else:
             manifests[1]["side"] = "val"
-            write_atomic(sides[1].folder / "manifest.json", to_json(manifests[1]))
+            write_atomic(sides[1].folder / "manifest.json", to_json(seal(manifests[1])))
             manifest["val"]["manifest_sha256"] = sha256(sides[1].folder / "manifest.json")
-    return manifest
+    return seal(manifest)
 
 
 def _commit(progress: Progress, out: Path, manifest: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from train.data.part import Foreign, Ints, Part
 from train.data.readers import FOREIGN_FILES, is_validation, own_files, read_foreign, read_own
 from train.errors import TrainError, counted
-from train.files import sha256
+from train.files import sha256, unseal
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -46,7 +46,8 @@ class Shards:
     in training; None where all do. ``end`` is the id that ends documents. ``tokenizer``: its file,
     if there is one. ``fingerprint`` stands for the content: the SHA-256 of the manifest, which
     names the SHA-256 of every file; without one, of names, sizes and samples of the files.
-    ``notes``: what a user should know of how the files were read.
+    ``sums``: the files that a manifest names, each with its SHA-256. ``notes``: what a user should
+    know of how the files were read.
     """
 
     folder: Path
@@ -61,6 +62,7 @@ class Shards:
     masks: list[npt.NDArray[np.uint8]] | None = None
     end: int | None = None
     form: str = "llmcurate"
+    sums: tuple[tuple[Path, str], ...] = ()
     tokenizer: Path | None = None
     tokenizer_sha256: str | None = None
     parts: tuple[Part, ...] = ()
@@ -114,7 +116,9 @@ class Shards:
 def read_column(table: Path, name: str) -> pa.ChunkedArray:
     """A column of a documents table; raises ``TrainError`` naming the file."""
     try:
-        return pq.read_table(table, columns=[name])[name]
+        column = pq.read_table(table, columns=[name])[name]
+        column.validate(full=True)  # what is no UTF-8 would be an error where it is read
+        return column
     except (pa.ArrowException, OSError, KeyError) as error:
         cause = str(error).splitlines()[0]
         raise TrainError(f"{table}: cannot be read ({cause}); encode again") from error
@@ -164,13 +168,18 @@ def open_shards(path: Path, *, verify: bool, foreign: Foreign) -> Shards:
 
 def _with_manifest(folder: Path, verify: bool) -> Shards:
     path = folder / "manifest.json"
-    raw = path.read_bytes()
     try:
+        raw = path.read_bytes()
         manifest = json.loads(raw)
-    except ValueError as error:
-        raise TrainError(f"{path}: not JSON ({error}); encode again") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise TrainError(f"{path}: damaged, or no manifest ({error}); encode again") from error
     if not isinstance(manifest, dict) or manifest.get("version") != 1:
         raise TrainError(f"{path}: not a version 1 manifest of token shards; encode again")
+    if "checksum" in manifest:  # those of older versions have none
+        try:
+            unseal(manifest)
+        except ValueError as error:
+            raise TrainError(f"{path}: damaged ({error}); encode again") from None
     form = manifest.get("format", "llmcurate")
     if form not in ("llmcurate", "megatron", "nanogpt", "olmo"):
         raise TrainError(f"{path}: the format {form!r} is not read here; encode again")
@@ -191,8 +200,9 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
         # No name from a manifest may leave the folder.
         if name != Path(name).name or not (folder / name).is_file():
             raise TrainError(f"{folder / name}: missing; encode again")
-        if verify and sha256(folder / name) != digest:
-            raise TrainError(f"{folder / name}: not what the manifest says; encode again")
+        # The tokenizer is used at once, and small; the rest is compared beside training.
+        if (verify or name == tokenizer) and sha256(folder / name) != digest:
+            raise damaged_shard(folder / name)
     masked = "loss_mask" in manifest
     if form in ("nanogpt", "olmo"):
         listed = FOREIGN_FILES[form](folder, set(files))
@@ -223,8 +233,14 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
         special_ids=dict(special),
         end=end_of_text(special),
         fingerprint=hashlib.sha256(raw).hexdigest(),
+        sums=tuple((folder / name, str(digest)) for name, digest in files.items()),
         tokenizer=folder / tokenizer,
     )
+
+
+def damaged_shard(path: Path) -> TrainError:
+    """For a file that is not what the manifest beside it says."""
+    return TrainError(f"{path}: damaged (not what the manifest says); encode again")
 
 
 def _beside(path: Path, form: str, masked: bool) -> list[Path]:

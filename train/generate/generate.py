@@ -17,7 +17,7 @@ from train.measure.accounting import parameters
 from train.model.cache import Cache
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.runs.checkpoint import load_model, load_plan, newest
+from train.runs.checkpoint import load_model, load_plan, newest, tokenizer_of
 
 
 def endless(config: ModelConfig) -> bool:
@@ -113,7 +113,7 @@ def load(model_dir: Path) -> tuple[Decoder, Tokenizer]:
         raise TrainError(f"{weights}: missing, or smaller than config.json says; delete the folder")
     model = Decoder(config)
     load_model(checkpoint, model, average=True)
-    tokenizer = load_tokenizer(model_dir / "tokenizer.json")
+    tokenizer = load_tokenizer(tokenizer_of(checkpoint))
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= config.vocab:
         raise TrainError(f"{model_dir / 'tokenizer.json'}: not the tokenizer of this model")

@@ -18,12 +18,18 @@ from tokenizers import Tokenizer
 
 from train.data.shards import end_of_text, load_tokenizer
 from train.errors import TrainError, counted
-from train.files import encode_json, remove, sync
+from train.files import encode_json, replacing
 from train.hf.families import family_of
 from train.hf.family import Family, Weight, our_shapes
 from train.measure.accounting import parameters
 from train.model.config import ModelConfig
-from train.runs.checkpoint import load_plan, newest, weights_of
+from train.runs.checkpoint import (
+    load_plan,
+    newest,
+    read_tensors,
+    tokenizer_of,
+    weights_of,
+)
 from train.runs.plan import Plan
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -50,27 +56,22 @@ def export(
         raise TrainError(f"{out} is there already: give a new folder", exit_code=2)
     checkpoint, plan, family = chosen(run)
     weights = weights_of(checkpoint)
-    tokenizer = load_tokenizer(run / "tokenizer.json")
+    tokenizer = load_tokenizer(tokenizer_of(checkpoint))
     added = tokenizer.get_added_tokens_decoder()
     end = end_of_text({token.content: index for index, token in added.items() if token.special})
-    aside = out.with_name(f".{out.name}.partial")
-    remove(aside)
-    aside.mkdir(parents=True)
-    files = _write_weights(weights, aside, family, plan.model, DTYPES[dtype], shard_bytes)
-    shutil.copyfile(run / "tokenizer.json", aside / "tokenizer.json")
-    if finish is not None:
-        finish(aside, tokenizer, None if end is None else added[end].content)
-    config = config_json(plan.model, family, end, dtype)
-    (aside / "config.json").write_bytes(encode_json(config))
-    ids = {name: config[name] for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
-    (aside / "generation_config.json").write_bytes(encode_json(ids))
-    card = _card(plan, family, checkpoint.name, dtype)
-    (aside / "README.md").write_text(card, encoding="utf-8")
-    for file in sorted(aside.iterdir()):
-        sync(file)
-    sync(aside)
-    aside.replace(out)  # an empty folder is replaced
-    sync(out.parent)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(out) as aside:  # an empty folder is replaced
+        aside.mkdir()
+        files = _write_weights(weights, aside, family, plan.model, DTYPES[dtype], shard_bytes)
+        shutil.copyfile(run / "tokenizer.json", aside / "tokenizer.json")
+        if finish is not None:
+            finish(aside, tokenizer, None if end is None else added[end].content)
+        config = config_json(plan.model, family, end, dtype)
+        (aside / "config.json").write_bytes(encode_json(config))
+        ids = {name: config[name] for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+        (aside / "generation_config.json").write_bytes(encode_json(ids))
+        card = _card(plan, family, checkpoint.name, dtype)
+        (aside / "README.md").write_text(card, encoding="utf-8")
     return {
         "family": family.name,
         "architecture": family.architecture,
@@ -120,24 +121,24 @@ def _write_weights(
     dtype: torch.dtype,
     limit: int,
 ) -> list[str]:
-    """The names of the files. No more than one of them is in memory at a time."""
+    """The names of the files. No more than one of them is in memory at a time: ours are mapped."""
     files = list(_shards(family.weights(config), dtype.itemsize, limit))
     names = ["model.safetensors"]
     if len(files) > 1:
         count = len(files)
         names = [f"model-{i + 1:05d}-of-{count:05d}.safetensors" for i in range(count)]
     weight_map: dict[str, str] = {}
+    weights = read_tensors(source)
     try:
-        with safe_open(source, framework="pt") as weights:
-            for name, part in zip(names, files, strict=True):
-                tensors = {}
-                for weight in part:
-                    ours = [weights.get_tensor(own) for own in weight.ours]
-                    tensors[weight.theirs] = weight.layout.pack(ours).to(dtype).contiguous().clone()
-                    weight_map[weight.theirs] = name
-                save_file(tensors, folder / name, metadata={"format": "pt"})
+        for name, part in zip(names, files, strict=True):
+            tensors = {}
+            for weight in part:
+                ours = [weights[own] for own in weight.ours]
+                tensors[weight.theirs] = weight.layout.pack(ours).to(dtype).contiguous().clone()
+                weight_map[weight.theirs] = name
+            save_file(tensors, folder / name, metadata={"format": "pt"})
     except (OSError, SafetensorError) as error:
-        raise TrainError(f"{source}: cannot be read ({error})") from error
+        raise TrainError(f"{folder / name}: cannot be written ({error})") from error
     if len(files) > 1:
         total = sum(_bytes(weight, dtype.itemsize) for part in files for weight in part)
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
 from torch import Tensor
 
 from train.config import TrainConfig
@@ -32,6 +31,7 @@ from train.runs.checkpoint import (
     complete,
     load_plan,
     newest,
+    read_tensors,
     weights_of,
     write,
 )
@@ -63,12 +63,7 @@ def load(folder: Path, *, context: int | None = None) -> tuple[ModelConfig, dict
     """
     checkpoint = newest(folder / "checkpoints")
     if checkpoint is not None:
-        config, path = load_plan(checkpoint).model, weights_of(checkpoint)
-        try:
-            weights = load_file(path)
-        except (OSError, SafetensorError) as error:
-            raise TrainError(f"{path}: cannot be read ({error})") from error
-        return config, weights
+        return load_plan(checkpoint).model, read_tensors(weights_of(checkpoint))
     source = look(folder, context=context)
     return source.config, dict(_tensors(source))
 

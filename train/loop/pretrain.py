@@ -5,6 +5,7 @@ OUT/  checkpoints/step-0000020/   see checkpoint.py
       train.json                  the summary; written last, so its presence means done
       sample.txt  tokenizer.json  a text the model wrote; the shards' tokenizer
       shards.json                 where the shards lie (which.py)
+      compared.jsonl              which of their files were compared with the manifest (intact.py)
       spikes.json  tensorboard/   what a rollback passes over; by option
 """
 
@@ -19,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from train.config import TrainConfig
 from train.data.feed import Feed
+from train.data.intact import Comparison
 from train.data.shards import load_tokenizer
 from train.errors import TrainError, counted
-from train.files import encode_json, remove, write_atomic
+from train.files import clear, encode_json, remove, seal, unseal, write_atomic
 from train.generate.generate import continue_text
 from train.loop.backends import backends_line, layer_backends
 from train.loop.distributed import Ranks, ranks
@@ -33,7 +35,17 @@ from train.measure.which import remember
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.optim.weights import copy_into, gather
-from train.runs.checkpoint import best, complete, load_plan, load_state, newest, no_link, step_of
+from train.runs.checkpoint import (
+    best,
+    complete,
+    load_plan,
+    newest,
+    no_link,
+    set_aside,
+    step_of,
+    take_up,
+    tokenizer_of,
+)
 from train.runs.metrics import read_lines
 from train.runs.plan import Plan
 
@@ -60,10 +72,9 @@ def summarise(run: Run) -> dict[str, Any]:
                     seed=settings.seed,
                 )
                 write_atomic(out / "sample.txt", (sample + "\n").encode("utf-8"))
-            write_atomic(out / "train.json", encode_json(_figures(run, scores, sample)))
+            write_atomic(out / "train.json", encode_json(seal(_figures(run, scores, sample))))
     run.ranks.wait()
-    summary: dict[str, Any] = json.loads((out / "train.json").read_bytes())
-    return summary
+    return unseal(json.loads((out / "train.json").read_bytes()))
 
 
 def _alone(run: Run) -> Decoder:
@@ -167,12 +178,15 @@ def _pretrain(
         out.mkdir(parents=True, exist_ok=True)
         if not resume:
             remove(checkpoints)
-            (out / "spikes.json").unlink(missing_ok=True)
+            for name in ("spikes.json", "compared.jsonl"):
+                (out / name).unlink(missing_ok=True)
+        no_link(checkpoints)
+        clear(out)
+        take_up(checkpoints, on_notice or (lambda line: None))
     group.wait()
-    no_link(checkpoints)
     start = _start(plan, checkpoints)
-    done = start is not None and load_state(start).step == plan.train.steps
-    if done and (summary := _finished(out / "train.json")):
+    done = start is not None and step_of(start) == plan.train.steps
+    if done and start is not None and (summary := _finished(out / "train.json", start)):
         return summary
     group.wait()  # all have looked at what is there
     if group.first:
@@ -187,9 +201,23 @@ def _pretrain(
             backends_line(layer_backends(plan.model, plan.train, group.device)),
         ):
             on_notice(line)
-    run = Run(plan, data, out, group)
-    run.go(start, on_progress)
-    return summarise(run)
+    if not group.first:
+        run = Run(plan, data, out, group)
+        run.go(start, on_progress)
+        return summarise(run)
+    first = 0 if start is None else step_of(start)
+    comparison = Comparison(data.shards.values(), out / "compared.jsonl", first)
+    try:
+        run = Run(plan, data, out, group, comparison.done, on_notice)
+        run.go(start, on_progress)
+        comparison.wait()
+        return summarise(run)
+    finally:
+        comparison.close()
+        if comparison.failed:
+            for path in complete(checkpoints):
+                if step_of(path) > comparison.since:
+                    set_aside(path)
 
 
 def _start(plan: Plan, checkpoints: Path) -> Path | None:
@@ -218,9 +246,11 @@ def _start(plan: Plan, checkpoints: Path) -> Path | None:
     return start
 
 
-def _finished(path: Path) -> dict[str, Any] | None:
+def _finished(path: Path, last: Path) -> dict[str, Any] | None:
+    """The summary of a run that ended with the checkpoint ``last``; None where files of it are
+    missing or damaged, which are then made again."""
     try:
-        summary = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        tokenizer_of(last)
+        return unseal(json.loads(path.read_bytes()))
+    except (OSError, ValueError, TrainError):
         return None
-    return summary if isinstance(summary, dict) else None

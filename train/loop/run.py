@@ -43,9 +43,20 @@ class _Spike(Exception):
 
 
 class Run:
-    """One training run, from start or checkpoint to the last step."""
+    """One training run, from start or checkpoint to the last step. ``check`` is called before each
+    step, and may raise; ``on_notice`` gets a line where the log is damaged.
+    """
 
-    def __init__(self, plan: Plan, feed: Feed, out: Path, ranks: Ranks) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        feed: Feed,
+        out: Path,
+        ranks: Ranks,
+        check: Callable[[], object] = bool,
+        on_notice: Callable[[str], None] | None = None,
+    ) -> None:
+        self.check, self.on_notice = check, on_notice
         self.plan, self.sampler, self.out, self.ranks = plan, feed, out, ranks
         settings = plan.train
         self.scored = scored(feed, settings.eval_tokens, settings.context)
@@ -86,7 +97,7 @@ class Run:
             with torch.random.fork_rng(devices=devices):
                 while True:
                     first = self.load(start)
-                    log = self.log(first)
+                    log = self.log(first, start)
                     try:
                         self.steps(first, log, on_progress)
                         self.saver.wait()
@@ -105,9 +116,18 @@ class Run:
             self.saver.close()
         self.ranks.wait()
 
-    def log(self, first: int) -> Log | None:
-        on = self.plan.train.tensorboard
-        return Log(self.out, first, tensorboard=on) if self.ranks.first else None
+    def log(self, first: int, start: Path | None) -> Log | None:
+        """The log from ``first`` on; what is there is compared with what ``start`` says of it."""
+        if not self.ranks.first:
+            return None
+        expected = load_state(start).log if start is not None else ""
+        log = Log(self.out, first, tensorboard=self.plan.train.tensorboard, expected=expected)
+        if log.damaged and self.on_notice is not None:
+            self.on_notice(
+                f"{log.path}: damaged before step {first + 1}; what can be read stays, and figures"
+                " of those steps may be wrong; the weights do not depend on it"
+            )
+        return log
 
     def load(self, start: Path | None) -> int:
         """Take over a checkpoint, if there is one; the steps done."""
@@ -140,6 +160,7 @@ class Run:
             return reason is None
 
         for step in range(first, settings.steps):
+            self.check()
             rate, done = learning_rate(settings, step), step + 1
             measured = None
             if step not in self.passed.steps:
@@ -168,7 +189,7 @@ class Run:
             if saved:
                 if log is not None:
                     log.sync()
-                self.save(done)
+                self.save(done, log)
             if on_progress is not None:
                 for line in lines:
                     on_progress({**line, "steps": settings.steps})
@@ -247,9 +268,15 @@ class Run:
             settle(self.model)
         return scores
 
-    def save(self, step: int) -> None:
+    def save(self, step: int, log: Log | None) -> None:
         scores = dataclasses.asdict(self.scores) if self.scores is not None else None
-        state = State(step=step, tokens=self.tokens, held_out=scores, guard=self.guard.dump())
+        state = State(
+            step=step,
+            tokens=self.tokens,
+            held_out=scores,
+            guard=self.guard.dump(),
+            log="" if log is None else log.checksum,
+        )
         self.saver.save(self.model, self.optimizer, self.average, state)
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.files import encode_json, write_atomic
+from train.files import encode_json, seal, unseal, write_atomic
 
 LEAST_MAD = 0.001
 MOST = 10  # spikes in a window: more are not accidents, and the run stops
@@ -86,7 +86,10 @@ class PassedOver:
         self.spikes: list[dict[str, Any]] = []
         if path.is_file():
             try:
-                self.spikes = json.loads(path.read_bytes())["spikes"]
+                values = json.loads(path.read_bytes())
+                if "checksum" in values:  # not of an earlier version
+                    values = unseal(values)
+                self.spikes = values["spikes"]
                 for spike in self.spikes:
                     self._pass(spike)
             except (ValueError, KeyError, TypeError) as error:
@@ -98,7 +101,7 @@ class PassedOver:
         self.spikes.append(spike)
         self._pass(spike)
         if write:
-            write_atomic(self.path, encode_json({"version": 1, "spikes": self.spikes}))
+            write_atomic(self.path, encode_json(seal({"version": 1, "spikes": self.spikes})))
 
     def _pass(self, spike: dict[str, Any]) -> None:
         for step in range(int(spike["from"]) - 1, int(spike["step"])):

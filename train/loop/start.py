@@ -23,7 +23,7 @@ from train.objectives.objectives import objective
 from train.optim.optimizers import check_optimizer
 from train.optim.schedules import schedule
 from train.optim.weights import copy_into
-from train.runs.checkpoint import load_plan, newest, weights_of
+from train.runs.checkpoint import load_plan, newest, tokenizer_of, weights_of
 from train.runs.metrics import need_tensorboard
 from train.runs.plan import Plan
 
@@ -49,7 +49,7 @@ def start_of(folder: Path, tokenizer: Path | None) -> Start:
     else:
         source = look(folder)
         config, files = source.config, sorted({path for path, _ in source.files.values()})
-    own = folder / "tokenizer.json"
+    own = folder / "tokenizer.json" if checkpoint is None else tokenizer_of(checkpoint)
     if tokenizer is not None and own.is_file():
         _same_ids(own, tokenizer)
     try:

@@ -14,7 +14,7 @@ from typing import Any
 from train.config import Source, TrainConfig, locate, names
 from train.data.feed import Feed
 from train.errors import TrainError
-from train.files import encode_json, write_atomic
+from train.files import encode_json, seal, unseal, write_atomic
 from train.runs.checkpoint import load_plan, newest
 from train.runs.metrics import read_lines
 
@@ -24,7 +24,7 @@ def remember(out: Path, feed: Feed) -> None:
     folders = {label: str(Path(path).resolve()) for path, label in feed.labels.items()}
     default = None if feed.default is None else feed.labels[str(feed.default)]
     folders_of_shards = {"version": 1, "folders": folders, "default": default}
-    write_atomic(out / "shards.json", encode_json(folders_of_shards))
+    write_atomic(out / "shards.json", encode_json(seal(folders_of_shards)))
 
 
 def which(out: Path, step: int, shards: Path | None = None) -> dict[str, Any]:
@@ -70,6 +70,8 @@ def _feed(out: Path, config: TrainConfig, shards: Path | None) -> Feed:
     path = out / "shards.json"
     try:
         recorded = json.loads(path.read_bytes())
+        if "checksum" in recorded:  # not of an earlier version
+            recorded = unseal(recorded)
         folders = {str(label): str(folder) for label, folder in recorded["folders"].items()}
         default = None if recorded["default"] is None else folders[recorded["default"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -4,7 +4,11 @@
                              optimizer.safetensors  the optimiser's state, "<state>.<parameter>"
                              average.safetensors    with ``ema``: the weights' average
                              config.json            model, train, shards: the plan of the run
-                             state.json             step, tokens, held-out scores, losses
+                             state.json             step, tokens, held-out scores, losses; sums
+
+state.json has the xxh3-128 of config.json, of each tensor (made of what is in memory, before it is
+written), of the run's tokenizer.json, of the log up to there and of itself; all that is read again
+is compared with it. A folder of version 2 has none, and is taken as it is.
 
 The sampler, the schedule and dropout are functions of the step, so nothing else has to be kept.
 All tensors are whole, however many processes wrote them.
@@ -14,19 +18,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+import xxhash
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.files import encode_json, remove, sync
+from train.files import checksum, clear, drop, encode_json, replacing, seal, unseal
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.optim.optimizers import Optimizers
@@ -36,19 +42,22 @@ from train.runs.plan import VERSION, Plan
 from train.settings import from_dict
 
 _NAME = re.compile(r"step-(\d{7,})")
+_UNSEALED = 2  # the version before checksums
+_JSON_BYTES = 64_000_000
 Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
 class State:
     """Beside the tensors: steps done, tokens that counted, the held-out scores of this step if it
-    was scored, and what the loss guard remembers.
+    was scored, what the loss guard remembers, and the checksum of the log up to here.
     """
 
     step: int
     tokens: int
     held_out: dict[str, Any] | None = None
     guard: dict[str, Any] | None = None
+    log: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,16 +86,17 @@ def write(folder: Path, snapshot: Snapshot, keep: Keep) -> Path:
     """
     no_link(folder)
     final = folder / f"step-{snapshot.state.step:07d}"
-    aside = folder / f".{final.name}.partial"
     try:
-        _write(aside, snapshot)
-        remove(final)
-        aside.rename(final)
-        sync(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        clear(folder)
+        with replacing(final) as aside:
+            _write(aside, snapshot)
+            for old in (final, _out_of_the_way(final)):
+                if old.is_dir():
+                    drop(old)
         for old in superfluous(folder, keep):
-            remove(old, must=True)
+            drop(old)
     except (OSError, SafetensorError) as error:
-        remove(aside)
         raise TrainError(
             f"{final}: cannot be written ({error}); earlier checkpoints are whole: make room, and "
             "start again to go on"
@@ -104,15 +114,76 @@ def no_link(folder: Path) -> None:
 
 
 def _write(aside: Path, snapshot: Snapshot) -> None:
-    remove(aside)
-    aside.mkdir(parents=True)
+    aside.mkdir()
+    config = encode_json(snapshot.plan.to_json())
+    (aside / "config.json").write_bytes(config)
+    sums: dict[str, Any] = {"config.json": checksum(config)}
+    tokenizer = _tokenizer(aside)
+    if tokenizer.is_file():
+        sums["tokenizer.json"] = checksum(tokenizer.read_bytes())
     for name, tensors in snapshot.tensors.items():
-        save_file(tensors, aside / f"{name}.safetensors")
-    (aside / "config.json").write_bytes(encode_json(snapshot.plan.to_json()))
-    (aside / "state.json").write_bytes(encode_json({"version": VERSION, **vars(snapshot.state)}))
-    for file in sorted(aside.iterdir()):
-        sync(file)
-    sync(aside)
+        file = f"{name}.safetensors"
+        sums[file] = {key: tensor_checksum(value) for key, value in tensors.items()}
+        save_file(tensors, aside / file)
+    state = seal({"version": VERSION, **vars(snapshot.state), "sums": sums})
+    (aside / "state.json").write_bytes(encode_json(state))
+
+
+def tensor_checksum(tensor: Tensor) -> str:
+    """xxh3-128 of type, shape and the bytes, without a copy of a contiguous one."""
+    hashed = xxhash.xxh3_128(f"{tensor.dtype} {list(tensor.shape)} ".encode())
+    if tensor.numel():
+        flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+        hashed.update(flat.numpy().data)
+    return hashed.hexdigest()
+
+
+class Damaged(TrainError):
+    """A checkpoint that is not what was written; ``what`` names the file and the reason."""
+
+    def __init__(self, file: Path, reason: object) -> None:
+        self.what = f"{file}: damaged ({reason})"
+        super().__init__(f"{self.what}; delete {file.parent}")
+
+
+def verify(checkpoint: Path) -> None:
+    """Compare all of it with its checksums; raises ``Damaged``."""
+    if load_state(checkpoint).step != step_of(checkpoint):
+        raise Damaged(checkpoint / "state.json", "of another step than the folder")
+    load_plan(checkpoint)
+    for file in _sums(checkpoint):
+        if file.endswith(".safetensors"):
+            read_tensors(checkpoint / file)
+
+
+def take_up(folder: Path, say: Callable[[str], None]) -> None:
+    """Leave the newest whole checkpoint as the newest one: those after it are renamed, and ``say``
+    gets a line on each. Raises ``Damaged`` where there are some and none is whole.
+    """
+    damaged: list[tuple[Path, Damaged]] = []
+    for checkpoint in reversed(complete(folder)):
+        try:
+            verify(checkpoint)
+        except Damaged as error:
+            damaged.append((checkpoint, error))
+            continue
+        for path, damage in damaged:
+            say(f"{damage.what}: now {set_aside(path).name}, going on from {checkpoint.name}")
+        return
+    if damaged:
+        raise damaged[0][1]
+
+
+def set_aside(checkpoint: Path) -> Path:
+    """Rename a checkpoint that nothing is to go on from; it goes when its step is reached again."""
+    path = _out_of_the_way(checkpoint)
+    if path.is_dir():
+        drop(path)
+    return checkpoint.rename(path)
+
+
+def _out_of_the_way(checkpoint: Path) -> Path:
+    return checkpoint.with_name(checkpoint.name + ".damaged")
 
 
 def superfluous(folder: Path, keep: Keep) -> list[Path]:
@@ -137,7 +208,8 @@ def complete(folder: Path) -> list[Path]:
     """The finished checkpoints in a folder, oldest first. What was cut off is not among them."""
     if not folder.is_dir():
         return []
-    checkpoints = [(int(match[1]), path) for path in folder.iterdir() if (match := _named(path))]
+    matches = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir() if path.is_dir())
+    checkpoints = [(int(match[1]), path) for match, path in matches if match]
     return [path for _, path in sorted(checkpoints)]
 
 
@@ -156,6 +228,9 @@ def load_plan(checkpoint: Path) -> Plan:
     """The plan a checkpoint was made under; raises ``TrainError`` naming file and key."""
     path = checkpoint / "config.json"
     values = _read_json(path)
+    sums = _sums(checkpoint)
+    if sums and checksum(path.read_bytes()) != sums.get(path.name):
+        raise Damaged(path, "it is not what was written")
     return Plan(
         model=from_dict(ModelConfig, values.get("model"), f"{path}: model"),
         train=from_dict(TrainConfig, values.get("train"), f"{path}: train"),
@@ -165,15 +240,34 @@ def load_plan(checkpoint: Path) -> Plan:
 
 
 def load_state(checkpoint: Path) -> State:
-    path = checkpoint / "state.json"
-    values = _read_json(path)
+    values, path = _state(checkpoint), checkpoint / "state.json"
     step, tokens = values.get("step"), values.get("tokens")
     held_out, guard = values.get("held_out"), values.get("guard")
     if not isinstance(step, int) or not isinstance(tokens, int):
-        raise TrainError(f"{path}: step and tokens must be whole numbers; delete {checkpoint}")
+        raise Damaged(path, "step and tokens must be whole numbers")
     if not all(part is None or isinstance(part, dict) for part in (held_out, guard)):
-        raise TrainError(f"{path}: held_out and guard must be objects; delete {checkpoint}")
-    return State(step=step, tokens=tokens, held_out=held_out, guard=guard)
+        raise Damaged(path, "held_out and guard must be objects")
+    log = str(values.get("log", ""))
+    return State(step=step, tokens=tokens, held_out=held_out, guard=guard, log=log)
+
+
+def _state(checkpoint: Path) -> dict[str, Any]:
+    path = checkpoint / "state.json"
+    values = _read_json(path)
+    if values["version"] == _UNSEALED and "sums" not in values:
+        return values
+    try:
+        return unseal(values)
+    except ValueError as error:
+        raise Damaged(path, error) from error
+
+
+def _sums(checkpoint: Path) -> dict[str, Any]:
+    """By file: its checksum, or those of its tensors; none of a folder of version 2."""
+    sums = _state(checkpoint).get("sums", {})
+    if not isinstance(sums, dict):
+        raise Damaged(checkpoint / "state.json", "its sums are no object")
+    return sums
 
 
 def weights_of(checkpoint: Path, *, average: bool = True) -> Path:
@@ -182,11 +276,27 @@ def weights_of(checkpoint: Path, *, average: bool = True) -> Path:
     return averaged if average and averaged.is_file() else checkpoint / "model.safetensors"
 
 
+def _tokenizer(checkpoint: Path) -> Path:
+    return checkpoint.parent.parent / "tokenizer.json"
+
+
+def tokenizer_of(checkpoint: Path) -> Path:
+    """The tokenizer.json beside the checkpoints; raises ``TrainError`` where it has changed."""
+    path = _tokenizer(checkpoint)
+    expected = _sums(checkpoint).get(path.name)
+    if expected is not None and (not path.is_file() or checksum(path.read_bytes()) != expected):
+        raise TrainError(
+            f"{path}: damaged (not what {checkpoint.name} was trained with); copy the"
+            " tokenizer.json of its shards there"
+        )
+    return path
+
+
 def load_model(checkpoint: Path, model: Decoder, *, average: bool = False) -> None:
     """Fill ``model`` with the weights, or with their ``average`` where there is one; every name and
     shape must fit.
     """
-    weights = _read_tensors(weights_of(checkpoint, average=average))
+    weights = read_tensors(weights_of(checkpoint, average=average))
     state = model.state_dict()
     if {name: v.shape for name, v in weights.items()} != {n: v.shape for n, v in state.items()}:
         raise TrainError(f"{checkpoint}: the weights do not fit config.json; delete the folder")
@@ -206,32 +316,41 @@ def load_average(checkpoint: Path, model: Decoder) -> Tensors:
 
 
 def _fitting(checkpoint: Path, file: str, shapes: dict[str, Any]) -> Tensors:
-    state = _read_tensors(checkpoint / file)
+    state = read_tensors(checkpoint / file)
     for name, shape in shapes.items():
         if name not in state or state[name].shape != shape:
             raise TrainError(f"{checkpoint}: {name} is missing or misshapen; delete the folder")
     return state
 
 
-def _named(path: Path) -> re.Match[str] | None:
-    return _NAME.fullmatch(path.name) if (path / "state.json").is_file() else None
-
-
 def _read_json(path: Path) -> dict[str, Any]:
     try:
+        if path.stat().st_size > _JSON_BYTES:
+            raise Damaged(path, f"larger than {_JSON_BYTES} bytes")
         values = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise TrainError(f"{path}: cannot be read ({error}); delete {path.parent}") from error
-    if not isinstance(values, dict) or values.get("version") != VERSION:
-        raise TrainError(f"{path}: not a version {VERSION} checkpoint; delete {path.parent}")
+    except (OSError, ValueError, RecursionError) as error:
+        raise Damaged(path, f"it cannot be read: {error}") from error
+    if not isinstance(values, dict) or values.get("version") not in (_UNSEALED, VERSION):
+        raise Damaged(path, f"not of a version {VERSION} checkpoint")
     return values
 
 
-def _read_tensors(path: Path) -> Tensors:
+def read_tensors(path: Path) -> Tensors:
+    """The tensors of a file of a checkpoint, mapped; each compared with its checksum."""
     try:
-        return load_file(path)
+        tensors = load_file(path)
     except (OSError, SafetensorError) as error:
-        raise TrainError(f"{path}: cannot be read ({error}); delete {path.parent}") from error
+        raise Damaged(path, f"it cannot be read: {error}") from error
+    sums = _sums(path.parent)
+    if not sums:
+        return tensors
+    expected = sums.get(path.name)
+    if not isinstance(expected, dict) or expected.keys() != tensors.keys():
+        raise Damaged(path, "its tensors are others than were written")
+    for name, tensor in tensors.items():
+        if tensor_checksum(tensor) != expected[name]:
+            raise Damaged(path, f"{name} is not what was written")
+    return tensors
 
 
 class Saver:

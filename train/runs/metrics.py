@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import xxhash
 from torch import Tensor
 
 from train.errors import TrainError
@@ -65,21 +66,38 @@ class Pending:
 
 
 class Log:
-    """The metrics of a run, from a step on. Others than the first process write nothing."""
+    """The metrics of a run, from a step on. Others than the first process write nothing.
 
-    def __init__(self, out: Path, step: int, *, tensorboard: bool) -> None:
+    ``expected``: the checksum up to that step, where a checkpoint has one; ``damaged`` says whether
+    the lines are others.
+    """
+
+    def __init__(self, out: Path, step: int, *, tensorboard: bool, expected: str = "") -> None:
         self.path = out / "metrics.jsonl"
-        truncate(self.path, step)
+        self._sum = xxhash.xxh3_128()
+        for line in truncate(self.path, step):
+            self._count(line)
+        self.damaged = bool(expected) and self.checksum != expected
         self._file = self.path.open("a", encoding="utf-8")
         self._board = board(out / "tensorboard", step) if tensorboard else None
 
     def write(self, lines: list[dict[str, Any]]) -> None:
         for line in lines:
             self._file.write(json.dumps(finite(line), allow_nan=False) + "\n")
+            self._count(finite(line))
             if self._board is not None:
                 for name, value in _scalars(line):
                     self._board.add_scalar(name, value, line["step"])
         self._file.flush()
+
+    def _count(self, line: dict[str, Any]) -> None:
+        content = {name: value for name, value in line.items() if name != "timing"}
+        self._sum.update(json.dumps(content, sort_keys=True).encode())
+
+    @property
+    def checksum(self) -> str:
+        """xxh3-128 of all lines without what is not reproducible."""
+        return self._sum.hexdigest()
 
     def sync(self) -> None:
         sync(self.path)
@@ -141,7 +159,8 @@ def read_lines(metrics: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def truncate(metrics: Path, step: int) -> None:
+def truncate(metrics: Path, step: int) -> list[dict[str, Any]]:
     """Keep the lines of the first ``step`` steps: those after the checkpoint are made again."""
-    kept = [json.dumps(line) + "\n" for line in read_lines(metrics) if line["step"] <= step]
-    write_atomic(metrics, "".join(kept).encode("utf-8"))
+    kept = [line for line in read_lines(metrics) if line["step"] <= step]
+    write_atomic(metrics, "".join(json.dumps(line) + "\n" for line in kept).encode("utf-8"))
+    return kept

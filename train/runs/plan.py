@@ -14,7 +14,7 @@ from train.settings import to_dict
 if TYPE_CHECKING:
     from train.loop.start import Start
 
-VERSION = 2  # of plans and checkpoints
+VERSION = 3  # of plans and checkpoints
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from curate.disk.files import temporary_name
+from curate.disk.files import reserve, temporary_name
 from curate.text.buffers import text_buffers
 
 ROW_BYTES = 40  # that a row takes by itself while it is ordered: its slice, position and offsets
@@ -33,6 +33,7 @@ def new_array(
         return np.empty(shape, dtype)
     path = folder / temporary_name("array")
     array = np.memmap(path, dtype, "w+", shape=shape)
+    reserve(path)
     path.unlink()
     return array.view(np.ndarray)
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, PrivateAttr
 
-from curate.disk.files import replacing
+from curate.disk.files import check_regular, replacing
 from curate.documents.documents import Documents
 from curate.errors import RunFailed, UsageError
 from curate.steps.contracts import Step
@@ -50,6 +50,7 @@ def read_filter(path: Path) -> Any:
     from pybloom_live import BloomFilter
 
     try:
+        check_regular(path)
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             head = file.read(HEAD.size)

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from curate.corpus import indexes
 from curate.dedup.minhash.signatures import band_keys, lean_buffers
 from curate.disk.files import file_digest, make_folder, replacing, text_digest, write_text
+from curate.disk.seals import seal_folder
 from curate.errors import UsageError
 from curate.text.buffers import as_large_string
 
@@ -93,6 +94,7 @@ def import_signatures(paths: list[Path], out: Path) -> dict[str, Any]:
         "key": text_digest(" ".join(file_digest(path, "xxh3-128") for path in paths)),
         "parts": len(paths),
         "settled": False,
+        "files": seal_folder(folder),
     }
     write_text(folder / indexes.RECORD, json.dumps(record) + "\n")
     return {"documents": documents, "settings": settings}

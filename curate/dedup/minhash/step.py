@@ -176,7 +176,9 @@ class DedupMinhash(DedupStep):
     def _of_preset(cls, settings: Any) -> Any:
         """The verification of the preset, where none is given."""
         preset = settings.get("preset") if isinstance(settings, dict) else None
-        return {"verify": VERIFIED[preset], **settings} if preset in VERIFIED else settings
+        if not isinstance(preset, str) or preset not in VERIFIED:
+            return settings
+        return {"verify": VERIFIED[preset], **settings}
 
     @model_validator(mode="after")
     def _belong_together(self) -> DedupMinhash:

@@ -14,12 +14,15 @@ Without it, two documents that the basis explains by a twentieth are alike if th
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from curate.disk.files import replacing
+from curate.errors import UsageError
 from curate.text.hashing import mix
 from kernel_cache import njit
 
@@ -93,7 +96,10 @@ class Basis:
         return int(self.mixed.shape[0] + self.mixed.shape[1])
 
     def vectors(self, offsets: np.ndarray, buckets: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """float32[documents, size] of hashed counts; not normalised."""
+        """float32[documents, size] of hashed counts; not normalised. UsageError for features that
+        the basis has not, as sketches of somebody else may name."""
+        if len(buckets) and not 0 <= int(buckets.min()) <= int(buckets.max()) < len(self.idf):
+            raise UsageError("sketches name features that there are not; run that dedup again")
         return project(offsets, buckets, counts, self.idf, self.row, self.axes, self.mixed)
 
     def save(self, path: Path) -> None:
@@ -103,9 +109,23 @@ class Basis:
 
     @classmethod
     def load(cls, path: Path) -> Basis:
-        """The object that `save` wrote."""
-        with np.load(path, allow_pickle=False) as arrays:
-            return cls(*(arrays[name] for name in ("idf", "row", "axes", "mixed")))
+        """The object that `save` wrote. UsageError where it is none: kernels follow its numbers."""
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                idf, row, axes, mixed = (arrays[name] for name in ("idf", "row", "axes", "mixed"))
+            sound = (
+                (idf.ndim, row.ndim, axes.ndim, mixed.ndim) == (1, 1, 2, 2)
+                and (row.dtype == np.int32)
+                and all(values.dtype == np.float32 for values in (idf, axes, mixed))
+                and len(idf) == len(row)
+                and axes.shape[1] == mixed.shape[0]
+                and bool(((row >= -1) & (row < len(axes))).all())
+            )
+        except (ValueError, LookupError, EOFError, SyntaxError, zipfile.BadZipFile, zlib.error):
+            sound = False
+        if not sound:
+            raise UsageError(f"{path} is damaged; run that dedup again")
+        return cls(idf, row, axes, mixed)
 
 
 @njit(nogil=True)

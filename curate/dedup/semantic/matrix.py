@@ -24,7 +24,7 @@ from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
 from curate.dedup.semantic import hashed
 from curate.dedup.semantic.hashed import Basis
-from curate.disk.files import clear_temporary, replacing
+from curate.disk.files import clear_temporary, replacing, reserve
 from curate.disk.inside import remove
 
 UNIT = 4000
@@ -251,6 +251,7 @@ def write_matrix(sketches: Sketches, row_of: np.ndarray, basis: Basis | None, si
         with replacing(path) as aside:
             shape = (len(row_of), size)
             matrix = np.lib.format.open_memmap(aside, "w+", np.int16, shape)
+            reserve(aside)
             for which, block in rows:
                 matrix[row_of[which]] = block
             matrix.flush()

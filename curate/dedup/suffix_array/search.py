@@ -46,7 +46,8 @@ def _whole(pattern, i, size):
 @njit(nogil=True)
 def _longest_from(text, order, pattern, i):
     """The longest beginning of pattern[i:] that stands in the text, by binary search for it: it is
-    shared with one of the two suffixes between which pattern[i:] would stand."""
+    shared with one of the two suffixes between which pattern[i:] would stand. -1 where the order
+    has what is no position."""
     low, high = np.int64(0), np.int64(len(order))
     shared_low = shared_high = np.int64(
         0
@@ -54,10 +55,12 @@ def _longest_from(text, order, pattern, i):
     while low < high:
         middle = (low + high) >> 1
         position = np.int64(order[middle])
+        if position < 0 or position >= len(text):
+            return np.int64(-1)
         k = _shared(text, position, pattern, i, min(shared_low, shared_high))
         if i + k == len(pattern):
             return k
-        if position + k == len(text) or text[position + k] < pattern[i + k]:
+        if position + k >= len(text) or text[position + k] < pattern[i + k]:
             low, shared_low = middle + 1, k
         else:
             high, shared_high = middle, k
@@ -67,7 +70,8 @@ def _longest_from(text, order, pattern, i):
 @njit(cache=True, nogil=True)
 def longest_match(text, order, pattern, least):
     """(position, length) of the longest run of whole characters of `pattern` in the text, the first
-    one where several are as long; (0, 0) where it is shorter than `least`.
+    one where several are as long; (0, 0) where it is shorter than `least`, (0, -1) where `order` is
+    none of this text.
 
     text, pattern: uint8[]; order: int32[len(text)], its suffixes.
     """
@@ -78,7 +82,10 @@ def longest_match(text, order, pattern, least):
             break
         if continues(pattern[i]):
             continue
-        size = _whole(pattern, i, _longest_from(text, order, pattern, i))
+        size = _longest_from(text, order, pattern, i)
+        if size < 0:
+            return np.int64(0), size
+        size = _whole(pattern, i, size)
         if size > best:
             best = size
             at, length = np.int64(i), size
@@ -136,7 +143,7 @@ def _encoded(text: str) -> bytes:
         raise UsageError("the text to search for is not valid UTF-8") from None
 
 
-def _bound(chunk: Chunk, pattern: bytes, after: bool) -> int:
+def _bound(index: SearchIndex, chunk: Chunk, pattern: bytes, after: bool) -> int:
     """The number of suffixes that stand before all that begin with `pattern`, or, `after`, behind
     those."""
     text, order, size = chunk.text, chunk.order, len(pattern)
@@ -144,6 +151,8 @@ def _bound(chunk: Chunk, pattern: bytes, after: bool) -> int:
     while low < high:
         middle = (low + high) >> 1
         position = int(order[middle])
+        if not 0 <= position < len(text):
+            raise index.damaged("an order")
         have = text[position : position + size].tobytes()
         if have < pattern or (after and have == pattern):
             low = middle + 1
@@ -178,10 +187,12 @@ def _find(index: SearchIndex, pattern: bytes, limit: int, context: int) -> Match
     count = 0
     hits: list[Hit] = []
     for chunk in index.chunks:
-        low, high = _bound(chunk, pattern, False), _bound(chunk, pattern, True)
+        low, high = (_bound(index, chunk, pattern, after) for after in (False, True))
         count += high - low
         if high > low and len(hits) < limit:
             for position in _first_positions(chunk.order[low:high], limit - len(hits)):
+                if chunk.text[position : position + len(pattern)].tobytes() != pattern:
+                    raise index.damaged("an order")
                 number, byte = index.document_of(chunk.base + position)
                 parts = index.around(chunk, position, len(pattern), context)
                 hits.append(Hit(index.id_of(number), byte, *parts))
@@ -200,6 +211,8 @@ def longest(index: SearchIndex, text: str, limit: int = 10, context: int = 60) -
     byte = size = 0
     for chunk in index.chunks:
         at, length = longest_match(chunk.text, chunk.order, pattern, size)
+        if length < 0:
+            raise index.damaged("an order")
         if length > size or (length == size and length and at < byte):
             byte, size = int(at), int(length)
     if size == 0:

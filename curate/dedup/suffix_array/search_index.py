@@ -4,12 +4,15 @@ A folder holds, for chunk 3, `search-00003.text` (the documents, each with the b
 which no UTF-8 text holds: so no match of a text reaches from one document into the next) and
 `search-00003.order` (int32, the positions of its suffixes in their order); `search-starts.u64`
 (where each document starts in the whole), `search-ids.arrow`, and last `search.json`, which says
-what all of these are. Files are mapped, not read.
+what all of these are, with their sizes and checksums. Files are mapped; they are read whole where
+their checksums are compared, when an index is opened for the first time. What is looked up in an
+order is shown to be a position all the same: checksums do not help against who writes them.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +21,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from curate.disk.files import clear_temporary, replacing, text_digest, write_text
+from curate.disk.files import (
+    cache_folder,
+    clear_temporary,
+    file_digest,
+    replacing,
+    text_digest,
+    write_text,
+)
 from curate.disk.inside import inside
 from curate.errors import RunFailed, UsageError
 
@@ -30,6 +40,8 @@ FORMAT, VERSION = "llmcurate-search", 1
 END = 0xFF
 _PEAK = 5  # bytes that a byte takes while its chunk is sorted
 _MOST = 2**31 - 1  # bytes of a chunk, whose positions are 32 bits wide
+_NOTED = 64 << 20  # bytes from which on it is noted that checksums were compared; 20 ms at most
+AGAIN = "make it anew: `llmcurate search build IN -o OUT`, or the run that left it"
 
 
 def _name(kind: str, chunk: int) -> str:
@@ -154,6 +166,7 @@ class IndexWriter:
             "bytes": self._bytes,
             "chunks": self._chunks,
             "files": {n: (self._folder / n).stat().st_size for n in [*names, STARTS, IDS]},
+            "xxh3": {n: file_digest(self._folder / n, "xxh3-128") for n in [*names, STARTS, IDS]},
         }
         record["digest"] = _digest(record)
         write_text(self._folder / RECORD, json.dumps(record, indent=1) + "\n")
@@ -191,23 +204,32 @@ class SearchIndex:
     def __init__(self, folder: Path) -> None:
         """UsageError where the folder holds no index, a damaged one, or one of another version."""
         self.folder = folder
-        record = _checked(folder)
-        self.documents, self.bytes = int(record["documents"]), int(record["bytes"])
-        self.chunks = [
-            Chunk(
-                np.asarray(np.memmap(folder / _name("text", i), np.uint8, "r")),
-                np.asarray(np.memmap(folder / _name("order", i), "<i4", "r")),
-                chunk["base"],
-            )
-            for i, chunk in enumerate(record["chunks"])
-        ]
+        try:
+            record = _checked(folder)
+            self.documents, self.bytes = int(record["documents"]), int(record["bytes"])
+            self.chunks: list[Chunk] = []
+            base = 0
+            for i in range(len(record["chunks"])):
+                text = np.asarray(np.memmap(folder / _name("text", i), np.uint8, "r"))
+                order = np.asarray(np.memmap(folder / _name("order", i), "<i4", "r"))
+                self.chunks.append(Chunk(text, order, base))
+                base += len(text)
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
+            raise self.damaged("its record") from None
+
+    def damaged(self, what: str) -> UsageError:
+        """The error for an index of which something is not as `IndexWriter` leaves it."""
+        return UsageError(f"{self.folder}: the search index is damaged ({what}); {AGAIN}")
 
     @cached_property
     def starts(self) -> np.ndarray:
         """uint64[documents]: where each document starts."""
         if not self.documents:
             return np.empty(0, np.uint64)
-        return np.asarray(np.memmap(self.folder / STARTS, "<u8", "r"))
+        try:
+            return np.asarray(np.memmap(self.folder / STARTS, "<u8", "r"))
+        except ValueError:  # empty, or no whole numbers
+            raise self.damaged(STARTS) from None
 
     @cached_property
     def _ids(self) -> pa.ChunkedArray:
@@ -216,11 +238,16 @@ class SearchIndex:
     def document_of(self, position: int) -> tuple[int, int]:
         """(number of the document, byte in it) at a position of the whole."""
         number = int(np.searchsorted(self.starts, np.uint64(position), side="right")) - 1
+        if number < 0:
+            raise self.damaged(STARTS)
         return number, position - int(self.starts[number])
 
     def id_of(self, number: int) -> str:
         """The id of a document by number."""
-        name: str = self._ids[number].as_py()
+        try:
+            name: str = self._ids[number].as_py()
+        except (IndexError, KeyError, ValueError, OSError):  # of Arrow's, too
+            raise self.damaged(IDS) from None
         return name
 
     def around(self, chunk: Chunk, position: int, size: int, context: int) -> tuple[str, str, str]:
@@ -262,25 +289,46 @@ def find_folder(location: Path) -> Path:
 
 def _checked(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
-    again = "build the index again"
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except ValueError:
-        raise UsageError(f"{path} is no index record; {again}") from None
+        raise UsageError(f"{path} is no index record; {AGAIN}") from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise UsageError(f"{path} is no search index; {again}")
+        raise UsageError(f"{path} is no search index; {AGAIN}")
     if record.get("version") != VERSION:
         raise UsageError(
-            f"{path}: version {record.get('version')}, this llmcurate reads {VERSION}; {again}"
+            f"{path}: version {record.get('version')}, this llmcurate reads {VERSION}; {AGAIN}"
         )
     if record.get("digest") != _digest(record):
-        raise UsageError(f"{path} was changed or damaged (its checksum differs); {again}")
+        raise UsageError(f"{path} was changed or damaged (its checksum differs); {AGAIN}")
     for name, size in record["files"].items():
         file = inside(folder, name, path)
         have = file.stat().st_size if file.is_file() else -1
         if have != size:
             state = "is missing" if have < 0 else f"has {have} bytes instead of {size}"
-            raise UsageError(f"{file} {state}; {again}")
+            raise UsageError(f"{file} {state}; {AGAIN}")
+    _compare(folder, record.get("xxh3", {}))  # an earlier version wrote none
     return record
+
+
+def _compare(folder: Path, digests: dict[str, str]) -> None:
+    """UsageError where a file is not what was written. Of a large index it is noted in the cache
+    that all are, for as long as sizes and times of change stay: reading it takes a second a GB."""
+    states = [(folder / name).stat() for name in sorted(digests)]
+    note = None
+    if sum(state.st_size for state in states) >= _NOTED:
+        with suppress(RuntimeError):  # no home, no cache
+            name = text_digest(str(folder.resolve()), "xxh3-128")
+            note = cache_folder() / "verified" / f"{name}.json"
+    seen = json.dumps([sorted(digests.items()), [(s.st_size, s.st_mtime_ns) for s in states]])
+    if note is not None and note.is_file() and note.read_text(encoding="utf-8") == seen:
+        return
+    for name, digest in digests.items():
+        if file_digest(inside(folder, name, folder / RECORD), "xxh3-128") != digest:
+            raise UsageError(f"{folder / name} was changed or damaged; {AGAIN}")
+    if note is not None:
+        with suppress(OSError):
+            note.parent.mkdir(parents=True, exist_ok=True)
+            write_text(note, seen)

@@ -19,7 +19,7 @@ import numpy as np
 from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sketches import Run, Task
 from curate.dedup.suffix_array.windows import Regions, continues, same_window
-from curate.disk.files import clear_temporary, replacing
+from curate.disk.files import clear_temporary, replacing, reserve
 from curate.text.hashing import load8
 from kernel_cache import njit
 
@@ -172,6 +172,7 @@ class Orders:
         else:
             scratch.mkdir(exist_ok=True)
             out = np.asarray(np.memmap(scratch / "held.u32", np.uint32, "w+", shape=(size,)))
+            reserve(scratch / "held.u32")
         done = 0
         for chunk, (begin, end) in enumerate(zip(begins, ends, strict=True)):
             for first in range(begin, end, _READ):

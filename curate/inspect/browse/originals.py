@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from curate.corpus.stage_files import part_path
 from curate.documents.edits import Edit
 from curate.errors import CurateError
+from curate.run.plan import stage_folder
 
 MOST_BYTES = 4 << 20  # longer texts are shown without what was cut
 
@@ -110,7 +111,7 @@ class Originals:
             return None
 
     def _folder(self, stage: int) -> Path:
-        return self.out / "stages" / str(self.stages[stage]["folder"])
+        return stage_folder(self.out, self.stages[stage]["folder"])
 
     def _kept(self, stage: int, part: int, name: str) -> bytes | None:
         path = part_path(self._folder(stage), part, "kept")
@@ -148,7 +149,7 @@ class Originals:
             cls = step_class(identity["step"]).fitting(identity["settings"])
             if issubclass(cls, Step) and not cls.only_measures:
                 steps.append(cls(**identity["settings"]).named(identity["label"]))
-        plan = InputPlan.load(spec["plan"])
+        plan = InputPlan.load(spec["plan"], specs[0].parent)
         for batch in PartitionReader(plan, part, ReadSettings(**spec["read"])):
             numbers = batch.docs.table[NUMBER].to_pylist()
             if number in numbers:

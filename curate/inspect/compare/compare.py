@@ -180,10 +180,11 @@ def _texts(folder: Path) -> Iterator[list[str]]:
 def _input_texts(out: Path) -> Iterator[list[str]]:
     """The text that reached a method, from its first stage."""
     from curate.corpus.stage_files import part_path
+    from curate.run.plan import stage_folder
     from curate.run.records import read_record
 
     record = read_record(out)
-    folder = out / "stages" / record["stages"][0]["folder"]
+    folder = stage_folder(out, record["stages"][0]["folder"])
     for part in range(record["partitions"]):
         with pq.ParquetFile(part_path(folder, part, "kept")) as file:
             for batch in file.iter_batches(ROWS, columns=["text"], use_threads=False):

@@ -14,14 +14,25 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
+from curate.corpus.sizes import Sizes
 from curate.disk.units import counted, format_bytes, format_duration, format_scaled
 from curate.errors import UsageError
+from curate.formats.inputs import partition_size
 from curate.inspect.forecast.figures import Figures, StepFigures
 from curate.run.plan import MapStage, RunPlan
 from curate.steps.contracts import CorpusStep, Settings
 from curate.terminal.tables import table
 
 GETS_A_FILE = 2  # of parquet: its footer, its rows; at least
+
+# What a partition costs the driver, whatever is in it (benchmarks/bench_driver.py, an AMD EPYC).
+# CPU seconds in the plan, in settling ids, in a stage and in the assembly, and in workers that
+# gather ids; bytes in memory, beside those without any, and where a dedup decides, whose query
+# holds the footers of its sketches; bytes of the ledger, for each stage and for the assembly, and
+# of plan and manifests.
+PLANNED, SETTLED, MAPPED, ASSEMBLED, GATHERED = 5e-6, 10e-6, 36e-6, 34e-6, 620e-6
+HELD_FIRST, HELD, HELD_DECIDING = 150 << 20, 50, 10_000
+LEDGER, PLAN_FILES = 2_400, 400
 
 
 @dataclass(frozen=True)
@@ -127,7 +138,7 @@ def forecast(
     main, parts = sources[0], len(plan.inputs.partitions)
     size = as_if or sum(f.size for f in plan.inputs.files)
     if as_if:
-        parts = math.ceil(size / plan.recipe.read.partition_bytes)
+        parts = math.ceil(size / (plan.recipe.read.partition_bytes or partition_size(size)))
     documents = size / main.input_bytes * (plan.recipe.read.share or 1.0)
     if plan.recipe.read.limit is not None and not as_if:
         documents = min(documents, float(plan.recipe.read.limit))
@@ -153,6 +164,7 @@ def forecast(
         result.stages[-1].objects = 2.0 * parts + 2
         result.stages[-1].gets = GETS_A_FILE * parts * (1.0 + len(plan.stages))
         _add_once(result, sources, "report", result.documents)
+        _add_driving(result, plan.stages)
     result.missing += [f"no figure for product {p.product.label}" for p in plan.products]
     for entry in result.stages:
         entry.cost = _cost(entry, prices)
@@ -263,6 +275,26 @@ def _add_once(
     result.stages.append(StageForecast(name, single, steps, documents, documents, cpu, wall))
 
 
+def _add_driving(result: Forecast, stages: list[MapStage]) -> None:
+    """What the process that drives does for each partition: the plan, tasks, the ledger, totals,
+    manifests."""
+    parts = result.partitions
+    alone = (PLANNED + SETTLED + MAPPED * len(stages) + ASSEMBLED) * parts
+    tasks = GATHERED * parts if parts > Sizes.task_partitions else 0.0
+    steps = [StepForecast("the driver", 0.0, alone)]
+    steps += [StepForecast("ids, in workers", 0.0, tasks)] if tasks else []
+    held = HELD + (HELD_DECIDING if any(stage.sketch for stage in stages) else 0)
+    wall = alone + tasks / result.at_once
+    result.stages.append(
+        StageForecast(
+            *("driving", True, steps, result.documents, result.documents, alone + tasks, wall),
+            bytes_out=float(LEDGER * (len(stages) + 1) + PLAN_FILES) * parts,
+            peak_bytes=HELD_FIRST + held * parts,
+            objects=3.0,  # the ledger, two of the plan
+        )
+    )
+
+
 def _cost(stage: StageForecast, prices: Prices) -> float | None:
     """USD: computing, requests, and keeping what the stage wrote."""
     if stage.cpu is None:
@@ -346,9 +378,9 @@ def _clock(seconds: float | None) -> str:
 
 def _title(stage: StageForecast) -> str:
     """`stage 00`, or what is done once."""
-    if stage.peak_bytes is not None:
+    if stage.peak_bytes is not None and not stage.single:
         return f"stage {stage.name[:2]}"
-    return stage.name + (" (one process)" if stage.single else "")
+    return stage.name + (" (one process)" if stage.single and len(stage.steps) == 1 else "")
 
 
 def _cells(stage: StageForecast) -> list[str]:

@@ -14,14 +14,16 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from curate.formats.inputs import Slice
+from curate.formats.compression import open_input
 from curate.formats.listing import InputFile
+from curate.formats.partitions import Slice
 from curate.inspect.verify.run import Document, FinishedRun, Source, first
 from curate.inspect.verify.tally import NotInRun, Tally, need
 
 MOST_BYTES = 64 << 20  # of an archive, as stored, that warcio reads of each partition
 # Codings that warcio 1.8 decodes. It fails on br with brotli 1.2, and leaves others as they are.
 DECODED = ("", "identity", "gzip", "deflate")
+Places = dict[str, list[tuple[int, bool]]]
 NEAR = 1 << 20  # bytes around reported damage in which each library mends what it can
 _REPEATED = re.compile(r"~\d+$")  # what a run adds to an id that it has met before
 DOCUMENTS = ("response", "resource", "conversion")
@@ -85,24 +87,28 @@ def check(run: FinishedRun) -> list[Tally]:
     return [documents, records]
 
 
-def _damage(run: FinishedRun) -> dict[str, list[int]]:
-    """Offsets of what the run could not read, by file below the input."""
+def _damage(run: FinishedRun) -> Places:
+    """Offsets of what the run could not read, by file below the input, and whether more follows
+    that has no entry."""
     path = run.out / "corrupt.jsonl"
     names = {file.path: file.rel for file in run.plan[0].files}
-    damage: dict[str, list[int]] = {}
+    damage: Places = {}
     if path.is_file():
         with open(path, encoding="utf-8") as lines:
             for row in map(json.loads, lines):
-                damage.setdefault(names.get(row["file"], row["file"]), []).append(row["offset"])
+                place = row["offset"], row.get("count", 1) > 1
+                damage.setdefault(names.get(row["file"], row["file"]), []).append(place)
     return damage
 
 
-def _near_damage(damage: dict[str, list[int]], file: str, peers: list[Peer]) -> bool:
+def _near_damage(damage: Places, file: str, peers: list[Peer]) -> bool:
     """Whether the run reported damage near these records, or in the file where there is none."""
     offsets = damage.get(file, [])
-    return any(abs(peer.offset - at) <= NEAR for peer in peers for at in offsets) or (
-        bool(offsets) and not peers
-    )
+    return any(
+        abs(peer.offset - at) <= NEAR or (more and peer.offset >= at)
+        for peer in peers
+        for at, more in offsets
+    ) or (bool(offsets) and not peers)
 
 
 def _read(file_info: InputFile, piece: Slice, peers: list[Peer]) -> str:
@@ -111,7 +117,7 @@ def _read(file_info: InputFile, piece: Slice, peers: list[Peer]) -> str:
 
     end = piece.end if piece.end is not None else 1 << 62
     end = min(end, piece.start + MOST_BYTES)
-    with open(file_info.path, "rb") as file:
+    with open_input(file_info.path) as file:
         file.seek(0, 2)
         size = file.tell()
         file.seek(piece.start)
@@ -226,9 +232,7 @@ def _same_date(stored: datetime | None, theirs: str | None) -> bool:
     )
 
 
-def _records(
-    tally: Tally, run: FinishedRun, part: int, peers: list[Peer], damage: dict[str, list[int]]
-) -> None:
+def _records(tally: Tally, run: FinishedRun, part: int, peers: list[Peer], damage: Places) -> None:
     """Sampled HTML pages of the archive stand in corpus/ or rejected/."""
     names = {_REPEATED.sub("", name) for name in _names(run, part)}
     pages = {peer.id: peer for peer in peers if peer.page and peer.id}

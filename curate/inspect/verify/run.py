@@ -25,6 +25,7 @@ from curate.disk.inside import inside
 from curate.documents.documents import NUMBER
 from curate.documents.edits import edits_of
 from curate.errors import CurateError, UsageError
+from curate.formats.compression import path_of
 from curate.formats.inputs import InputPlan
 from curate.formats.reading import PartitionReader, ReadSettings
 from curate.inspect.verify.tally import NotChecked, NotInRun
@@ -183,7 +184,7 @@ class FinishedRun:
         if not specifications:
             raise NotChecked("the first stage in OUT/stages is gone: run the recipe again")
         spec = json.loads(specifications[0].read_text(encoding="utf-8"))
-        return InputPlan.load(spec["plan"]), ReadSettings(**spec["read"])
+        return InputPlan.load(spec["plan"], folder), ReadSettings(**spec["read"])
 
     def stage(self, number: int) -> Path:
         """The folder of a stage."""
@@ -198,13 +199,9 @@ class FinishedRun:
         plan, _ = self.plan
         for number in {piece.file for piece in plan.partitions[part]}:
             file = plan.files[number]
-            path = Path(file.path)
-            if "://" in file.path or not path.is_file():
+            if "://" in file.path or not Path(path_of(file.path)).is_file():
                 raise NotChecked(f"the input {file.path} is not on this machine")
-            stat = path.stat()
-            if file.state.partition("@")[0] not in ("", str(stat.st_size)) or (
-                file.state.partition("@")[2] not in ("", str(stat.st_mtime))
-            ):
+            if file.state not in ("", file.now()[0]):
                 raise NotChecked(f"the input {file.path} has changed since the run")
 
     @cached_property

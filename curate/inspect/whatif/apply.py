@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sqlite3
+import stat
 from pathlib import Path
 
 from curate.errors import UsageError
@@ -39,21 +40,21 @@ def apply(run: Path, sets: tuple[str, ...], out: Path | None, options: Options) 
     else:
         _copy_stages(question, run, out)
     if plan.stages[0].folder_name != question.record["stages"][0]["folder"]:
-        _check_unchanged(inputs)
+        check_unchanged(inputs)
     return run_planned(plan, out, options)
 
 
 def _inputs(question: Question) -> InputPlan:
     """The files that the run read and how it cut them into partitions, from its first stage."""
-    first = question.out / "stages" / question.record["stages"][0]["folder"]
+    first = stage_folder(question.out, question.record["stages"][0]["folder"])
     try:
         spec = json.loads(sorted(first.glob("stage*.json"))[0].read_text(encoding="utf-8"))
-        return InputPlan.load(spec["plan"])
+        return InputPlan.load(spec["plan"], first)
     except (OSError, IndexError, ValueError, KeyError, TypeError):
         raise UsageError(f"{first} is gone: run the recipe anew with these settings") from None
 
 
-def _check_unchanged(inputs: InputPlan) -> None:
+def check_unchanged(inputs: InputPlan) -> None:
     """UsageError where a file is not the one that the run read."""
     for file in inputs.files:
         try:
@@ -77,6 +78,8 @@ def _copy_stages(question: Question, run: Path, out: Path) -> None:
         for stage in question.record["stages"]:
             source, target = (stage_folder(o, stage["folder"]) for o in (run, out))
             shutil.copytree(source, target, copy_function=_link_or_copy)
+            for folder in (target, *filter(Path.is_dir, target.rglob("*"))):
+                folder.chmod(folder.stat().st_mode | stat.S_IRWXU)  # of a run for reading only
         with sqlite3.connect(run / "ledger.db") as a, sqlite3.connect(out / "ledger.db") as b:
             a.backup(b)
             b.execute("DELETE FROM lock")

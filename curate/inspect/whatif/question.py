@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from curate.documents.limits import Limit
-from curate.errors import UsageError
+from curate.errors import RunFailed, UsageError
 from curate.run.homes import Corpus, corpus_of
 from curate.run.records import read_record
 from curate.steps.contracts import CorpusStep, Settings, Step
@@ -87,7 +86,7 @@ def ask(out: Path, sets: tuple[str, ...] = ()) -> Question:
         raise UsageError(f"{out} holds no finished run: name the OUT of one")
     try:
         record = read_record(corpus.run)
-    except (OSError, json.JSONDecodeError):
+    except (OSError, RunFailed):
         raise UsageError(f"{out / 'run.json'} is damaged: run the recipe again") from None
     was, now = load(str(recipe)), load(str(recipe), sets)
     folded = {label: i for i, s in enumerate(record.get("stages", ())) for label in s["steps"]}

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from curate.corpus.manifests import FOLDERS, find_manifest
 from curate.disk.files import replacing
 from curate.documents.rejected import REASONS, reason_codes
-from curate.errors import UsageError
+from curate.errors import UsageError, may_not_write
 from curate.inspect.report.bins import numeric_columns
 from curate.inspect.whatif.columns import Reading
 from curate.run.homes import Corpus
@@ -112,8 +112,9 @@ def _sizes(corpus: Corpus, paths: list[Path], pool: ThreadPoolExecutor) -> np.nd
     try:
         with replacing(stored) as aside:
             aside.write_bytes(key + sizes.tobytes())
-    except PermissionError:  # somebody else's run: it can be read all the same
-        pass
+    except OSError as error:  # somebody else's run: it can be read all the same
+        if not may_not_write(error):
+            raise
     return sizes
 
 

@@ -29,16 +29,30 @@ from curate.corpus.stage_files import (
 from curate.disk.files import replacing
 from curate.disk.parquet_writer import writing
 from curate.disk.process import peak_bytes
+from curate.disk.seals import seal
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
 from curate.engines.cpu_time import compile_seconds, cpu_seconds
-from curate.formats.reading import ID_SCHEMA, NO_DOCUMENT, Batch, PartitionReader
+from curate.formats.partitions import FILES, PARTITIONS
+from curate.formats.reading import ID_SCHEMA, NO_DOCUMENT, Account, Batch, PartitionReader
 from curate.run.worker.rehearsal import begin_stage
-from curate.run.worker.specification import Work, load_spec, open_steps, sketch_rows, written_kinds
+from curate.run.worker.specification import (
+    LOADING,
+    READING,
+    Work,
+    load_spec,
+    open_steps,
+    sketch_rows,
+    written_kinds,
+)
 
-READING = (-1, -1)  # what a worker says it works on while it reads
-CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
+LOADING_SECONDS = 3600.0  # that models may take to load, where there is a limit for batches
+READING_SECONDS = 0.1  # between two words of a worker that reads
+CORRUPT = pa.schema(
+    [("file", pa.string()), ("offset", pa.int64()), ("what", pa.string()), ("count", pa.int64())]
+)
+EXAMPLES = 20  # of damage, in a partition's record
 
 
 def warm_up() -> None:
@@ -71,7 +85,8 @@ def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
         for table in read_kept(folder, part, spec["read"].batch_rows):
             writer.write(sketch_rows(spec["sketch"], table, part))
     seconds = {spec["sketch"].label: round(time.perf_counter() - start, 4)}
-    return {"seconds": seconds}
+    kind = spec["sketch_kind"]
+    return {"seconds": seconds, "files": {kind: seal(part_path(folder, part, kind))}}
 
 
 def _with_edits(docs: Documents) -> Documents:
@@ -93,14 +108,16 @@ def _empty(spec: dict[str, Any], part: int) -> Documents:
 
 
 def _one_by_one(work: Work, docs: Documents, careful: list[int]) -> Documents:
-    """The batch through the steps, the suspected rows one at a time, each announced."""
+    """The batch through the steps, the suspected rows one at a time, each announced. When none was
+    at fault, the batch may take as long as all of them."""
     numbers = docs.table[NUMBER].to_numpy()
     if not ((numbers >= careful[0]) & (numbers <= careful[1])).any():
         return work.steps(docs)
+    seconds = work.spec["read"].batch_seconds
     for row, n in enumerate(numbers):
-        worker.beat(int(n), int(n))
+        worker.beat(int(n), int(n), seconds)
         work.rehearse(Documents(docs.table.slice(row, 1).combine_chunks()))
-    worker.beat(int(numbers[0]), int(numbers[-1]))
+    worker.beat(int(numbers[0]), int(numbers[-1]), seconds * len(numbers))
     return work.steps(docs)
 
 
@@ -123,6 +140,8 @@ def run_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
     spec, part = load_spec(payload["spec"]), payload["part"]
     folder = Path(spec["folder"])
     reads = [payload["spec"], *spec["files"]]
+    if spec["plan"]:
+        reads += [str(folder / name) for name in (FILES, PARTITIONS)]
     if spec["input"]:
         reads += kept_paths(Path(spec["input"]), part)
     reads += [spec["ids"]] if spec["ids"] else []
@@ -140,31 +159,39 @@ def run_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
 def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     """One partition of the stage specified in the file payload["spec"].
 
-    careful: [first, last] numbers to run one at a time, after a worker died on that batch;
-    quarantine: number -> why, documents that killed their worker twice.
+    careful: [first, last] numbers to run one at a time, after a worker died on that batch, or those
+    from it on; quarantine: number -> why, documents that killed their worker twice.
     """
     cpu_began, compile_began = cpu_seconds(), compile_seconds()
     spec, part = load_spec(payload["spec"]), payload["part"]
     careful, quarantine = payload.get("careful"), payload.get("quarantine") or {}
+    seconds = spec["read"].batch_seconds
+    worker.beat(*LOADING, LOADING_SECONDS if seconds else 0.0)
     begin_stage(payload["spec"])
     work = Work(spec, part, cpu_began)
-    account: dict[str, Any] = {"bytes_in": 0, "skipped": {}, "corrupt": 0, "corrupt_examples": []}
+    account = Account().figures(0)
     done = False
     began = time.perf_counter()
     try:
         work.commit(work.steps(_with_edits(_empty(spec, part))))
         work.started()
+        reading = Reading(seconds)
+        reading.now()
         if spec["plan"]:
             work.writers["ids"].write(ID_SCHEMA.empty_table())
-        for docs in _read(work, account, quarantine):
+        for docs in _read(work, account, quarantine, reading):
             work.commit(_one_by_one(work, docs, careful) if careful else work.steps(docs))
-            worker.beat(*READING)
+            reading.now()
         done = True
     finally:
         work.close(failed=not done)
     steps_seconds = sum(work.seconds.values())
     work.seconds["read"] = max(0.0, time.perf_counter() - began - steps_seconds)
     work.lap("read")
+    files = work.seals()
+    work.lap("write")
+    sketch = {spec["sketch_kind"]: files.pop(spec["sketch_kind"])} if spec["sketch"] else {}
+    kinds = written_kinds(spec).items()
     return {
         "read": work.read,
         "kept": work.kept,
@@ -174,7 +201,9 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
         "seconds": {k: round(v, 4) for k, v in work.seconds.items()},
         "cpu": {k: round(v, 4) for k, v in work.cpu.items()},
         "compiled": round(compile_seconds() - compile_began, 4),
-        "written": work.written(),
+        "written": {name: (files | sketch)[kind][0] for name, kind in kinds},
+        "files": files,
+        "sketch_files": sketch,
         "peak_bytes": peak_bytes(),
         **{k: dict(v) for k, v in (work.totals | work.traces.counters).items()},
         "cut_examples": work.traces.cuts,
@@ -189,10 +218,31 @@ def _sizes(documents: list[int]) -> pa.Table:
     return pa.table([numbers, own, slices, pa.array(documents, pa.int64())], schema=ID_SCHEMA)
 
 
-def _read(work: Work, account: dict[str, Any], quarantine: dict[str, str]) -> Iterator[Documents]:
+class Reading:
+    """Says that this worker reads, record by record. The seconds are of CPU time, since a store may
+    be slow."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self._said = seconds, 0.0
+
+    def now(self) -> None:
+        """Says it."""
+        worker.beat(*READING, self.seconds, of_cpu=True)
+        self._said = time.monotonic()
+
+    def at_record(self) -> None:
+        """Says it where it has not been said for a while."""
+        if time.monotonic() - self._said > READING_SECONDS:
+            self.now()
+
+
+def _read(
+    work: Work, account: dict[str, Any], quarantine: dict[str, str], reading: Reading
+) -> Iterator[Documents]:
     """The batches of the stage's input. account: gets what the input was."""
     spec, part = work.spec, work.part
-    reader = PartitionReader(spec["plan"], part, spec["read"]) if spec["plan"] else None
+    plan, seconds = spec["plan"], spec["read"].batch_seconds
+    reader = PartitionReader(plan, part, spec["read"], reading.at_record) if plan else None
     changed = changed_ids(spec["ids"], part)
     batches: Iterator[Any] = (
         iter(reader) if reader else read_kept(Path(spec["input"]), part, spec["read"].batch_rows)
@@ -208,7 +258,7 @@ def _read(work: Work, account: dict[str, Any], quarantine: dict[str, str]) -> It
         if len(docs) == 0:
             continue
         numbers = docs.table[NUMBER]
-        worker.beat(numbers[0].as_py(), numbers[-1].as_py())
+        worker.beat(numbers[0].as_py(), numbers[-1].as_py(), seconds)
         docs = _with_edits(docs)
         if quarantine:
             docs, held = _split_quarantined(docs, quarantine)
@@ -220,14 +270,7 @@ def _read(work: Work, account: dict[str, Any], quarantine: dict[str, str]) -> It
     of_input = reader.account
     if spec["read"].share is not None:
         work.writers["ids"].write(_sizes(of_input.documents))
-    if of_input.corrupt:
+    if of_input.corrupt.count:
         with replacing(part_path(work.folder, part, "corrupt")) as aside:
-            pq.write_table(pa.Table.from_pylist(of_input.corrupt, CORRUPT), aside)
-    account |= {
-        "bytes_in": of_input.bytes_in,
-        "passed_over": of_input.passed_over,
-        "bad_dates": of_input.bad_dates,
-        "skipped": of_input.skipped,
-        "corrupt": len(of_input.corrupt),
-        "corrupt_examples": of_input.corrupt[:20],
-    }
+            pq.write_table(pa.Table.from_pylist(of_input.corrupt.entries(), CORRUPT), aside)
+    account |= of_input.figures(EXAMPLES)

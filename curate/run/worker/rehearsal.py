@@ -48,7 +48,12 @@ def begin_stage(spec: str) -> None:
     of a partition, does not call the kernels of `extract`, which take longest."""
     payload = {"spec": spec, "backwards": True}
     worker.offer_help("curate.run.worker.rehearsal:rehearse_all", payload)
-    compile_time.on_busy = lambda: rehearse_all(payload)
+
+    def busy() -> None:
+        rehearse_all(payload)
+        worker.waiting_for_kernel()
+
+    compile_time.on_busy = busy
     if spec not in _begun:
         _begun.add(spec)
         open_steps(load_spec(spec), "apply", "steps")

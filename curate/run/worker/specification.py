@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus.stage_files import keys, part_path, public
 from curate.disk.parquet_writer import TableWriter, one_array
+from curate.disk.seals import Seal, seal
 from curate.documents.documents import NUMBER, Documents
 from curate.engines import worker
 from curate.engines.cpu_time import cpu_seconds
@@ -29,6 +30,9 @@ from curate.formats.reading import ReadSettings
 from curate.run.worker.traces import Traces
 from curate.steps.contracts import CorpusStep, Settings, Step
 from curate.steps.registry import step_class
+
+# The numbers of documents that a worker works on before the first one, and while it reads.
+LOADING, READING = (-2, -2), (-1, -1)
 
 
 def load_spec(path: str) -> dict[str, Any]:
@@ -96,7 +100,7 @@ def _load(path: str, stamp: int) -> dict[str, Any]:
         spec[kind] = build_step(spec[kind]) if spec[kind] else None
     spec["later"] = spec.get("later", {"steps": [], "of": 0})  # not of older versions
     spec["closed"] = ["apply", "steps", "sketch"]
-    spec["plan"] = InputPlan.load(spec["plan"]) if spec["plan"] else None
+    spec["plan"] = InputPlan.load(spec["plan"], folder) if spec["plan"] else None
     spec["read"] = ReadSettings(**spec["read"])
     return spec
 
@@ -255,10 +259,11 @@ class Work:
         self.lap("read")
         self.cpu = defaultdict(float, {"start": sum(self.cpu.values())})
 
-    def written(self) -> dict[str, int]:
-        """Bytes of each kind of file, once they are closed."""
-        kinds = written_kinds(self.spec).items()
-        return {k: part_path(self.folder, self.part, f).stat().st_size for k, f in kinds}
+    def seals(self) -> dict[str, Seal]:
+        """Those of the files of all kinds, once they are closed, by the files' kinds."""
+        kinds = [*written_kinds(self.spec).values(), "corrupt"]
+        paths = {kind: part_path(self.folder, self.part, kind) for kind in kinds}
+        return {kind: seal(path) for kind, path in paths.items() if path.exists()}
 
     def close(self, failed: bool) -> None:
         """Closes all files, also where one of them cannot be finished."""

@@ -78,15 +78,6 @@ def smallest(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted({e["key"]: e for e in examples}.values(), key=lambda e: e["key"])[:CUT_EXAMPLES]
 
 
-def cut_examples(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The examples by `step.rule` of all partitions of a stage."""
-    rules = sorted({rule for r in results for rule in r.get("cut_examples", {})})
-    return {
-        rule: smallest([e for r in results for e in r.get("cut_examples", {}).get(rule, [])])
-        for rule in rules
-    }
-
-
 def _excerpt(text: bytes, start: int, end: int) -> dict[str, Any]:
     def plain(piece: bytes) -> str:
         return piece.decode("utf-8", "ignore")

@@ -6,7 +6,6 @@ Format: `\\data\\`, the number of n-grams of each order, then a section an order
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,8 @@ from curate.scoring.perplexity.sentences import Unit, Variant
 from curate.scoring.perplexity.table import MOST_SLOTS, NotClosed, Rows, level, tables
 from curate.scoring.perplexity.vocabulary import SPECIAL, vocabulary
 
-_COUNT = re.compile(r"ngram (\d+)=(\d+)")
+_COUNT = re.compile(r"ngram (\d{1,9})=(\d{1,15})")
+_MOST = 3.4e38  # of a float32
 _MOST_LINE = 1 << 20
 _BATCH = 50_000
 # KenLM's log10 probability of <unk> where a file has none.
@@ -78,7 +78,7 @@ def _read(
     for value, parts, back in _section(lines, 1, counts[0]):
         number = words.setdefault(parts[0], len(words))
         if number in seen:
-            raise lines.wrong(f"the word {parts[0]!r} is there twice")
+            raise lines.wrong(f"the word {parts[0][:200]!r} is there twice")
         seen.add(number)
         if number == len(prob):
             prob.append(value)
@@ -97,7 +97,7 @@ def _read(
     except NotClosed as error:
         names = list(words)
         ngram = " ".join(names[w] for w in error.words.tolist())
-        raise UsageError(f"{lines.path}: the n-gram {ngram!r}: {error.why}") from None
+        raise UsageError(f"{lines.path}: the n-gram {ngram[:200]!r}: {error.why}") from None
     if lines.next() != "\\end\\":
         raise lines.wrong("\\end\\ belongs here")
     return ModelData(
@@ -136,7 +136,7 @@ def _section(lines: _Lines, n: int, count: int) -> Iterator[tuple[float, list[st
             back = float(fields[n + 1]) if len(fields) == n + 2 else 0.0
         except ValueError:
             raise lines.wrong("log10 probability, words, log10 back-off belong here") from None
-        if len(fields) not in (n + 1, n + 2) or not value <= 0 or not math.isfinite(back):
+        if len(fields) not in (n + 1, n + 2) or not -_MOST < value <= 0 or not abs(back) < _MOST:
             raise lines.wrong(f"is no {n}-gram with a log10 probability of 0 at most")
         yield value, fields[1 : n + 1], back
     if lines.next():
@@ -155,7 +155,7 @@ def _level(lines: _Lines, n: int, count: int, words: dict[str, int]) -> Iterator
         try:
             ids.append([words[w] for w in parts])
         except KeyError as error:
-            raise lines.wrong(f"{error.args[0]!r} is no word of the 1-grams") from None
+            raise lines.wrong(f"{error.args[0][:200]!r} is no word of the 1-grams") from None
         values.append((value, back))
         if len(ids) == _BATCH:
             yield rows()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from curate.disk.files import reserve
 from kernel_cache import njit
 
 BITS = 128
@@ -184,7 +185,9 @@ def mapped(path: Path, rows: int, dtype: str) -> np.ndarray:
     """A new file of zeros as an array."""
     if rows == 0:
         return np.empty(0, dtype)
-    return np.asarray(np.memmap(path, dtype, "w+", shape=(rows,)))
+    array = np.asarray(np.memmap(path, dtype, "w+", shape=(rows,)))
+    reserve(path)
+    return array
 
 
 @njit(nogil=True)

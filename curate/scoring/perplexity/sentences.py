@@ -137,7 +137,8 @@ def load_pieces(model: bytes, source: str) -> Any:
     try:
         processor.LoadFromSerializedProto(model)
         size = processor.GetPieceSize()
-    except (RuntimeError, OSError, ValueError):
+        processor.IdToPiece(list(range(size)))
+    except (RuntimeError, OSError, ValueError):  # the last of a piece that is not UTF-8
         size = 0
     if not size:
         raise UsageError(f"{source} is no SentencePiece model")

@@ -141,6 +141,8 @@ class Perplexity(CorpusStep):
         """`head,middle` as a list of known buckets."""
         if isinstance(value, str):
             value = [name.strip() for name in value.split(",") if name.strip()]
+        if not isinstance(value, (list, tuple)):
+            return value
         unknown = [str(v) for v in value if v not in BUCKETS]
         if unknown:
             raise ValueError(f"{', '.join(unknown)}: buckets are {', '.join(BUCKETS)}")

@@ -44,6 +44,17 @@ def test_a_phase_that_failed_is_made_again_and_those_before_it_are_not(tmp_path)
         assert sorted(p.name for p in home.iterdir()) == ["phase-c", "phase-d"]
 
 
+@pytest.mark.parametrize("name", ["data", "facts.json", "seals.json"])
+def test_phases_begin_anew_where_a_file_is_not_what_was_written(tmp_path, name):
+    with pytest.raises(Stop):
+        run_phases(tmp_path, chain([], fails="d"))
+    path = tmp_path / "phase-c" / name
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    ran: list[str] = []
+    assert run_phases(tmp_path, chain(ran)).facts == {"a": 1, "b": 2, "c": 3, "d": 4}
+    assert ran == list("abcd")
+
+
 def test_all_facts_stand_in_the_last_folder(tmp_path):
     run_phases(tmp_path, chain([]))
     facts = json.loads((tmp_path / "phase-d/facts.json").read_text())

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.dedup.suffix_array.search import find, longest
-from curate.dedup.suffix_array.search_index import IndexWriter, SearchIndex, find_folder
+from curate.dedup.suffix_array.search_index import IndexWriter, SearchIndex, _digest, find_folder
 from curate.errors import RunFailed, UsageError
 
 CHECK = settings(deadline=None, max_examples=60)
@@ -119,6 +119,10 @@ def test_a_chunk_that_was_sorted_before_a_kill_is_kept_only_for_the_same_text(tm
         (lambda d: (d / "search.json").write_text("[]"), "no search index"),
         (lambda d: change(d, documents=7), "checksum"),
         (lambda d: change(d, version=9), "version 9"),
+        (lambda d: orders(d, -2_000_000_000), "order was changed"),
+        (lambda d: flip(d, "search-00000.text"), "text was changed"),
+        (lambda d: flip(d, "search-starts.u64"), "u64 was changed"),
+        (lambda d: flip(d, "search-ids.arrow"), "arrow was changed"),
     ],
 )
 def test_a_damaged_index_is_refused_in_one_line(tmp_path, damage, message):
@@ -126,7 +130,45 @@ def test_a_damaged_index_is_refused_in_one_line(tmp_path, damage, message):
     damage(tmp_path)
     with pytest.raises(UsageError, match=message) as error:
         SearchIndex(find_folder(tmp_path))
-    assert "\n" not in str(error.value) and "again" in str(error.value)
+    assert "\n" not in str(error.value) and "search build" in str(error.value)
+
+
+@pytest.mark.parametrize("position", [-2_000_000_000, -1, 10, 2**31 - 1])
+def test_an_order_made_to_harm_is_refused_where_it_is_met(tmp_path, position):
+    """Its checksums fit: who writes an index can compute them."""
+    index_of(tmp_path, ["some text"])
+    orders(tmp_path, position)
+    record = json.loads((tmp_path / "search.json").read_text())
+    del record["digest"], record["xxh3"]
+    change(tmp_path, xxh3={}, digest=_digest(record | {"xxh3": {}}))
+    for ask in (find, longest):
+        with pytest.raises(UsageError, match=r"search index is damaged .*search build"):
+            ask(SearchIndex(tmp_path), "text")
+
+
+def test_an_order_that_is_none_leads_nowhere_behind_the_text(tmp_path):
+    """The suffixes at both ends of a search do not share with the one between what they share with
+    the pattern: it may be shorter. The kernel read behind the text."""
+    index_of(tmp_path, ["aaaaaaaa b"])
+    order = np.array([0, 1, 2, 3, 4, 10, 5, 6, 7, 8, 9], "<i4")
+    order.tofile(tmp_path / "search-00000.order")
+    record = json.loads((tmp_path / "search.json").read_text()) | {"xxh3": {}}
+    change(tmp_path, xxh3={}, digest=_digest(record))
+    try:
+        assert longest(SearchIndex(tmp_path), "aaaaaaaaaaaa").bytes <= 8
+    except UsageError as error:
+        assert "damaged" in str(error)
+
+
+def orders(folder: Path, position: int) -> None:
+    path = folder / "search-00000.order"
+    np.full(path.stat().st_size // 4, position, "<i4").tofile(path)
+
+
+def flip(folder: Path, name: str) -> None:
+    data = bytearray((folder / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (folder / name).write_bytes(data)
 
 
 def change(folder: Path, **values: object) -> None:

@@ -14,10 +14,14 @@ import pytest
 from curate.errors import disk_error, name_file
 
 # numpy's tofile on a full disk, and pyarrow's writers: a message, but no number.
-WITHOUT_NUMBER = ["1048576 requested and 4096 written", "[Errno 28] x: No space left on device"]
+WITHOUT_NUMBER = [
+    "1048576 requested and 4096 written",
+    "Not enough free space to write 8388608 bytes",
+    "[Errno 28] x: No space left on device",
+]
 
 
-@pytest.mark.parametrize("message", WITHOUT_NUMBER, ids=["numpy", "pyarrow"])
+@pytest.mark.parametrize("message", WITHOUT_NUMBER, ids=["tofile", "tofile-ahead", "pyarrow"])
 def test_a_message_without_a_number_is_kept_and_understood(message):
     error = OSError(message)
     name_file(error, "OUT")

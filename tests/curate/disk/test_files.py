@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import xxhash
 
@@ -14,10 +16,12 @@ from curate.disk.files import (
     clear_temporary,
     file_digest,
     replacing,
+    reserve,
     stream_digest,
     temporary_name,
     text_digest,
 )
+from curate.errors import disk_error
 
 CONTENT = "naïve".encode() * 100_000
 
@@ -81,3 +85,26 @@ def test_what_a_killed_process_of_any_machine_left_is_removed(tmp_path: Path) ->
     (tmp_path / "file").write_text("whole")
     clear_temporary(tmp_path)
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+def test_a_file_to_be_mapped_has_all_its_blocks(tmp_path):
+    path = tmp_path / "array"
+    np.memmap(path, np.int64, "w+", shape=1 << 17)
+    assert path.stat().st_blocks * 512 < 1 << 20
+    reserve(path)
+    assert path.stat().st_blocks * 512 >= 1 << 20
+
+
+def test_a_disk_too_full_to_map_is_an_error_that_names_the_file_and_leaves_none(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "array"
+    path.write_bytes(bytes(100))
+
+    def full(*about: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="array") as error:
+        reserve(path)
+    assert not path.exists() and "disk full while writing" in str(disk_error(error.value))

@@ -88,6 +88,30 @@ def test_a_worker_that_dies_once_leaves_no_trace(bench, number):
     assert not list((bench.folder / "out").rglob(".part-*"))
 
 
+LIMITED = SMALL | {"batch_seconds": 0.5}
+
+
+@pytest.mark.parametrize("mark", ["SPIN", pytest.param("SLEEP:600", marks=pytest.mark.slow)])
+def test_a_document_that_takes_too_long_alone_is_quarantined_by_name(bench, mark):
+    """In C, where no thread of Python runs, as well as asleep; of one partition, where documents
+    before and behind it are kept."""
+    source = bench.jsonl("in.jsonl", rows((7, mark), count=22))
+    outcome = bench.run(STEPS, source, read=LIMITED)
+    (held,) = [r for r in bench.rows("out", "rejected") if r["step"] == "engine"]
+    assert (held["id"], held["rule"]) == ("d07", "quarantine")
+    assert held["detail"] == "took longer than 0.5 s alone, twice"
+    assert outcome.totals()["by_rule"] == {"engine.quarantine": 1, "dedup_exact.same_text": 1}
+    assert len(bench.ids()) == 20
+
+
+def test_a_batch_that_is_slow_without_any_slow_document_loses_none(bench):
+    """Neither do those behind it, which are as slow."""
+    slow = rows(*((n, "SLEEP:0.05") for n in range(24)))[:24]
+    read = {"batch_rows": 12, "batch_seconds": 0.5}
+    bench.run(["crash"], bench.jsonl("in.jsonl", slow), read=read)
+    assert [row["text"] for row in bench.rows()] == [row["text"] for row in slow]
+
+
 def test_a_worker_killed_twice_from_outside_fails_the_run_with_advice(bench):
     source = bench.jsonl("in.jsonl", rows((7, "KILL-WITH:9")))
     with pytest.raises(RunFailed, match=r"killed twice.*fewer --workers.*resumes") as failure:

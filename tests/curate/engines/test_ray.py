@@ -172,6 +172,71 @@ def test_a_task_whose_machine_is_lost_is_given_to_another_worker(cluster, tmp_pa
     assert done == {i: {"part": i} for i in range(4)}
 
 
+def test_where_this_machines_agent_is_lost_the_engine_connects_again(
+    cluster, tmp_path, monkeypatch, capsys
+):
+    """Ray does not tell; here its list of nodes does, once."""
+    (tmp_path / "waiting_work.py").write_text(
+        "import time\n"
+        "def work(payload):\n"
+        "    time.sleep(1.5)\n"
+        "    return {'part': payload['part']}\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
+    nodes = ray.nodes()
+    seen = iter([nodes, [node | {"Alive": False} for node in nodes]])
+    monkeypatch.setattr(ray, "nodes", lambda: next(seen, nodes))
+    monkeypatch.setattr("curate.engines.ray.LOOK_SECONDS", 0.0)
+    with RayEngine(2) as engine:
+        done = {task["part"] for task, _ in engine.map("waiting_work:work", [{"part": 0}])}
+    assert done == {0}
+    assert capsys.readouterr().err == "ray: lost the agent of this machine; connecting again\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", ["the driver's agent", "another machine"])
+def test_a_machine_that_is_lost_is_told_and_changes_no_byte(bench, monkeypatch, lost):
+    """Of three: the agent beside the driver is killed, or all of another one hangs."""
+    import psutil
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(PLUGINS), os.environ["PYTHONPATH"]]))
+    monkeypatch.syspath_prepend(str(PLUGINS))
+    rows = [{"id": f"d{i}", "text": f"document number {i} SLEEP:0.1"} for i in range(600)]
+    source = bench.jsonl("in.jsonl", rows)
+    recipe = bench.folder / "recipe.yaml"
+    recipe.write_text(json.dumps({"steps": ["crash"], "read": SMALL}))
+    node: dict[str, int] = {"num_cpus": 1, "object_store_memory": 80 << 20}
+    soon = {"health_check_failure_threshold": 2, "health_check_timeout_ms": 1000}
+    head = {"include_dashboard": False, "_system_config": soon}
+    machines = Cluster(initialize_head=True, head_node_args=node | head)
+    try:
+        others = [machines.add_node(**node) for _ in range(2)]
+        driver = bench.start(
+            "run", recipe, source, "-o", "there", "--engine", "ray", "--address", machines.address
+        )
+        done = bench.folder / "there/stages"
+        while len(list(done.rglob("part-*.kept.parquet"))) < 3 and driver.poll() is None:
+            time.sleep(0.05)
+        machine = machines.head_node if lost == "the driver's agent" else others[0]
+        agent = psutil.Process(machine.all_processes["raylet"][0].process.pid)
+        hanging = [] if lost == "the driver's agent" else [agent, *agent.children(recursive=True)]
+        for process in hanging:
+            process.suspend()
+        if not hanging:
+            agent.kill()
+        messages = driver.communicate(timeout=240)[1]
+        assert driver.returncode == 0, messages
+        assert "ray: lost " in messages
+        for process in hanging:
+            process.kill()
+    finally:
+        machines.shutdown()
+    monkeypatch.setenv("CALM", "1")
+    bench.run(recipe.read_text(), source, out="here")
+    assert bench.bytes_of("there") == bench.bytes_of("here")
+
+
 @pytest.mark.slow
 def test_a_worker_that_is_always_lost_fails_the_run_in_one_line(cluster, tmp_path):
     (tmp_path / "fatal_work.py").write_text(

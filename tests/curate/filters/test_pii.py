@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 from curate.documents.documents import CORE, PAYLOAD, Documents, documents
 from curate.filters.pii import EXAMPLES, Pii, is_public
 from curate.filters.pii_kernel import find_addresses
-from curate.filters.pii_number import luhn
+from curate.filters.pii_keys import keys_in
+from curate.filters.pii_number import cards_in, luhn, phones_in
 from curate.text.buffers import text_buffers
+from tests.curate.doubling import grows_linearly
 from tests.curate.filters.filter_texts import JUNK, SHARED, applied
 from tests.curate.filters.phone_table import NUMBERS, OTHERS
 from tests.curate.replayed_edits import replayed
@@ -443,3 +445,33 @@ def test_keys_are_not_looked_for_by_default_and_are_tags_as_in_starcoder() -> No
 def test_hostile_frames_of_keys_take_linear_time() -> None:
     hostile = ["-----BEGIN PRIVATE KEY-----" * 20_000, "sk-" * 50_000 + "T3BlbkFJ", "eyJ" * 50_000]
     assert applied(Pii(keys=True), hostile)[1] == [set()] * 3
+
+
+@pytest.mark.parametrize("unit", ["1234 ", "(1) ", "1.", "+49 30 1234567 ", "4111 1111 1111 1111;"])
+def test_numbers_without_end_take_linear_time(unit: str) -> None:
+    def work(text: str) -> None:
+        for judge in (phones_in, cards_in):
+            judge("", text, "")
+
+    assert grows_linearly(work, lambda n: unit * (n // len(unit)), 4_000)
+
+
+JWT = re.compile(
+    rb"(?<![A-Za-z0-9_])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+)?"
+)
+PARTS_OF_KEYS = [b"eyJ", b"eyJhbGciOiJ", b".", b"-", b"_", b"a", b" ", b"12345678"]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.sampled_from(PARTS_OF_KEYS), max_size=16).map(b"".join))
+def test_web_tokens_are_those_of_the_plain_pattern(text: bytes) -> None:
+    ours = set(keys_in(text))
+    assert {match.span() for match in JWT.finditer(text)} <= ours
+    assert all(JWT.match(text, start) for start, _ in ours)
+
+
+def test_keys_that_begin_again_and_again_take_linear_time() -> None:
+    def keys(text: bytes) -> list[tuple[int, int]]:
+        return list(keys_in(text))
+
+    assert grows_linearly(keys, lambda n: b"-eyJ" * (n // 4) + b".eyJ", 4_000)

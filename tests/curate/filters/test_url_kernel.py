@@ -19,6 +19,7 @@ from curate.filters.url_lists import (
 )
 from curate.text.buffers import text_buffers
 from curate.text.words import character_tables
+from tests.curate.doubling import grows_linearly
 from tests.curate.filters.reference_url import address, listed_domain, subwords, whole_words
 
 PIECES = [
@@ -123,3 +124,16 @@ def test_the_www_of_a_host_that_is_nothing_else_stays() -> None:
     f = folded(["http://www./", "http://www.a/"])
     first, last = url_keys(f.data, f.start, f.host_end, f.path_end)
     assert [f.text(a, b) for a, b in zip(first, last, strict=True)] == ["www", "a"]
+
+
+def test_hosts_without_end_take_linear_time() -> None:
+    known = keys(DOMAINS)
+
+    def hits(url: str) -> list[int]:
+        f = folded([url])
+        return domain_hits(f.data, f.start, f.host_end, known).tolist()
+
+    long = "http://" + "a." * 4000 + "bad.example"
+    assert folded([long]).data[hits(long)[0] :].tobytes() == b"bad.example"
+    assert grows_linearly(hits, lambda n: "http://" + "b." * (n // 2), 20_000)
+    assert grows_linearly(fold, lambda n: "http://xn--" + "a" * n, 10_000)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from curate.errors import RunFailed, UsageError
+from curate.formats.inputs import plan_inputs
 from curate.formats.listing import find_files
+from curate.formats.reading import PartitionReader, ReadSettings
 from tests.curate.capabilities import permissions_count
 
 MEMORY = "memory://listing"
@@ -142,3 +146,92 @@ def test_a_run_means_its_corpus_and_a_home_its_current_snapshot(bench):
     for name in ("out", "old", "home"):
         assert rels(bench.folder / name) == ["x.jsonl"]
     assert rels(bench.folder / "mine") == ["corpus.json", "corpus/x.jsonl"]
+
+
+@pytest.mark.parametrize("pattern", ["*/x.jsonl", "**/*.jsonl", "b/*"])
+def test_a_folder_that_a_pattern_leads_into_and_that_may_not_be_read_is_not_passed_over(
+    folder, pattern
+):
+    (folder / "b").chmod(0)
+    try:
+        with permissions_count():
+            with pytest.raises(RunFailed, match="in/b cannot be read"):
+                find_files([f"{folder}/{pattern}"], skip_unreadable=False)
+            assert rels(f"{folder}/a*/*.jsonl") == ["x.jsonl"]
+            if not pattern.startswith("b"):
+                assert find_files([f"{folder}/{pattern}"], skip_unreadable=True).unreadable == 1
+    finally:
+        (folder / "b").chmod(0o755)
+
+
+def test_a_pipe_named_as_input_is_refused_at_once(folder):
+    os.mkfifo(folder / "pipe.jsonl")
+    with pytest.raises(UsageError, match=r"pipe\.jsonl is a pipe, socket or device"):
+        find_files([str(folder / "pipe.jsonl")])
+    assert find_files([str(folder)]).notices == [f"skipped {folder}/pipe.jsonl: no regular file"]
+
+
+def test_colons_in_a_path_of_this_machine_are_no_chain_of_urls(bench):
+    bench.jsonl("a::b/c::d.jsonl", [{"text": "Text."}])
+    (file,) = find_files([str(bench.folder / "a::b")]).files
+    assert file.rel == "c::d.jsonl"
+    assert rels(bench.folder / "a::b" / "c::d.jsonl") == ["c::d.jsonl"]
+
+
+def test_bytes_of_names_that_are_no_utf_8_are_written_as_an_escape_and_read(folder):
+    odd = os.fsdecode(b"caf\xe9.jsonl")
+    (folder / "b" / "x.jsonl").rename(folder / "b" / odd)
+    listed = find_files([str(folder)])
+    file = listed.files[1]
+    assert (file.rel, file.path) == (r"b/caf\xe9.jsonl", rf"{folder}/b/caf\xe9.jsonl")
+    assert listed.notices == [r"1 file with bytes in the name that are no UTF-8, written \xNN"]
+    for name in (file.path, f"{folder}/b/{odd}"):
+        assert find_files([name]).files[0].stamp == file.stamp
+    plan = plan_inputs([str(folder)])
+    batches = [
+        b for n in range(len(plan.partitions)) for b in PartitionReader(plan, n, ReadSettings())
+    ]
+    assert batches[0].docs.table["source"].to_pylist() == ["a/x.jsonl", r"b/caf\xe9.jsonl"]
+    (folder / "b" / r"caf\xe9.jsonl").touch()
+    with pytest.raises(UsageError, match="rename one of them"):
+        find_files([str(folder)])
+
+
+@pytest.mark.parametrize("change", ["append", "shorten", "replace", "touch", "remove", None])
+def test_an_input_that_changes_before_it_is_read_ends_the_run(bench, change):
+    path = bench.jsonl("in.jsonl", [{"text": f"Text {i}."} for i in range(50)])
+    plan = plan_inputs([str(path)])
+    data, stat = path.read_bytes(), path.stat()
+    if change == "append":
+        path.write_bytes(data + data)
+    elif change == "shorten":
+        path.write_bytes(data[:200])
+    elif change == "replace":
+        path.write_bytes(data.replace(b"Text", b"text"))
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    elif change == "touch":
+        os.utime(path, (1, 1))
+    elif change == "remove":
+        path.unlink()
+    reader = PartitionReader(plan, 0, ReadSettings())
+    if change is None:
+        assert sum(len(batch.docs) for batch in reader) == 50
+        return
+    with pytest.raises(
+        RunFailed, match=r"in\.jsonl has changed since the run was planned"
+    ) as error:
+        list(reader)
+    assert "\n" not in str(error.value)
+
+
+def test_a_fetched_file_is_compared_by_size_and_content_alone(bench):
+    path = bench.jsonl("in.jsonl", [{"text": "Text."}])
+    (file,) = find_files([str(path)]).files
+    content = file.stamp.rpartition("@")[0]  # as a refresh has it on record
+    fetched = replace(file, url="https://a.test/in.jsonl", state=f"{file.size}@tag", stamp=content)
+    os.utime(path, (1, 1))
+    assert fetched.now() == (fetched.state, fetched.stamp)
+    path.write_bytes(path.read_bytes().replace(b"Text", b"text"))
+    assert fetched.now()[1] != fetched.stamp
+    path.write_bytes(b"")
+    assert fetched.now()[0] != fetched.state

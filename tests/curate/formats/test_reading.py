@@ -44,7 +44,7 @@ class Read:
                 if batch.refused is not None:
                     for row in batch.refused.split()[1].to_pylist():
                         self.refused.append((row["id"], row["rule"]))
-            self.corrupt += reader.account.corrupt
+            self.corrupt += reader.account.corrupt.entries()
             self.bytes_in += reader.account.bytes_in
 
     def column(self, name: str) -> list[Any]:
@@ -267,6 +267,21 @@ def test_dates_are_utc_or_null_and_what_is_none_is_kept_in_extra(bench, value, w
     (row,) = Read(bench.jsonl("a.jsonl", [{"text": "a", "date": value}])).rows
     assert row["date"] == wanted
     assert wanted is not None or json.loads(row["extra"])["date"] == value
+
+
+def test_each_record_is_heard_of_when_it_is_read(tmp_path):
+    """So that the time limit while reading is a record's, whatever the batch or the share."""
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(f'{{"text": "document {i}"}}\n' for i in range(5)))
+    heard: list[None] = []
+    read = ReadSettings(share=0.01)
+    reader = PartitionReader(plan_inputs([str(path)]), 0, read, lambda: heard.append(None))
+    assert [batch.docs for batch in reader] == [] and len(heard) == 5
+
+
+def test_the_time_limit_is_part_of_what_a_run_is_where_it_is_not_the_default():
+    assert "batch_seconds" not in ReadSettings().identity()
+    assert ReadSettings(batch_seconds=0).identity()["batch_seconds"] == 0
 
 
 # -- parquet --------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import io
@@ -11,6 +12,7 @@ import random
 import resource
 import time
 from collections import Counter
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from curate.formats.dates import parse_date
 from curate.formats.events import Corrupt, Event, Row, Skipped
 from curate.formats.records import Record, records
 from curate.formats.warc import ReadLimits, read_archive
+from tests.curate.doubling import grows_linearly
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 REAL = SHARED / "corpora" / "real_warc"
@@ -343,6 +346,98 @@ def test_ten_gigabytes_of_zeros_in_a_small_file_cost_neither_memory_nor_minutes(
     assert time.perf_counter() - begin < 10
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10  # KiB
     assert [r.reject and r.reject[0] for r in rows(events)] == ["payload_too_large", None]
+
+
+def test_a_whole_record_stays_whole_where_the_next_member_gives_nothing() -> None:
+    whole, following = warc(http(), number=1), warc(http(), number=3)
+    for pack in (gzip.compress, zstandard.ZstdCompressor(write_checksum=True).compress):
+        damaged = bytearray(pack(warc(http(), number=2)))
+        damaged[10:] = b"\xff" * (len(damaged) - 10)
+        events = read(pack(whole) + bytes(damaged) + pack(following))
+        assert [(r.id, r.reject) for r in rows(events)] == [
+            ("urn:uuid:00000001", None),
+            ("urn:uuid:00000003", None),
+        ]
+        assert len(corrupt(events)) == 1
+
+
+def test_a_damaged_zstd_dictionary_is_damage_of_its_file() -> None:
+    pages = [warc(http(PAGE + b"%d" % i), number=i) for i in range(40)]
+    dictionary = zstandard.train_dictionary(2048, pages)
+    pack = zstandard.ZstdCompressor(dict_data=dictionary).compress
+    frames = b"".join(map(pack, pages)) + zstandard.compress(warc(http(), number=99))
+    stored = dictionary.as_bytes()
+    damaged = stored[:8] + b"\xff" * 100 + stored[108:]
+    for content, read_ids in ((stored, [*range(40), 99]), (damaged, [99])):
+        events = read(b"\x5d\x2a\x4d\x18" + len(content).to_bytes(4, "little") + content + frames)
+        assert ids(events) == read_ids
+        assert ["dictionary is damaged" in c.what for c in corrupt(events)[:1]] == [True] * (
+            content is damaged
+        )
+
+
+def test_heads_without_end_take_linear_time() -> None:
+    assert grows_linearly(read, lambda n: b"\nWARC/1.0\nA:" * (n // 12), 10_000)
+
+
+# Digests
+
+BODY = hashlib.sha1(PAGE).digest()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "differs"),
+    [
+        ("WARC_Payload_Digest", "sha1:" + base64.b32encode(BODY).decode(), False),
+        ("WARC_Payload_Digest", "SHA-1:" + BODY.hex().upper(), False),
+        ("WARC_Payload_Digest", "sha256:" + hashlib.sha256(PAGE).hexdigest(), False),
+        ("WARC_Payload_Digest", "md5:" + hashlib.md5(PAGE).hexdigest(), False),
+        ("WARC_Block_Digest", "sha1:" + hashlib.sha1(http()).hexdigest(), False),
+        ("WARC_Payload_Digest", "sha1:" + "2" * 32, True),
+        ("WARC_Block_Digest", "sha1:" + BODY.hex(), True),  # of another content
+        ("WARC_Block_Digest", "crc:" + BODY.hex(), None),
+        ("WARC_Block_Digest", "sha1:nothing", None),
+        ("WARC_Block_Digest", "no digest", None),
+    ],
+)
+def test_contents_are_compared_with_the_digests_of_their_records(
+    field: str, value: str, differs: bool | None
+) -> None:
+    data = warc(http(), **{field: value})
+    [row] = rows(read(data, digests=True))
+    stated = field.replace("_", "-") + " is of another content"
+    assert row.digest == {None: None, False: "", True: stated}[differs]
+    assert (row.payload, row.reject) == (PAGE, None)  # it stays
+    assert rows(read(data))[0].digest is None  # where nobody asks, nothing is compared
+
+
+def test_a_payload_digest_may_be_of_the_body_with_or_without_its_chunks() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(PAGE), PAGE)
+    for content, differs in ((PAGE, ""), (chunked, ""), (b"else", "WARC-Payload-Digest")):
+        value = "sha1:" + hashlib.sha1(content).hexdigest()
+        [row] = rows(read(warc(head + chunked, WARC_Payload_Digest=value), digests=True))
+        assert str(row.digest).startswith(differs) and bool(row.digest) == bool(differs)
+
+
+@real
+def test_digests_differ_where_warcio_says_so() -> None:
+    from warcio.archiveiterator import ArchiveIterator
+
+    verdicts = []
+    for path in sorted([*REAL.glob("warcio/*.warc*"), *REAL.glob("pywb/*.warc.gz")]):
+        with path.open("rb") as file:
+            ours = {r.id: r.digest for r in rows(read(file.read(), digests=True))}
+        with path.open("rb") as file, suppress(Exception):  # warcio ends at damage
+            for record in ArchiveIterator(file, check_digests=True):
+                while record.raw_stream.read(1 << 16):
+                    pass
+                own = (record.rec_headers.get_header("WARC-Record-ID") or "").strip("<>")
+                theirs = record.digest_checker.passed  # None: it did not come to the end
+                if None not in (theirs, ours.get(own)):
+                    verdicts.append((path.name, own, not theirs, bool(ours[own])))
+    assert [v for v in verdicts if v[2] != v[3]] == []
+    assert {v[2] for v in verdicts} == {True, False}
 
 
 # Real archives

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from curate.errors import UsageError
+from curate.errors import RunFailed, UsageError
 from curate.inspect.browse.library import Query, library
+from curate.inspect.check import check, repair
 from curate.inspect.whatif.apply import apply
 from curate.inspect.whatif.figures import answer
 from curate.run.outcome import Options
@@ -126,3 +128,20 @@ def test_forgotten_documents_that_were_rejected_are_not_counted(bench: Any) -> N
     assert answered.before.documents == 4 and answered.documents == 8
     assert "not counted: 1 rejected document forgotten since" in answered.notes
     assert answer(home.path).gained.documents == 0
+
+
+def test_check_compares_snapshots_and_what_later_refreshes_compare_with(
+    home: Home, tmp_path: Path
+) -> None:
+    whole = check(home.path, Options(1, quiet=True))
+    assert whole.passed and whole.files > 6, whole.faults
+    copy = shutil.copytree(home.path, tmp_path / "home", symlinks=True)
+    part = sorted(copy.glob("corpus/*/part-*.parquet"))[-1]
+    sketch = sorted(copy.glob("runs/*/index/*/sketch-*.parquet"))[0]
+    for path in (part, sketch):
+        data = path.read_bytes()
+        path.unlink()
+        path.write_bytes(data[:-1])
+    assert sorted(check(copy, Options(1, quiet=True)).faults) == [str(part), str(sketch)]
+    with pytest.raises(RunFailed, match="--rebuild"):
+        repair(copy, Options(1, quiet=True))

@@ -11,7 +11,9 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
+from curate.disk.files import temporary_name
 from curate.documents.edits import EDIT
+from curate.run.assemble import swap
 from tests.curate.capabilities import permissions_count
 
 STEPS = [{"c4": {"min_sentences": 2}}, "dedup_exact"]
@@ -181,3 +183,12 @@ def test_an_unfinished_run_within_its_input_goes_on(bench, make_pages, monkeypat
         patch.setattr(assemble, "swap", stops)
         bench.run(STEPS, source, out="nest/out")
     assert bench.run(STEPS, source, out="nest/out").totals()["read"] == 20
+
+
+def test_what_a_dead_worker_left_half_written_comes_into_no_folder(tmp_path):
+    new, old = tmp_path / ".rejected-new", tmp_path / "rejected"
+    new.mkdir()
+    (new / "part-00000.parquet").touch()
+    (new / temporary_name("part-00000.parquet")).touch()
+    swap(new, old)
+    assert [path.name for path in old.iterdir()] == ["part-00000.parquet"]

@@ -30,6 +30,10 @@ def settled(bench, *inputs, size: int = 1024, earlier: EarlierIds | None = None)
             ids[-1] += batch.docs.table["id"].to_pylist()
         writer.close()
     assign_ids(plan, folder, earlier)
+    whole = (folder / "ids.parquet").read_bytes()
+    assign_ids(plan, folder, earlier, most=2)  # gathered by tasks first
+    assert (folder / "ids.parquet").read_bytes() == whole
+    assert not [*folder.glob("ids-*")]
     if earlier is not None:
         (folder / ISSUED).rename(bench.folder / f"given-{len(earlier.files)}.parquet")
     out = []

@@ -8,6 +8,8 @@ import sqlite3
 
 import pytest
 
+from curate.errors import RunFailed
+from curate.inspect.browse.originals import Originals
 from tests.parameters import mostly_slow
 
 RECIPE = "steps:\n  - c4: {min_sentences: 2}\n  - dedup_exact\n"
@@ -147,3 +149,24 @@ def test_a_store_says_nothing_of_places_outside_of_it(tmp_path):
             work()
     store.write(LIST, b'{"version": 1, "files": ["../victim"]}')
     assert store.listed() == {} and sorted(p.name for p in tmp_path.iterdir()) == ["out", "victim"]
+
+
+@pytest.mark.parametrize("deep", ["{resolve}/phase-x", "{resolve}/phase-x/deep/file"])
+def test_a_link_deep_in_the_folder_of_a_resolve_is_not_followed(case, deep):
+    done = case.run("dedup_exact.survivor=first")  # which says what the folder is called
+    assert done.returncode == 0, done.stderr
+    (folder,) = case.out.glob("stages/00-*")
+    case.sql("DELETE FROM stages WHERE stage LIKE '%:resolved'")
+    case.sql("UPDATE runs SET done = 0")
+    for resolve in folder.glob("resolve-*"):
+        path = case.folder / deep.format(resolve=resolve)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(case.victim)
+    case.refuses("is a link, and runs make none there", sets=("dedup_exact.survivor=first",))
+
+
+@pytest.mark.parametrize("name", ["../../victim", "{victim}"])
+def test_a_stage_in_the_record_of_a_run_lies_in_out(case, name):
+    stages = [{"folder": name.format(victim=case.victim), "steps": ["c4"]}]
+    with pytest.raises(RunFailed, match=r"which is nothing inside|leads out"):
+        Originals(case.out, {"stages": stages})._kept(0, 0, "a")

@@ -12,10 +12,16 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
+
+from curate.errors import LockHeld, RunFailed
+from curate.inspect.report.store import opened
+from curate.run.ledger import Ledger
+from tests.curate.capabilities import permissions_count
 
 ROOT = Path(__file__).resolve().parents[3]
 PLUGINS = Path(__file__).parents[1] / "engines/plugins"
@@ -125,23 +131,44 @@ def test_a_lock_of_another_process_with_the_same_number_is_taken_over(bench):
     assert bench.run(["dedup_exact"], source).nothing_new
 
 
-def test_a_silent_holder_on_another_host_is_taken_over_after_minutes(bench):
-    from curate.errors import LockHeld
-
-    source = bench.jsonl("in.jsonl", [{"id": "a", "text": "x"}])
-    bench.run(["dedup_exact"], source)
-    path = bench.folder / "out/ledger.db"
-    for beat, held in ((time.time() - 60, True), (time.time() - 1000, False)):
-        db = sqlite3.connect(path)
-        db.execute("DELETE FROM lock")
+@pytest.mark.parametrize("ahead", [-1000, 0, 100_000], ids=["behind", "same", "ahead"])
+def test_a_silent_holder_on_another_host_is_taken_over_whatever_its_clock(tmp_path, ahead, capsys):
+    Ledger(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as db:
+        beat = time.time() + ahead
         db.execute("INSERT INTO lock VALUES (1, 1, 1.0, 'elsewhere', 'then', ?)", (beat,))
         db.commit()
-        db.close()
-        if held:
-            with pytest.raises(LockHeld, match="process 1 on elsewhere, started then"):
-                bench.run(["dedup_exact"], source)
-        else:
+    Ledger(tmp_path, stale=0.1).close()
+    assert "process 1 on elsewhere, started then; it is watched" in capsys.readouterr().err
+
+
+def test_a_holder_on_another_host_that_writes_keeps_its_lock(tmp_path, monkeypatch):
+    Ledger(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as db:
+        db.execute("INSERT INTO lock VALUES (1, 1, 1.0, 'elsewhere', 'then', 5.0)")
+        monkeypatch.setattr(time, "sleep", lambda s: db.execute("UPDATE lock SET beat = beat + 1"))
+        with pytest.raises(LockHeld, match="process 1 on elsewhere, started then; wait for it"):
+            Ledger(tmp_path)
+
+
+def test_a_finished_run_for_reading_only_is_read_and_left_alone(bench):
+    source = bench.jsonl("in.jsonl", [{"id": "a", "text": "x"}])
+    out = bench.run(["dedup_exact"], source).out
+    folders = [out, *filter(Path.is_dir, out.rglob("*"))]
+    files = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+    for path in (*files, *folders):
+        path.chmod(0o500 if path in folders else 0o400)
+    try:
+        with permissions_count():
             assert bench.run(["dedup_exact"], source).nothing_new
+            with pytest.raises(RunFailed, match=r"ledger\.db cannot be read or written .*readonly"):
+                bench.run(["c4"], source)
+            with opened(out, ".spill-browse") as store:
+                assert store is not None
+        assert files == {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()}
+    finally:
+        for folder in folders:
+            folder.chmod(0o700)
 
 
 def test_a_damaged_ledger_is_named(bench):

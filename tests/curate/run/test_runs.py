@@ -6,8 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from curate.corpus.stage_files import part_path, read_kept
 from curate.errors import UsageError
 
 STEPS = [
@@ -259,3 +262,45 @@ def test_a_list_that_is_not_there_is_named_before_anything_runs(bench):
     source = bench.jsonl("in.jsonl", [{"text": "x"}])
     with pytest.raises(UsageError, match=r"c4: cannot read .*nowhere\.txt: No such file"):
         bench.run([{"c4": {"badwords": str(bench.folder / "nowhere.txt")}}], source)
+
+
+def test_what_is_left_out_or_damaged_is_counted_named_and_noted_once(bench):
+    lines = [{"id": "a", "text": "b", "html": "x" * 3000}, *["{bad}"] * 230]
+    source = bench.jsonl("in/a.jsonl", lines)
+    page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>page</p>"
+    head = f"WARC/1.0\r\nWARC-Type: response\r\nContent-Length: {len(page)}\r\n"
+    digest = f"WARC-Block-Digest: sha1:{'0' * 40}\r\n\r\n"
+    archive = source.with_name("b.warc")
+    archive.write_bytes((head + digest).encode() + page + b"\r\n\r\n")
+    read = {"max_carried_bytes": 1000}
+    outcome = bench.run(["extract", "dedup_exact"], source.parent, read=read)
+    totals = outcome.totals()
+    assert (totals["read"], totals["kept"], totals["corrupt"]) == (2, 2, 230)
+    assert (totals["left_out"], totals["digests_differing"]) == (1, 1)
+    named = [json.loads(x) for x in (bench.folder / "out/corrupt.jsonl").read_text().splitlines()]
+    assert [entry["count"] for entry in named] == [1] * 100 + [130]
+    record = json.loads((bench.folder / "out/run.json").read_text())
+    assert record["stages"][0]["digests_differing"] == {"b.warc": 1}
+    of_reading = [n for n in record["notices"] if "left out" in n or "digest" in n]
+    assert len(of_reading) == 2
+    assert "(html 1)" in of_reading[0] and "read.max_carried_bytes" in of_reading[0]
+    assert "(b.warc 1); they stay" in of_reading[1]
+    report = (bench.folder / "out/report.html").read_text()
+    assert "left out: 1" in report and "digest of their WARC record: 1" in report
+
+    bench.run(["extract"], source.parent, read=read | {"digests": "drop"}, out="strict")
+    (refused,) = bench.rows("strict", "rejected")
+    assert (refused["step"], refused["rule"]) == ("read", "digest_mismatch")
+    assert refused["detail"] == "WARC-Block-Digest is of another content"
+
+
+def test_a_batch_of_a_later_stage_lies_in_one_row_group_of_both_files(tmp_path):
+    rows = pa.table({"id": [str(i) for i in range(10)]})
+    pq.write_table(rows, part_path(tmp_path, 0, "kept"), row_group_size=4)
+    pq.write_table(pa.table({"_n": range(10)}), part_path(tmp_path, 0, "keys"), row_group_size=5)
+    batches = list(read_kept(tmp_path, 0, 3))
+    assert [len(batch) for batch in batches] == [3, 1, 1, 2, 1, 2]
+    assert pa.concat_tables(batches).to_pydict() == {
+        "id": rows["id"].to_pylist(),
+        "_n": list(range(10)),
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -213,3 +214,42 @@ def test_what_a_dedup_decides_by_can_be_loaded_ahead():
     for name in REGISTRY:
         decided_by = getattr(step_class(name), "decided_by", None)
         assert decided_by is None or find_spec(decided_by) is not None, name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("steps: [document_length: {min: yes}]", "document_length.min: true is no value of it"),
+        ("steps: [document_length: {min: 1, unit: no}]", "document_length.unit: false is no"),
+        ("steps: [mix: {weights: {a: on}}]", "mix.weights: a list or mapping is no value of it"),
+        ("read: {limit: true}\nsteps: [c4]", "read.limit: true is no value of it"),
+        ("name: yes\nsteps: [c4]", "name: true is no value of it"),
+        ("description: [a]\nsteps: [c4]", "description: a list or mapping is no value of it"),
+        ("steps: [c4: {min_words: 1, min_words: 2}]", "the key 'min_words' stands twice"),
+        ("steps:\n" + "- c4\n" * 1001, "x.yaml: 1,001 steps; a recipe has 1,000 at most"),
+    ],
+)
+def test_what_yaml_takes_for_something_else_is_one_line(text, message):
+    with pytest.raises(UsageError, match=re.escape(message)) as error:
+        parse(text, "x.yaml")
+    assert str(error.value).startswith("x.yaml") and "\n" not in str(error.value)
+
+
+def test_true_and_false_are_values_where_a_setting_takes_them():
+    assert parse("steps: [pii: {phones: yes}]", "x.yaml").steps[0].phones is True
+
+
+def test_a_pipe_is_no_recipe(tmp_path):
+    os.mkfifo(tmp_path / "r.yaml")
+    with pytest.raises(UsageError, match="it is a pipe, socket or device"):
+        load(tmp_path / "r.yaml")
+    with pytest.raises(UsageError, match="it is a pipe, socket or device"):
+        load("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    "step", ["bad_words: {badwords: /dev/zero}", "url_filter: {hosts: /dev/zero}"]
+)
+def test_a_device_is_no_word_list(step):
+    with pytest.raises(UsageError, match="pipe, socket or device"):
+        parse(f"steps: [{step}]", "x.yaml").digest()

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tokenize_kit.files import seal
 from tokenize_kit.shards.progress import NAME, Progress
 from tokenize_kit.shards.writer import _commit
 
@@ -40,8 +41,8 @@ def test_a_record_that_leads_elsewhere_means_anew(victim, tmp_path, kind):
     if kind == "link":
         (folder / "tokens-00000.bin").symlink_to(victim / "tokens-00000.bin")
     else:
-        record[kind] = {name: 1} if kind == "files" else {"train": {"files": [name]}}
-    (folder / NAME).write_text(json.dumps(record))
+        record[kind] = {name: [1, ""]} if kind == "files" else {"train": {"files": [name]}}
+    (folder / NAME).write_text(json.dumps(seal(record)))
     messages: list[str] = []
     progress = Progress(folder, {}, messages.append)
     assert not progress.position.documents and untouched(victim) and not any(folder.iterdir())

@@ -242,8 +242,27 @@ def cut(path, size):
     path.write_bytes(path.read_bytes()[:size])
 
 
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def flip_rows(aside):
+    names = json.loads((aside / progress.NAME).read_text())["files"]
+    flip(aside / next(name for name in names if name.startswith("rows/")))
+
+
+def count_wrongly(path):
+    saved = json.loads(path.read_text())
+    path.write_text(json.dumps({**saved, "documents": saved["documents"] - 1}))
+
+
 DAMAGE = {
-    "shard-cut-short": (lambda aside: cut(aside / "tokens-00000.bin", 10), "is cut short"),
+    "shard-cut-short": (lambda aside: cut(aside / "tokens-00000.bin", 10), "not what was written"),
+    "shard-flipped": (lambda aside: flip(aside / "tokens-00000.bin"), "not what was written"),
+    "rows-flipped": (lambda aside: flip_rows(aside), "not what was written"),
+    "progress-changed": (lambda aside: count_wrongly(aside / progress.NAME), "cannot be read"),
     "rows-gone": (lambda aside: [p.unlink() for p in (aside / "rows").iterdir()], "is not there"),
     "progress-cut-short": (lambda aside: cut(aside / progress.NAME, 99), "cannot be read"),
     "progress-of-nothing": (lambda aside: (aside / progress.NAME).write_text("[]"), "cannot be"),

@@ -226,6 +226,10 @@ def test_a_manifest_cannot_name_files_elsewhere(shard_folder, tmp_path):
 
     copy = shutil.copytree(shard_folder, tmp_path / "copy")
     manifest = json.loads((copy / "manifest.json").read_bytes())
+    (copy / "manifest.json").write_text(json.dumps({**manifest, "documents": 1}))
+    with pytest.raises(TrainError, match="not what was written"):
+        read_shards(copy)
+    del manifest["checksum"]  # of an older version
     manifest["files"]["../copy/tokens-00000.bin"] = "0"
     (copy / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(TrainError, match="missing; encode again"):

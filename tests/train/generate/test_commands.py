@@ -7,6 +7,7 @@ import json
 import pytest
 
 from curate.cli.app import invoke
+from curate.terminal.output import visible
 from tests.train.loop.small_runs import build, trained
 from train.model.presets import preset
 
@@ -43,7 +44,7 @@ def test_prompts_of_the_command_line_and_of_a_file_are_one_batch(run, tmp_path, 
     assert generate(capsys, "the cat", *common, "--prompts", lines)[1] == out
     assert generate(capsys, "the cat", *common, "--prompts", lines, "--batch", 1)[1] == out
     code, text, _ = generate(capsys, "the cat", "the mat", *common[:-1])
-    assert text.split("\n---\n")[0] == "the cat" + completions[0]["text"]
+    assert text.split("\n---\n")[0] == visible("the cat" + completions[0]["text"])
 
 
 def test_every_option_changes_the_text(run, capsys):

@@ -7,6 +7,7 @@ import shutil
 import pytest
 import torch
 
+from tests.train.loop.small_runs import without_sums
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.generate.generate import continue_ids, generate, load
@@ -67,7 +68,7 @@ def test_a_prompt_cannot_forge_a_control_token(model_dir):
 @pytest.mark.parametrize("change", [{"layers": 10**9}, {"vocab": 10**12}, {"layers": 1}])
 def test_a_config_that_does_not_fit_its_weights_allocates_nothing(model_dir, tmp_path, change):
     copy = shutil.copytree(model_dir, tmp_path / "copy")
-    path = next((copy / "checkpoints").iterdir()) / "config.json"
+    path = without_sums(next((copy / "checkpoints").iterdir())) / "config.json"
     config = json.loads(path.read_bytes())
     config["model"].update(change)
     path.write_text(json.dumps(config))
@@ -81,6 +82,9 @@ def test_a_tokenizer_of_another_model_is_refused(model_dir, tmp_path):
     copy = shutil.copytree(model_dir, tmp_path / "copy")
     texts = [" ".join(f"w{a}{b}" * 3 for a in "abcdefgh" for b in "abcdefgh")]
     assert train_tokenizer(texts, copy, vocab=400)["vocab"] > 300
+    with pytest.raises(TrainError, match=r"tokenizer\.json: damaged"):
+        generate(copy, "x")
+    without_sums(next((copy / "checkpoints").iterdir()))
     with pytest.raises(TrainError, match="not the tokenizer"):
         generate(copy, "x")
 

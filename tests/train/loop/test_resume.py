@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from train.config import TrainConfig
 from train.errors import TrainError
+from train.files import unseal
 from train.loop.pretrain import pretrain
 from train.model.config import ModelConfig
 from train.runs.checkpoint import complete
@@ -74,14 +75,14 @@ def train_and_die(
             os.truncate(path, path.stat().st_size // 2)
             kill()
 
-    rename = Path.rename
+    rename = Path.replace
 
     def killing_rename(self: Path, target: Path) -> Path:
         if when == "rename" and "step-0000006" in str(target):
             kill()
         return rename(self, target)
 
-    checkpoint.save_file, Path.rename = save_file, killing_rename
+    checkpoint.save_file, Path.replace = save_file, killing_rename
     pretrain(shards, out, model=model, train=plan, on_progress=progress)
 
 
@@ -106,7 +107,7 @@ def result(out: Path) -> dict:
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     for line in lines:
         del line["timing"]
-    summary = json.loads((out / "train.json").read_bytes())
+    summary = unseal(json.loads((out / "train.json").read_bytes()))
     del summary["timing"]
     return {
         "tensors": {
@@ -243,10 +244,17 @@ def test_more_steps_are_refused_where_earlier_rates_would_have_been_others(
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "state.json"])
-def test_a_damaged_checkpoint_is_named_not_unpickled(shard_folder, tmp_path, name):
+def test_a_damaged_checkpoint_is_named_not_unpickled(shard_folder, tmp_path, straight, name):
     pretrain(shard_folder, tmp_path, model=MODEL, train=TRAIN)
-    (tmp_path / "train.json").unlink()
     damaged = complete(tmp_path / "checkpoints")[-1] / name
     damaged.write_bytes(b"\x80\x04not what it was")
-    with pytest.raises(TrainError, match=f"step-0000012/{name}.*delete"):
+    lines: list[str] = []
+    pretrain(shard_folder, tmp_path, model=MODEL, train=TRAIN, on_notice=lines.append)
+    assert f"step-0000012/{name}: damaged" in lines[0]
+    assert "going on from step-0000009" in lines[0]
+    assert same(result(tmp_path), straight)
+    for checkpoint in complete(tmp_path / "checkpoints"):
+        (checkpoint / name).write_bytes(b"\x80\x04not what it was")
+    with pytest.raises(TrainError, match=f"step-0000012/{name}.*delete") as caught:
         pretrain(shard_folder, tmp_path, model=MODEL, train=TRAIN)
+    assert caught.value.exit_code == 1 and "\n" not in str(caught.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,8 +17,9 @@ from curate.steps.contracts import Step
 
 
 def harm(text: str) -> None:
-    """KILL-WITH:11 sends that signal, ONCE:9:path only the first time, MEMORY and ERROR raise, STOP
-    waits for ever unless the environment says CALM."""
+    """KILL-WITH:11 sends that signal, ONCE:9:path only the first time, MEMORY and ERROR raise, SPIN
+    is at work for ever in C and lets no thread of Python run. Unless the environment says CALM,
+    STOP waits for ever and SLEEP:0.1 for so many seconds."""
     if match := re.search(r"KILL-WITH:(\d+)", text):
         os.kill(os.getpid(), int(match.group(1)))
     if match := re.search(r"ONCE:(\d+):(\S+)", text):
@@ -33,6 +35,10 @@ def harm(text: str) -> None:
         raise ValueError("a defect\nof two lines")
     if "STOP" in text and "CALM" not in os.environ:
         signal.pause()
+    if "CALM" not in os.environ and (match := re.search(r"SLEEP:([\d.]+)", text)):
+        time.sleep(float(match.group(1)))
+    if "SPIN" in text:
+        re.match(r"(a+)+$", "a" * 99 + "b")
 
 
 class Crash(Step):

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from curate.errors import UsageError
-from curate.formats.inputs import InputPlan, Slice
+from curate.formats.inputs import InputPlan
 from curate.formats.listing import InputFile
+from curate.formats.partitions import Slice
 from curate.inspect.forecast.figures import (
     DedupFigures,
     Figures,
@@ -162,8 +163,9 @@ def test_a_small_corpus_has_the_share_of_workers_that_large_ones_have():
 
 def test_files_and_requests_are_counted_by_partition():
     result = told(record())
-    # kept, keys, rejected, ids, sketch of 20 partitions; three; corpus, rejected and manifests
-    assert result.total("objects") == 5 * 20 + 1 + 1 + 3 * 20 + 2 * 20 + 2
+    # kept, keys, rejected, ids, sketch of 20 partitions; three; corpus, rejected and manifests; the
+    # ledger, the plan, manifests
+    assert result.total("objects") == 5 * 20 + 1 + 1 + 3 * 20 + 2 * 20 + 2 + 3
 
 
 def test_a_cost_is_hours_requests_and_storage_at_the_prices():
@@ -198,7 +200,7 @@ def test_other_settings_take_the_figures_of_the_same_step_and_say_so():
 
 def test_as_if_takes_the_size_given_and_counts_partitions_by_their_bytes():
     result = told(record(), as_if=10**12)
-    assert (result.bytes, result.partitions) == (10**12, -(-(10**12) // (16 << 20)))
+    assert (result.bytes, result.partitions) == (10**12, 4096)
     assert by_name(result)["00"].documents_in == pytest.approx(10**11)
 
 
@@ -270,3 +272,13 @@ def test_a_price_that_is_none_is_refused(price: str):
 def test_prices_are_given_together_or_one_by_one():
     prices = parse_prices(["cpu_hour=0.01,put=1", "gb-month=2"])
     assert (prices.cpu_hour, prices.put, prices.gb_month, prices.get) == (0.01, 1, 2, Prices().get)
+
+
+def test_what_a_partition_costs_the_driver_grows_with_their_number():
+    few, many = (told(record(), as_if=size).stages[-1] for size in (10**15, 10**16))
+    assert few.single and few.name == "driving"
+    assert many.cpu == pytest.approx(10 * few.cpu, rel=1e-3)
+    assert many.bytes_out == pytest.approx(10 * few.bytes_out, rel=1e-3)
+    assert many.peak_bytes > few.peak_bytes
+    plain = told(record(), recipe("steps: [extract]"), as_if=10**16).stages[-1]
+    assert plain.peak_bytes < 2 << 30 < many.peak_bytes  # a dedup holds more of each

@@ -1,0 +1,241 @@
+"""A finished OUT or a HOME compared with the seals of its files: `llmcurate check`."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from curate.corpus import indexes
+from curate.corpus.manifests import find_manifest
+from curate.corpus.stage_files import part_path
+from curate.disk import seals
+from curate.disk.inside import is_below
+from curate.disk.seals import Seal
+from curate.disk.units import counted
+from curate.errors import CurateError, RunFailed, UsageError
+from curate.formats.inputs import InputPlan
+from curate.inspect.whatif.apply import check_unchanged
+from curate.run.driver import run_planned
+from curate.run.homes import FILE, FOLDER, RUNS, manifest
+from curate.run.intact import EXTRA, MOST_NAMED, corpus_seals, extra_files, place
+from curate.run.ledger import Ledger, ledger_path
+from curate.run.outcome import Options
+from curate.run.plan import RunPlan, plan_run
+from curate.steps.recipe import load
+from curate.terminal.progress import Progress
+
+Row = tuple[str, int | None]  # a row of the ledger: stage, and partition where it is of one
+
+
+@dataclass
+class Check:
+    """What was compared, and what is wrong: (path, what) in order. rows: of the ledger, by the
+    path of a file that it seals and that is not what it says; repaired: whether a run made all of
+    that anew."""
+
+    out: Path
+    files: int = 0
+    faults: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, Row] = field(default_factory=dict)
+    repaired: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.faults
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON values."""
+        first = [{"path": p, "what": w} for p, w in sorted(self.faults.items())[:MOST_NAMED]]
+        return {
+            "out": str(self.out),
+            "files": self.files,
+            "faulty": len(self.faults),
+            "faults": first,
+            "repaired": self.repaired,
+        }
+
+    def text(self) -> str:
+        """For the terminal: a line a file, of the first ones, and the counts."""
+        lines = [f"{path} {what}" for path, what in sorted(self.faults.items())[:MOST_NAMED]]
+        if len(self.faults) > MOST_NAMED:
+            lines.append(f"and {counted(len(self.faults) - MOST_NAMED, 'file')} more")
+        count = counted(len(self.faults), "file")
+        end = f"{count} missing, changed or too many" if self.faults else "as they were written"
+        return "\n".join([*lines, f"{counted(self.files, 'file')} compared: {end}"])
+
+
+def check(out: Path, options: Options) -> Check:
+    """Compares all files of an OUT, or the snapshots and indexes of a HOME, with their seals.
+    UsageError where neither is there."""
+    result = Check(out)
+    home = (out / FILE).is_file()
+    if not home and not ledger_path(out).is_file() and find_manifest(out / "corpus") is None:
+        raise UsageError(f"{out} holds no finished run: name the OUT of one, or the HOME")
+    _compare(_of_home(out, result) if home else _of_out(out, result), result, options)
+    return result
+
+
+def repair(out: Path, options: Options) -> Check:
+    """As `check`, once a run has made anew what differs. RunFailed where it cannot be made."""
+    before = check(out, options)
+    if before.passed:
+        return before
+    if (out / FILE).is_file():
+        raise RunFailed(
+            f"{next(iter(before.faults))} {next(iter(before.faults.values()))}: a HOME is not"
+            " repaired file by file; give its refresh with --rebuild, or go back with --rollback"
+        )
+    path = ledger_path(out)
+    ledger = Ledger(path.parent)
+    try:
+        last = ledger.last_run()
+        plan = _plan(path.parent, last[0] if last else "")
+        if plan is None:
+            raise RunFailed(
+                f"{out} is not repaired: recipe.yaml and stages/ do not say how it was made; give"
+                " the command of that run again"
+            )
+        ledger.doubt_run()
+    finally:
+        ledger.close()
+    run_planned(plan, out, options)
+    after = check(out, options)
+    if after.rows:  # of stages that other settings left: their cache goes
+        ledger = Ledger(path.parent)
+        for file, (stage, part) in after.rows.items():
+            if part is None:
+                ledger.forget_stage(stage)
+            else:
+                ledger.forget_part(stage, part)
+            del after.faults[file]
+        ledger.close()
+    after.repaired = after.passed
+    return after
+
+
+def _plan(home: Path, digest: str) -> RunPlan | None:
+    """The plan of that digest, from the recipe beside the ledger and the files that a first stage
+    says it read; RunFailed where one of these is another now, or gone."""
+    plans = [InputPlan((), ())]
+    for path in home.glob("stages/00-*/stage*.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            plan = json.loads(path.read_text(encoding="utf-8"))["plan"]
+            plans.append(InputPlan.load(plan, path.parent))
+    for inputs in plans:
+        with suppress(CurateError, OSError):
+            plan = plan_run(load(str(home / "recipe.yaml")), inputs)
+            if plan.digest == digest:
+                break
+    else:
+        return None
+    try:
+        check_unchanged(inputs)
+    except UsageError as error:
+        raise RunFailed(str(error)) from None
+    return plan
+
+
+def _compare(files: Iterator[tuple[Path, Seal]], result: Check, options: Options) -> None:
+    """Fills in the faults, a few tasks in memory at once."""
+    workers = options.count()
+    tasks = seals.tasks(_counted(files, result))
+    with (
+        ThreadPoolExecutor(workers) as pool,
+        Progress("check", 0, options.quiet) as progress,
+    ):
+        while window := list(islice(tasks, 4 * workers)):
+            progress.total += len(window)
+            for found in pool.map(seals.compare, window):
+                result.faults |= found["faults"]
+                progress.update(note=counted(result.files, "file"))
+    result.rows = {path: row for path, row in result.rows.items() if path in result.faults}
+
+
+def _counted(files: Iterable[tuple[Path, Seal]], result: Check) -> Iterator[tuple[Path, Seal]]:
+    for file in files:
+        result.files += 1
+        yield file
+
+
+def _of_index(folder: Path, result: Check) -> Iterator[tuple[Path, Seal]]:
+    record = indexes.record_of(folder)
+    if record is None:
+        result.faults[str(folder / indexes.RECORD)] = "is no index record"
+    else:
+        yield from ((folder / n, s) for n, s in record.get("files", {}).items() if is_below(n))
+
+
+def _of_home(home: Path, result: Check) -> Iterator[tuple[Path, Seal]]:
+    """Snapshots by their manifests, and what later refreshes compare with."""
+    for folder in sorted((home / FOLDER).glob("[!.]*")):
+        if folder.is_dir():
+            try:
+                files = manifest(folder)["files"]
+            except RunFailed as error:
+                result.faults[str(folder)] = f"is no snapshot: {error}"
+                continue
+            yield from ((folder / name, [None, entry["sha256"]]) for name, entry in files.items())
+            extra = [p for p in folder.glob("[!.]*") if p.name not in files]
+            result.faults |= {str(p): EXTRA for p in extra if p != find_manifest(folder)}
+    for path in sorted((home / RUNS).glob(f"*/{indexes.FOLDER}/*/{indexes.RECORD}")):
+        yield from _of_index(path.parent, result)
+
+
+def _of_out(out: Path, result: Check) -> Iterator[tuple[Path, Seal]]:
+    result.faults |= {str(path): EXTRA for path in extra_files(out)}
+    yield from corpus_seals(out)
+    for path in sorted(out.glob(f"{indexes.FOLDER}/*/{indexes.RECORD}")):
+        yield from _of_index(path.parent, result)
+    path = ledger_path(out)
+    if not path.is_file():
+        return
+    ledger = Ledger.to_read(path)
+    try:
+        finished = [(place(out, ledger, n), s) for n, s, _ in ledger.files()]
+        corpus = {str(file) for file, _ in corpus_seals(out)}
+        yield from ((file, seal) for file, seal in finished if str(file) not in corpus)
+        for row, file, sealed in _of_rows(ledger, path.parent, result):
+            result.rows[str(file)] = row
+            yield file, sealed
+    except sqlite3.DatabaseError as error:
+        result.faults[str(path)] = f"is damaged ({error})"
+    finally:
+        ledger.close()
+
+
+def _of_rows(ledger: Ledger, home: Path, result: Check) -> Iterator[tuple[Row, Path, Seal]]:
+    """The files of stages, whose folders are a cache: one that was taken away is no fault."""
+    folders: dict[str, Path | None] = {}
+    for stage, part, content in ledger.rows():
+        if content is None:
+            result.faults[str(ledger.path)] = f"has a damaged row: {stage} {part or ''}".rstrip()
+            continue
+        if part is None:
+            named = content.get("folder", "")
+            folder: Path | None = home / "stages" / named if is_below(named) else None
+            sealed = content.get("files", {}) if isinstance(content.get("files"), dict) else {}
+            if content.get("seals"):
+                folder, sealed = _only(home, f"stages/*-{stage}"), content["seals"]
+        else:
+            sealed = content.get("files", {})
+            if stage not in folders:
+                sketch = _only(home, f"stages/*/part-*.sketch-{stage}.parquet")
+                folders[stage] = sketch.parent if sketch else _only(home, f"stages/*-{stage}")
+            folder = folders[stage]
+        if folder is None or not folder.is_dir():
+            continue
+        for name, seal in sealed.items():
+            file = folder / name if part is None else part_path(folder, part, name)
+            yield (stage, part), file, seal
+
+
+def _only(home: Path, pattern: str) -> Path | None:
+    return next(iter(home.glob(pattern)), None)

@@ -1,0 +1,146 @@
+"""Committed files compared with their seals, before a run that goes on takes them as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from curate.corpus import indexes, manifests
+from curate.corpus.sketches import run_here
+from curate.disk import seals
+from curate.disk.inside import inside
+from curate.disk.seals import Seal
+from curate.engines.base import Engine
+from curate.run import deaths
+from curate.run.ledger import Ledger
+from curate.run.outcome import Options
+from curate.terminal.progress import Progress, say
+
+COMPARE = "curate.disk.seals:compare"
+MOST_NAMED = 100
+EXTRA = "is no file of this run"
+RECORDS = ("run.json", "recipe.yaml", "report.html", "corrupt.jsonl")
+
+
+class Intact:
+    """The comparisons of a run. What is wrong with a file is said in a line, once."""
+
+    def __init__(self, options: Options, end: str = ": what it belongs to is made anew") -> None:
+        self.options, self._end = options, end
+        self._said: set[str] = set()
+
+    def faults(
+        self,
+        files: Iterable[tuple[Path, Seal]],
+        engine: Engine | None = None,
+        title: str = "",
+        most: int = 0,
+    ) -> dict[str, str]:
+        """What is wrong with which of the files, by path. engine: whose workers compare them where
+        they are many; None: this process does. most: of files that there may be."""
+        source = seals.tasks(files)
+        first = list(islice(source, 2))
+        tasks = chain(first, source)
+        # Objects of an exchange would travel to workers for this alone.
+        apart = engine is not None and len(first) > 1 and not self.options.exchange
+        found: dict[str, str] = {}
+        progress = Progress(f"compare {title}"[:24], most, self.options.quiet)
+        with progress if apart else nullcontext():
+            if apart and engine is not None:
+                results = engine.map(COMPARE, tasks, deaths.retry_once("the comparison"))
+            else:
+                results = run_here(COMPARE, tasks)
+            for task, result in results:
+                found |= result["faults"]
+                if apart:
+                    progress.update(progress.done + len(task["files"]))
+        self.tell(found)
+        return found
+
+    def tell(self, faults: Mapping[str, str]) -> None:
+        """A line a file, of the first ones."""
+        new = [(path, faults[path]) for path in sorted(faults) if path not in self._said]
+        for path, what in new[: max(0, MOST_NAMED - len(self._said))]:
+            say(f"{path} {what}{self._end}", self.options.quiet)
+        self._said.update(path for path, _ in new)
+
+    def changed_since(self, out: Path, ledger: Ledger) -> bool:
+        """Whether a file of the finished run is another now, or one lies there that it did not
+        write. Content is compared where size or time of change differ."""
+        found = {str(path): EXTRA for path in extra_files(out)}
+        rows, touched = [], False
+        for name, sealed, changed in ledger.files():
+            path = place(out, ledger, name)
+            what = seals.fault(path, sealed, content=False)
+            if what is None and path.stat().st_mtime_ns != changed:
+                what = seals.fault(path, sealed)
+                touched = True
+            if what is not None:
+                found[str(path)] = what
+            else:
+                rows.append((name, sealed, path.stat().st_mtime_ns))
+        self.tell(found)
+        if touched and not found:
+            ledger.record_files(rows)
+        return bool(found)
+
+    def corpus_stands(self, out: Path, entry: dict[str, Any], engine: Engine) -> bool:
+        """Whether OUT's corpus is what was written, and nothing else lies there. entry: the seals
+        of its manifests and decisions."""
+        extra = {str(path): EXTRA for path in extra_files(out)}
+        self.tell(extra)
+        beside = [(out / name, sealed) for name, sealed in entry["files"].items()]
+        return (
+            not extra
+            and not self.faults(beside)
+            and not self.faults(corpus_seals(out), engine, "corpus")
+        )
+
+
+def corpus_seals(out: Path) -> Iterator[tuple[Path, Seal]]:
+    """The files of OUT/corpus and OUT/rejected as their manifests seal them."""
+    for name in manifests.FOLDERS:
+        for file, entry in manifests.entries(out / name):
+            yield inside(out / name, file), [None, entry["sha256"]]
+
+
+def extra_files(out: Path) -> list[Path]:
+    """What lies in OUT/corpus and OUT/rejected and is in no manifest."""
+    extra: list[Path] = []
+    for name in manifests.FOLDERS:
+        names = {file for file, _ in manifests.entries(out / name)}
+        if names and (out / name).is_dir():
+            paths = sorted((out / name).iterdir())
+            extra += [p for p in paths if p.name not in names and p.name[0] != "."]
+    return extra
+
+
+def finished_files(
+    out: Path, home: Path, products: dict[str, Seal], leaves: list[Path]
+) -> Iterator[tuple[str, Seal, int]]:
+    """The files of a finished run: path from OUT, seal, time of change. products: the seals of
+    theirs; leaves: files that dedups put beside the corpus."""
+    sealed = [(out / name, seal) for name, seal in products.items()]
+    for record in sorted(out.glob(f"{indexes.FOLDER}/*/{indexes.RECORD}")):
+        files = json.loads(record.read_text(encoding="utf-8")).get("files", {})
+        sealed += [(record.parent / name, seal) for name, seal in files.items()]
+        leaves = [*leaves, record]
+    beside = [manifests.manifest_path(out / name) for name in manifests.FOLDERS]
+    beside += [out / "decisions.parquet", out / indexes.FOLDER / indexes.FILES]
+    beside += [home / name for name in RECORDS]
+    sealed += [(path, seals.seal(path)) for path in (*beside, *leaves) if path.is_file()]
+    for path, (size, digest) in chain(corpus_seals(out), sealed):
+        stat = path.stat()
+        seal = [stat.st_size if size is None else size, digest]
+        name = path.name if path.parent == home else path.relative_to(out).as_posix()
+        yield name, seal, stat.st_mtime_ns
+
+
+def place(out: Path, ledger: Ledger, name: str) -> Path:
+    """Where a file of a finished run lies: records beside the ledger, all others below OUT."""
+    folder = ledger.path.parent if name in RECORDS else out
+    return inside(folder, name, ledger.path, follow=False)

@@ -1,0 +1,115 @@
+"""Workers that are silent for longer than they said are ended, whatever they do; others are not."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from curate.engines import worker
+from curate.engines.base import Death
+from curate.engines.hosts import Host
+from curate.engines.local import LocalEngine
+from curate.errors import RunFailed
+from curate.run.deaths import find_culprit
+from curate.run.worker.specification import LOADING, READING
+
+LIMIT = 0.3  # seconds
+
+
+def spin() -> None:
+    """For ever, in C, where no thread of Python runs."""
+    re.match(r"(a+)+$", "a" * 99 + "b")
+
+
+def hang(task: dict) -> None:
+    worker.beat(3, 5, LIMIT, of_cpu=task["of_cpu"])
+    spin() if task["spins"] else time.sleep(600)
+
+
+def wait_long(task: dict) -> dict:
+    """Silent for longer than the limit, for a reason; then heard again and again."""
+    worker.beat(3, 5, LIMIT, of_cpu=task.get("of_cpu", False))
+    for name in task.get("says", ()):
+        getattr(worker, name)()
+    time.sleep(2 * LIMIT if task.get("silent", True) else 0)
+    for _ in range(task.get("beats", 0)):
+        worker.beat(6, 8, LIMIT)
+        time.sleep(LIMIT / 6)
+    return {}
+
+
+def death_of(engine: LocalEngine, task: dict) -> Death:
+    deaths = []
+
+    def on_death(task: dict, death: Death) -> dict:
+        deaths.append(death)
+        raise RunFailed("it died")
+
+    with pytest.raises(RunFailed, match="it died"):
+        list(engine.map(f"{__name__}:hang", [task], on_death))
+    return deaths[0]
+
+
+@pytest.mark.parametrize(("spins", "of_cpu"), [(True, False), (True, True), (False, False)])
+def test_a_worker_is_ended_when_its_time_is_over(spins, of_cpu):
+    death = death_of(LocalEngine(1), {"spins": spins, "of_cpu": of_cpu})
+    assert death == Death(-9, (3, 5), LIMIT)
+    assert death.describe() == "took longer than 0.3 s"
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"of_cpu": True},
+        {"says": ["_compiling"]},
+        {"says": ["waiting_for_kernel"]},
+        {"silent": False, "beats": 12},
+    ],
+    ids=["waits for its input", "compiles", "waits for a kernel", "is slow with many batches"],
+)
+def test_a_worker_is_not_ended_because_it(engine, task):
+    assert list(engine.map(f"{__name__}:wait_long", [task])) == [(task, {})]
+
+
+def test_no_time_goes_by_while_nobody_reads_what_workers_say(engine):
+    quick = {"part": 0, "silent": False}
+    slow = {"part": 1, "silent": False, "beats": 9}
+    parts = []
+    for task, _ in engine.map(f"{__name__}:wait_long", [quick, slow]):
+        parts.append(task["part"])
+        time.sleep(2 * LIMIT)
+    assert sorted(parts) == [0, 1]
+
+
+def test_a_host_of_a_cluster_tells_the_same():
+    host = Host({}, str(Path.cwd()))
+    answer = host.run(f"{__name__}:hang", {"spins": True, "of_cpu": False})
+    host.end()
+    assert answer == {"death": (-9, (3, 5), LIMIT)}
+
+
+@pytest.mark.parametrize(
+    ("documents", "line"),
+    [
+        (
+            READING,
+            "a worker took longer than 0.3 s twice while reading a.gz; take that file out or",
+        ),
+        (LOADING, "a worker took longer than 0.3 s twice before the first document of 00-x: see"),
+        (None, "a worker took longer than 0.3 s twice before the first document of 00-x: see"),
+    ],
+)
+def test_where_no_document_is_at_work_the_line_says_what_is(documents, line):
+    inputs = SimpleNamespace(
+        files=[SimpleNamespace(rel="a.gz")], partitions=[[SimpleNamespace(file=0)]]
+    )
+    stage = SimpleNamespace(folder_name="00-x")
+    decide = find_culprit(SimpleNamespace(inputs=inputs), stage, quiet=True)
+    death = Death(-9, documents, LIMIT)
+    assert decide({"part": 0}, death) == {"part": 0}
+    with pytest.raises(RunFailed, match=line):
+        decide({"part": 0}, death)

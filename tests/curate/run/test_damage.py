@@ -1,0 +1,278 @@
+"""Files of an OUT that changed at rest: the right bytes are made anew, or one line says why not."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import shutil
+import sqlite3
+from collections import Counter
+from contextlib import redirect_stderr
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+import pytest
+
+from curate.api.outcome import carry_out
+from curate.engines.base import WorkerBug
+from curate.errors import CurateError
+from curate.run.outcome import Options
+from curate.steps.recipe import parse
+from tests.curate.conftest import digests
+
+RECIPE = """
+read: {partition_bytes: 8000, batch_rows: 20}
+steps:
+  - c4: {min_sentences: 2}
+  - dedup_exact: {key: url}
+  - pii
+  - dedup_minhash: {bands: 8, rows: 4}
+  - export
+"""
+# Nothing but what is behind these is computed where they change.
+LATER = ("dedup_exact.survivor=first", "dedup_minhash.survivor=newest", "export.compression=gz")
+
+
+@pytest.fixture(scope="module")
+def made(shared_bench, make_pages):
+    """A finished run, and what runs with other settings give."""
+    shared_bench.jsonl("in.jsonl", make_pages(80))
+    (shared_bench.folder / "recipe.yaml").write_text(RECIPE)
+    for name, sets in (("made", ()), *((s, (s,)) for s in LATER)):
+        shared_bench.run(RECIPE, shared_bench.folder / "in.jsonl", out=name, sets=sets)
+    return shared_bench
+
+
+class Done(NamedTuple):
+    """How a run ended; 2 stands for a traceback of a worker."""
+
+    returncode: int
+    stderr: str
+
+
+class Case:
+    """A copy of that OUT, to be damaged and run again."""
+
+    def __init__(self, bench, name: str) -> None:
+        self.bench, self.name = bench, name
+        self.out = bench.folder / "cases" / name
+        shutil.copytree(bench.folder / "made", self.out)
+
+    def path(self, pattern: str) -> Path:
+        paths = sorted(self.out.glob(pattern))
+        assert paths, f"no {pattern}"
+        return paths[len(paths) // 2]
+
+    def sql(self, text: str, *values: object) -> None:
+        with sqlite3.connect(self.out / "ledger.db") as db:
+            db.execute(text, values)
+        db.close()
+
+    def run(self, *sets: str) -> Done:
+        """As the command line, with the workers of all tests."""
+        said = io.StringIO()
+        with redirect_stderr(said):
+            try:
+                recipe = parse(RECIPE, "recipe.yaml", sets)
+                carry_out(recipe, [str(self.bench.folder / "in.jsonl")], self.out, Options(1))
+                code = 0
+            except CurateError as error:
+                print(error, file=said)
+                code = 2 if isinstance(error, WorkerBug) or "\n" in str(error) else error.exit_code
+        return Done(code, said.getvalue())
+
+    def is_right(self, *sets: str) -> bool:
+        whole = self.bench.folder / (sets[0] if sets else "made")
+        return results(self.out) == results(whole)
+
+    def mends(self, name: str, *sets: str) -> None:
+        done = self.run(*sets)
+        assert done.returncode == 0, done.stderr
+        assert f"{name} " in done.stderr and "made anew" in done.stderr, done.stderr
+        assert self.is_right(*sets)
+
+
+def results(out: Path) -> dict[str, str]:
+    """What a run promises to repeat."""
+    files = [p for p in out.rglob("*") if p.is_file() and p.parts[len(out.parts)] == "jsonl"]
+    return digests(out) | {p.relative_to(out).as_posix(): p.read_bytes().hex() for p in files}
+
+
+@pytest.fixture
+def case(made, request):
+    return Case(made, request.node.name)
+
+
+def changed(path: Path, data: bytes, touch: bool = True) -> None:
+    """Writes the file anew, so that links of it in other folders stay; touch: and shows it."""
+    before = path.stat()
+    path.unlink()
+    path.write_bytes(data)
+    if not touch:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def flip(path: Path, at: float = 0.4, touch: bool = False) -> None:
+    data = bytearray(path.read_bytes())
+    data[int(at * len(data))] ^= 4
+    changed(path, bytes(data), touch)
+
+
+@pytest.mark.parametrize("kind", ["kept", "keys", "rejected", "ids"])
+def test_a_flipped_bit_in_a_stage_is_mended_before_other_settings_use_it(case, kind):
+    path = case.path(f"stages/00-*/part-*.{kind}.parquet")
+    flip(path)
+    case.mends(path.name, LATER[0])
+
+
+def test_a_flipped_sketch_is_mended_before_it_is_decided_again(case):
+    path = case.path("stages/01-*/part-*.sketch-*.parquet")
+    flip(path)
+    case.mends(path.name, LATER[1])
+
+
+@pytest.mark.parametrize("sets", [LATER[2:], ()])
+def test_half_of_the_decisions_gone_are_decided_again(case, sets):
+    path = case.path("stages/00-*/decisions-*.parquet")
+    table = pq.read_table(path)
+    path.unlink()
+    pq.write_table(table.slice(0, table.num_rows // 2), path)
+    case.sql("UPDATE runs SET done = 0")
+    case.mends(path.name, *sets)
+
+
+@pytest.mark.parametrize("how", ["flip", "truncate", "extra"])
+def test_a_corpus_that_is_another_is_not_all_done(case, how):
+    path = case.path("corpus/*.parquet")
+    if how == "flip":
+        flip(path, touch=True)
+    elif how == "truncate":
+        changed(path, path.read_bytes()[:-100], touch=False)
+    else:
+        path = path.with_name("part-00099.parquet")
+        shutil.copy(case.path("corpus/*.parquet"), path)
+    case.mends(path.name)
+
+
+def test_a_corpus_whose_times_alone_changed_is_all_done_and_compared_once(case):
+    path = case.path("corpus/*.parquet")
+    path.touch()
+    assert "all is done" in case.run().stderr or case.is_right()
+    db = sqlite3.connect(case.out / "ledger.db")
+    name = path.relative_to(case.out).as_posix()
+    row = db.execute("SELECT changed FROM files WHERE path = ?", (name,)).fetchone()
+    assert row == (path.stat().st_mtime_ns,)
+
+
+@pytest.mark.parametrize("name", ["run.json", "corpus.json", "index/*/index.json", "jsonl/*"])
+def test_cut_records_and_products_are_written_anew(case, name):
+    path = case.path(name)
+    changed(path, path.read_bytes()[:50])
+    case.mends(path.name)
+
+
+def test_a_damaged_row_of_the_ledger_is_one_partition_that_is_not_done(case):
+    case.sql("UPDATE parts SET result = replace(result, '\"kept\":', '\"kept\":1') WHERE part = 1")
+    case.sql("UPDATE stages SET result = substr(result, 1, 30) WHERE stage LIKE '%:ids'")
+    done = case.run(LATER[2])
+    assert done.returncode == 0 and "its row of partition 1 of stage" in done.stderr
+    assert case.is_right(LATER[2])
+
+
+def test_a_ledger_that_is_no_database_any_more_is_one_line(case):
+    data = bytearray((case.out / "ledger.db").read_bytes())
+    data[16384:49152] = bytes(32768)
+    changed(case.out / "ledger.db", bytes(data))
+    done = case.run()
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert "ledger.db is damaged" in done.stderr and "move it away" in done.stderr
+    (case.out / "ledger.db").unlink()
+    assert case.run().returncode == 0 and case.is_right()
+
+
+def test_an_out_of_an_older_version_is_taken_as_before_and_sealed(case):
+    db = sqlite3.connect(case.out / "ledger.db")
+    for table in ("parts", "stages"):
+        key = "stage, part" if table == "parts" else "stage"
+        for *names, text in db.execute(f"SELECT {key}, result FROM {table}").fetchall():
+            result = json.loads(text.partition("\n")[0])
+            for new in ("files", "seals") if table == "parts" or "value" in result else ("seals",):
+                result.pop(new, None)
+            where = " AND ".join(f"{k} = ?" for k in key.split(", "))
+            db.execute(f"UPDATE {table} SET result = ? WHERE {where}", (json.dumps(result), *names))
+    db.execute("DELETE FROM stages WHERE stage LIKE '%:own' OR stage = 'corpus'")
+    db.execute("DROP TABLE files")
+    db.commit()
+    db.close()
+    before = {p: p.stat().st_mtime_ns for p in (case.out / "stages").rglob("*.parquet")}
+    assert case.run().returncode == 0
+    assert case.run(LATER[2]).returncode == 0 and case.is_right(LATER[2])
+    assert {p: p.stat().st_mtime_ns for p in before} == before
+    flip(case.path("corpus/*.parquet"), touch=True)
+    case.mends(".parquet", LATER[2])
+
+
+def random_damage(case: Case, seed: int) -> tuple[str, str, tuple[str, ...], str]:
+    """One file of an OUT changed in one way; what was done, and how the run went on."""
+    draw = random.Random(seed)
+    kinds = sorted({_kind(p.relative_to(case.out)) for p in case.out.rglob("*") if p.is_file()})
+    kind = draw.choice(kinds)
+    files = [p for p in sorted(case.out.rglob("*")) if p.is_file()]
+    path = draw.choice([p for p in files if _kind(p.relative_to(case.out)) == kind])
+    how = draw.choice(["flip", "truncate", "swap", "delete"])
+    sets = draw.choice([(), *((s,) for s in LATER)])
+    unfinished = draw.random() < 0.5
+    touch = not (sets or unfinished) or draw.random() < 0.5
+    if unfinished:
+        case.sql("UPDATE runs SET done = 0")
+    size = path.stat().st_size
+    if how == "flip" and size:
+        flip(path, draw.random(), touch)
+    elif how == "truncate":
+        changed(path, path.read_bytes()[: draw.randrange(size + 1)], touch)
+    elif how == "swap":
+        changed(path, draw.choice(files).read_bytes(), touch)
+    else:
+        path.unlink()
+    try:
+        done = case.run(*sets)
+    except Exception as error:
+        done = Done(2, repr(error))
+    right = done.returncode == 0 and case.is_right(*sets)
+    told = done.returncode == 1
+    outcome = "right bytes" if right else "one line" if told else "WRONG"
+    return f"{how} {kind}", outcome, sets, done.stderr
+
+
+def _kind(path: Path) -> str:
+    """The name without its numbers."""
+    stage = path.parts[1][:2] if path.parts[0] == "stages" else ""
+    return f"{path.parts[0]}{stage} " + ".".join(p.split("-")[0] for p in path.name.split("."))
+
+
+def wrong_outcomes(bench, seeds: range) -> list[object]:
+    counts: Counter[str] = Counter()
+    wrong: list[object] = []
+    for seed in seeds:
+        case = Case(bench, f"random-{seed}")
+        what, outcome, sets, stderr = random_damage(case, seed)
+        counts[outcome] += 1
+        if outcome == "WRONG":
+            print(seed, what, sets, stderr[-500:])
+            wrong.append((seed, what, sets, stderr[-2000:]))
+        shutil.rmtree(case.out)
+    print(dict(counts))
+    return wrong
+
+
+def test_random_damage_ends_in_the_right_bytes_or_one_line(made):
+    assert wrong_outcomes(made, range(15)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_five_hundred_random_damages_end_in_the_right_bytes_or_one_line(made):
+    assert wrong_outcomes(made, range(1000, 1500)) == []
