@@ -4,12 +4,13 @@
 
 The input is that of dedup_minhash: files of documents with BANDS keys of 64 bits each, a tenth of
 which another document has, too; --rows counts (key, document) pairs. The result is every key that
-more than one document has, with these documents. Each way runs in a process of its own; printed are
-seconds without the start of a cluster, bytes that its processes wrote (to files, pipes and sockets;
-what lies in shared memory counts as `store`), the peak of the memory of all processes together, and
-the lines of code that the way takes beyond its library. --nodes N makes a Ray cluster of N nodes of
-one CPU on this machine, with an object store each, else two workers on one node. Exit status 1
-where two ways have different results.
+more than one document has, with these documents. Each way runs in a process of its own. Printed are
+seconds without the start of a cluster, bytes that its processes wrote to files, pipes and sockets,
+the most that lay in shared memory (`stores`), the peak of what all processes together had for
+themselves, and the lines of code that the way takes beyond its library. --nodes N makes a Ray
+cluster of N nodes of one CPU on this machine, with an object store each, else two workers on one
+node; --lose S kills one of them after S seconds, the start of what connects to it included. Exit
+status 1 where two ways have different results.
 
 `daft` is found by DAFT=PYTHON, the path of an interpreter that has it, else left out.
 """
@@ -17,7 +18,6 @@ where two ways have different results.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import subprocess
@@ -167,8 +167,7 @@ def _on_ray(folder: Path, work: Path, nodes: int, url: str | None) -> tuple[floa
     if exchange := open_exchange(url, inside, True):
         engine = ExchangeEngine(engine, exchange)
     with engine:
-        if not url:
-            list(engine.map("benchmarks.bench_shuffle:nothing", [{}] * max(2, nodes)))
+        list(engine.map("benchmarks.bench_shuffle:nothing", [{}] * max(2, nodes)))
         began = time.perf_counter()
         result = ours(folder, inside, engine.map)
         return time.perf_counter() - began, result
@@ -180,6 +179,11 @@ def nothing(task: dict[str, Any]) -> dict[str, Any]:
     import curate.corpus.shuffle.partitions  # noqa: F401
 
     return {}
+
+
+def nothing_files(task: dict[str, Any]) -> dict[str, Any]:
+    """What `nothing` reads and writes."""
+    return {"reads": [], "writes": []}
 
 
 def ray_tasks(folder: Path, work: Path, nodes: int) -> tuple[float, int]:
@@ -312,22 +316,26 @@ STORE = 2 << 30  # bytes of each object store
 
 
 @contextmanager
-def nodes_of(count: int) -> Iterator[None]:
-    """A Ray cluster of so many nodes on this machine, to which `auto` connects; 0: none."""
+def nodes_of(count: int) -> Iterator[Callable[[], None]]:
+    """A Ray cluster of so many nodes on this machine, to which `auto` connects; 0: none. Given is
+    what loses one of them."""
     if not count:
-        yield
+        yield lambda: None
         return
+    import ray
     from ray.cluster_utils import Cluster
 
     cluster = Cluster()
+    node = None
     for number in range(count):
-        cluster.add_node(num_cpus=1, object_store_memory=STORE, include_dashboard=False)
+        node = cluster.add_node(num_cpus=1, object_store_memory=STORE, include_dashboard=False)
         if number == 0:
             os.environ["RAY_ADDRESS"] = cluster.address
     cluster.wait_for_nodes()
     try:
-        yield
+        yield lambda: cluster.remove_node(node, allow_graceful=False)
     finally:
+        ray.shutdown()
         cluster.shutdown()
 
 
@@ -338,6 +346,7 @@ class Watch:
         import psutil
 
         self.peak = self.store = 0
+        self._shared = psutil.virtual_memory().shared
         self._written: dict[tuple[int, float], int] = {}
         self._me = psutil.Process()
         self._over = threading.Event()
@@ -348,18 +357,16 @@ class Watch:
         import psutil
 
         while not self._over.wait(0.5):
-            memory = store = 0
+            memory, store = 0, psutil.virtual_memory().shared - self._shared
             for process in [self._me, *self._me.children(recursive=True)]:
                 try:
                     facts = process.memory_info()
                     memory += facts.rss - facts.shared
-                    if "raylet" in process.name():
-                        store += facts.shared
                     key = process.pid, process.create_time()
                     self._written[key] = process.io_counters().write_chars
                 except (psutil.Error, OSError):
                     continue
-            self.peak = max(self.peak, memory + store)
+            self.peak = max(self.peak, memory)
             self.store = max(self.store, store)
 
     def end(self) -> dict[str, int]:
@@ -369,13 +376,15 @@ class Watch:
         return {"peak": self.peak, "store": self.store, "written": sum(self._written.values())}
 
 
-def measure(name: str, folder: Path, nodes: int) -> None:
+def measure(name: str, folder: Path, nodes: int, lose: float) -> None:
     """Prints the figures of one way as JSON."""
     import inspect
 
     way = WAYS[name]
-    with tempfile.TemporaryDirectory(dir=folder.parent) as work, nodes_of(nodes):
+    with tempfile.TemporaryDirectory(dir=folder.parent) as work, nodes_of(nodes) as lose_one:
         watch = Watch()
+        if lose:
+            threading.Timer(lose, lose_one).start()
         seconds, result = way(folder, Path(work), nodes)
         figures = {**watch.end(), "seconds": seconds, "digest": result}
     figures["lines"] = len(inspect.getsource(way).splitlines())
@@ -387,12 +396,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--nodes", type=int, default=0)
+    parser.add_argument("--lose", type=float, default=0.0)
     parser.add_argument("--only", nargs="*", default=list(WAYS))
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        measure(options.measure, options.folder, options.nodes)
+        measure(options.measure, options.folder, options.nodes, options.lose)
         return
     os.environ["PYTHONPATH"] = str(ROOT)
     results = set()
@@ -406,9 +416,8 @@ def main() -> None:
             if python is None:
                 continue
             command = [python, __file__, "--measure", way, "--folder", str(folder)]
-            done = subprocess.run(
-                [*command, "--nodes", str(options.nodes)], capture_output=True, text=True
-            )
+            command += ["--nodes", str(options.nodes), "--lose", str(options.lose)]
+            done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 print(f"  {way:<26} failed: {done.stderr.strip().splitlines()[-1:]}")
                 continue
