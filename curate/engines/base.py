@@ -113,10 +113,6 @@ class TaskLoop(ABC):
     def close(self) -> None:
         """Ends all workers."""
 
-    def _after_loss(self, function: str, task: Task) -> Task:
-        """What runs in the place of a task whose worker is lost."""
-        return task
-
     def map(
         self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
     ) -> Iterator[tuple[Task, dict[str, Any]]]:
@@ -128,7 +124,7 @@ class TaskLoop(ABC):
                 self._send_tasks(function, waiting, source)
                 for task, answer in self._answers():
                     if answer is None:
-                        waiting.appendleft(self._after_loss(function, task))
+                        waiting.appendleft(task)
                     elif "death" in answer:
                         status, documents, seconds = answer["death"]
                         death = Death(status, tuple(documents) if documents else None, seconds)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from abc import abstractmethod
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import astuple
 from pathlib import Path
@@ -22,7 +22,8 @@ from curate.engines.local import LocalEngine
 from curate.errors import CurateError, RunFailed, UsageError
 from curate.version import __version__
 
-LOST = 3  # so often a task's host may be lost
+# So often a task's worker may be lost; and where the cluster loses others all the time.
+LOST, LOST_AMONG_OTHERS = 3, 9
 # Variables that decide what steps do, and where they are.
 HANDED_ON = ("LLMCURATE_", "PYTHONPATH")
 
@@ -116,7 +117,9 @@ class HostsEngine(TaskLoop):
         self._connected = False
         self._idle: list[Any] = []
         self._busy: dict[Hashable, tuple[Any, Task | None]] = {}
-        self._lost: Counter[str] = Counter()
+        self._function = ""  # that is mapped
+        self._losses: dict[Hashable, int] = {}  # workers, or machines with them, in order
+        self._lost: defaultdict[str, set[int]] = defaultdict(set)  # the losses of each task
         self.nodes: set[str] = set()
 
     @abstractmethod
@@ -143,6 +146,7 @@ class HostsEngine(TaskLoop):
             self._connect()
             self._connected = True
             refill(waiting, source, self._count)
+        self._function = function
         wanted = min(len(waiting), self._count - self._working())
         missing = wanted - len(self._idle) - self._starting()
         if missing > 0:
@@ -164,15 +168,24 @@ class HostsEngine(TaskLoop):
             )
         self.nodes.add(hello["node"])
 
-    def _after_loss(self, function: str, task: Task) -> Task:
-        self._count_loss(f"{task.get('function', function)} {task.get('part', '')}")
-        return task
+    def _count_loss(self, task: Task | None, lost: Hashable = None, why: str = "") -> None:
+        """Notes that a task (None: one that had not begun) has lost its worker. lost: what was lost
+        with it, a machine or this worker alone, which is what none stands for.
 
-    def _count_loss(self, work: str, why: str = "") -> None:
-        """RunFailed where the worker of this work has been lost too often."""
-        self._lost[work] += 1
-        if self._lost[work] > LOST:
+        RunFailed where that was too often for chance: three quarters of all that was lost since the
+        first time was lost with this task. It may be what takes the memory of its machines; where
+        machines are rented for as long as nobody else pays more, they go with any task."""
+        work = "a worker that was starting"
+        if task is not None:
+            name = f"{task.get('function', self._function)} {task.get('part', '')}"
+            work = f"the worker of {name.strip()}"
+        number = len(self._losses)
+        losses = self._lost[work]
+        losses.add(self._losses.setdefault(number if lost is None else lost, number))
+        since_first = len(self._losses) - min(losses)
+        most = LOST if 4 * len(losses) >= 3 * since_first else LOST_AMONG_OTHERS
+        if len(losses) > most:
             raise RunFailed(
-                f"{self.name} lost the worker of {work.strip()} {LOST + 1} times"
-                f" ({why or f'see {self.logs}'}); run again, it resumes"
+                f"{self.name} lost {work} {len(losses)} times ({why or f'see {self.logs}'});"
+                " run again, it resumes"
             )

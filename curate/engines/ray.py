@@ -1,8 +1,9 @@
 """The Ray engine: the same tasks and functions as the local one, on the machines of a cluster.
 
-A worker is an actor of one CPU (`Host`). Ray places workers, carries tasks (JSON, some hundred
-bytes) and tells when a machine is gone; documents go through files, never through Ray's object
-store, so that what is done stays done when the driver dies.
+A worker is an actor of one CPU (`RayHost`). Ray places workers, carries tasks (JSON) and tells when
+a machine is gone; documents go through files, never through Ray's object store, so that what is
+done stays done when the driver dies. Which task goes to which worker is decided here: what Ray has
+given to an actor waits for that actor, also where its machine never comes back.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from curate.disk.units import counted
 from curate.engines.base import Task, failure
 from curate.engines.hosts import Host, HostsEngine, handed_on
 from curate.errors import UsageError
@@ -23,16 +26,37 @@ OBJECT_STORE = 80 << 20  # bytes; nothing of size lies in it
 REACH_SECONDS = 10
 END_SECONDS = 5
 LOOK_SECONDS = 5.0  # between two looks at the nodes
+WAIT_SECONDS = 20.0  # for a worker, before a line says so
+SAY_SECONDS = 600.0  # between two such lines
+IDLE_LOOKS = 12  # in a row that find idle workers, while others work, before these end
+# Why a node left, as Ray's NodeDeathInfo has it: ended in order, preempted, idle.
+LEFT = (1, 3, 4)
 INSTALL = 'pip install "llmcurate[ray]"'
+
+
+class RayHost(Host):
+    """A host that knows which node it is on."""
+
+    def hello(self, files: list[str]) -> dict[str, Any]:
+        """As Host.hello, with "id": of the node."""
+        import ray
+
+        return super().hello(files) | {"id": ray.get_runtime_context().get_node_id()}
+
+
+class _Worker(NamedTuple):
+    actor: Any
+    node: str = ""  # once it has said hello
 
 
 class RayEngine(HostsEngine):
     """Use as a context manager.
 
-    workers: 0 for one a CPU of the cluster; most: of tasks that there will be at once; address: of
-    a cluster that runs (`auto`, `HOST:PORT`, `ray://HOST:PORT`), none: one is started on this
-    machine; shared: files that every machine must see; quiet: whether nobody is told of nodes that
-    are lost. UsageError where Ray, the cluster or these are not there.
+    workers: that are asked for, whatever the cluster has now; 0 for one a CPU that it has, also of
+    nodes that join; most: of tasks that there will be at once; address: of a cluster that runs
+    (`auto`, `HOST:PORT`, `ray://HOST:PORT`), none: one is started on this machine; shared: files
+    that every machine must see; quiet: whether nobody is told of nodes that come and go. UsageError
+    where Ray, the cluster or these are not there.
     """
 
     name = "Ray"
@@ -49,9 +73,11 @@ class RayEngine(HostsEngine):
     ) -> None:
         super().__init__(most, tick, shared)
         self._quiet = quiet
-        self._alive: set[str] = set()  # nodes, when they were looked at
-        self._looked_at = 0.0
+        self._nodes: dict[str, dict[str, Any]] = {}  # as they were when they were looked at
         self._own_node: str | None = None  # whose agent carries this process's messages
+        self._looked_at = 0.0
+        self._say_at = 0.0  # that no worker has started
+        self._idle_looks = 0  # in a row
         self._workers_asked, self._address = workers, address
         self._ray: Any = None
         self._connected_here = False  # whether this engine connected to the cluster
@@ -60,6 +86,8 @@ class RayEngine(HostsEngine):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no call home
         # Workers ask for no GPU; else Ray would hide those that models of steps may use.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        # Ray prints the last log lines of every node that is lost; one line of ours is enough.
+        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
         try:
             import ray
         except ImportError:
@@ -77,11 +105,8 @@ class RayEngine(HostsEngine):
             raise UsageError(f"no Ray cluster {address} ({lines[0]}): is it running?") from None
         if not (self._address or "").startswith("ray://"):  # a client has none
             self._own_node = ray.get_runtime_context().get_node_id()
-        cpus = int(ray.cluster_resources().get("CPU", 0))
-        count = self._workers_asked or max(1, cpus)
-        if cpus < 1:
-            raise UsageError("the Ray cluster has no CPU to give")
-        self._count = count if self._most is None else min(count, max(1, self._most))
+        self._say_at = time.monotonic() + WAIT_SECONDS
+        self._look()
 
     def _init(self, ray: Any) -> None:
         """Connects to the cluster, or starts one."""
@@ -98,81 +123,143 @@ class RayEngine(HostsEngine):
         return sum(task is None for _, task in self._busy.values())
 
     def _start(self, count: int) -> None:
-        make = self._ray.remote(Host).options(num_cpus=1, scheduling_strategy="SPREAD")
+        make = self._ray.remote(RayHost).options(num_cpus=1, scheduling_strategy="SPREAD")
         for _ in range(count):
             actor = make.remote(handed_on(), str(Path.cwd()))
-            self._busy[actor.hello.remote(self._shared)] = (actor, None)
+            self._busy[actor.hello.remote(self._shared)] = (_Worker(actor), None)
+
+    def _send_tasks(self, function: str, waiting: deque[Task], source: Iterator[Task]) -> None:
+        looks = self._connected and time.monotonic() - self._looked_at > LOOK_SECONDS
+        if looks:
+            self._look()
+        super()._send_tasks(function, waiting, source)
+        if not self._idle:
+            self._idle_looks = 0
+        elif looks:
+            self._idle_looks += 1
+            if self._idle_looks > IDLE_LOOKS:
+                self._end_idle()
 
     def _hand_out(self, worker: Any, function: str, task: Task) -> None:
-        self._busy[worker.run.remote(function, task)] = (worker, task)
+        self._busy[worker.actor.run.remote(function, task)] = (worker, task)
 
     def _answers(self) -> Iterator[tuple[Task, dict[str, Any] | None]]:
+        if self._gone(self._own_node):
+            yield from self._connect_again()
+            return
         if not self._busy:
             return
+        self._ray.wait(list(self._busy), num_returns=1, timeout=0.5)
         ready, _ = self._ray.wait(list(self._busy), num_returns=len(self._busy), timeout=0)
-        if not ready and self._agent_lost():
-            tasks = [task for _, task in self._busy.values() if task is not None]
-            self.close()  # the next task connects again
-            yield from ((task, None) for task in tasks)
-            return
-        if not ready:
-            ready, _ = self._ray.wait(list(self._busy), num_returns=1, timeout=0.5)
+        lost: list[tuple[_Worker, Task | None, str]] = []
         for reference in ready:
-            actor, task = self._busy.pop(reference)
+            worker, task = self._busy.pop(reference)
             try:
                 answer = self._ray.get(reference)
             except self._ray.exceptions.OutOfMemoryError:
                 raise failure({"kind": "memory"}) from None
             except self._ray.exceptions.RayError as error:
-                if task is None:
-                    self._count_loss("hello", str(error).strip().splitlines()[0])
-                else:
-                    yield task, None
+                self._ray.kill(worker.actor)  # it may be there, out of reach
+                lost.append((worker, task, str(error).strip().splitlines()[0]))
                 continue
-            self._idle.append(actor)
             if task is None:
+                worker = worker._replace(node=answer["id"])
                 self._accept(answer)
-            else:
+            self._idle.append(worker)
+            if task is not None:
                 yield task, answer
+        if lost:
+            self._look()
+        for worker, task, why in lost:
+            if not self._gone(worker.node):
+                self._count_loss(task, why="" if task else why)
+            elif not self._left(worker.node):
+                self._count_loss(task, worker.node)
+            if task is not None:
+                yield task, None
 
-    def _agent_lost(self) -> bool:
-        """Whether the agent (raylet) that carries this process's messages is gone: Ray does not
-        tell, nor give any answer then. Says which other nodes are; of their workers Ray tells."""
-        if time.monotonic() - self._looked_at < LOOK_SECONDS:
-            return False
+    def _gone(self, node: str | None) -> bool:
+        """Whether a node was there once and is no more."""
+        return node in self._nodes and not self._nodes[node]["Alive"]
+
+    def _left(self, node: str) -> bool:
+        """Whether a node that is gone was ended in order."""
+        return self._nodes[node].get("DeathReason") in LEFT
+
+    def _look(self) -> None:
+        """Looks at the nodes: how many workers there may be, which nodes have come and gone."""
         self._looked_at = time.monotonic()
         try:
             nodes = {node["NodeID"]: node for node in self._ray.nodes()}
         except (RuntimeError, self._ray.exceptions.RayError):
-            return False  # the head does not answer; Ray waits for it for a minute
-        before, self._alive = self._alive, {name for name in nodes if nodes[name]["Alive"]}
-        gone = nodes.keys() - self._alive
-        for name in sorted(before & gone - {self._own_node}):
-            host = nodes[name]["NodeManagerHostname"]
-            say(f"ray: lost {host}; the others take its tasks over", self._quiet)
-        lost = self._own_node in gone
-        if lost:
-            say("ray: lost the agent of this machine; connecting again", self._quiet)
-        return lost
+            return  # the head does not answer; Ray waits for it for a minute
+        before, self._nodes = self._nodes, nodes
+        alive = [node for node in nodes.values() if node["Alive"]]
+        cpus = int(sum(node["Resources"].get("CPU", 0) for node in alive))
+        self._count = self._workers_asked or max(1, cpus)
+        if self._most is not None:
+            self._count = min(self._count, max(1, self._most))
+        self._idle = [worker for worker in self._idle if not self._gone(worker.node)]
+        there = f"{counted(len(alive), 'machine')} with {counted(cpus, 'CPU')}"
+        for name in before:
+            if before[name]["Alive"] and self._gone(name) and name != self._own_node:
+                host = nodes[name]["NodeManagerHostname"]
+                gone = f"{host} has left" if self._left(name) else f"lost {host}"
+                self._tell(f"{gone}; now {there}")
+        joined = sum(node["NodeID"] not in before for node in alive)
+        if before and joined:
+            self._tell(f"{counted(joined, 'machine')} joined; now {there}")
+        if self._idle or self._working():
+            self._say_at = self._looked_at + WAIT_SECONDS
+        elif self._looked_at > self._say_at:
+            self._say_at = self._looked_at + SAY_SECONDS
+            self._tell(f"no worker has started on {there}: `ray status` says why")
+
+    def _tell(self, what: str) -> None:
+        say(f"ray: {what}", self._quiet)
+
+    def _connect_again(self) -> Iterator[tuple[Task, None]]:
+        """Leaves the agent (raylet) that carried this process's messages and is gone: Ray does not
+        tell, nor give any answer then. The next task connects to another."""
+        self._tell("lost the agent of this machine; connecting again")
+        own, busy = self._own_node, list(self._busy.values())
+        self.close()
+        for worker, task in busy:
+            if worker.node == own:
+                self._count_loss(task, own)
+            if task is not None:
+                yield task, None
+
+    def _end_idle(self) -> None:
+        """Ends the workers that have no task, also those that have not started: their machines are
+        for others then, or an autoscaler takes them away."""
+        starting = [key for key, (_, task) in self._busy.items() if task is None]
+        self._end([*self._idle, *(self._busy.pop(key)[0] for key in starting)])
+        self._idle.clear()
+
+    def _end(self, workers: list[_Worker]) -> None:
+        """Ends workers in order; kills those that have not said hello."""
+        ending = [worker.actor.end.remote() for worker in workers if worker.node]
+        if ending:
+            self._ray.wait(ending, num_returns=len(ending), timeout=END_SECONDS)
+        for worker in workers:
+            self._ray.kill(worker.actor)
 
     def close(self) -> None:
         """Ends all workers; a cluster started here goes with them."""
         if self._ray is None:
             return
-        actors = [*self._idle, *(actor for actor, _ in self._busy.values())]
         if self._ray.is_initialized():
-            ending = [actor.end.remote() for actor in self._idle]
-            if ending:
-                self._ray.wait(ending, num_returns=len(ending), timeout=END_SECONDS)
-            for actor in actors:
-                self._ray.kill(actor)
+            self._end(self._idle)
+            for worker, _ in self._busy.values():
+                self._ray.kill(worker.actor)
             if self._connected_here:
                 self._ray.shutdown()
         self._idle.clear()
         self._busy.clear()
-        self._ray = None
+        self._ray = self._own_node = None
         self._connected = False
-        self._alive.clear()
+        self._nodes.clear()
 
 
 def _check_reachable(address: str) -> None:

@@ -245,6 +245,8 @@ class SlurmEngine(HostsEngine):
             else:
                 self._idle.append(connection)
             if task is not None:
+                if answer is None:
+                    self._count_loss(task)
                 yield task, answer
         self._look_for_awaited()
 

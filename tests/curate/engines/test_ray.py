@@ -1,4 +1,4 @@
-"""The Ray engine on a cluster of two workers: the same bytes as one machine, whatever dies."""
+"""The Ray engine on a cluster: the same bytes as one machine, whatever dies, joins or hangs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from curate.corpus.sizes import Sizes
@@ -18,6 +20,8 @@ from curate.errors import RunFailed, UsageError
 from tests.curate.conftest import pages
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
+from tests.curate.engines.ray_machines import NODE, agent, hanging, machines  # noqa: E402
+
 pytestmark = pytest.mark.xdist_group("ray")
 
 PLUGINS = Path(__file__).parent / "plugins"
@@ -30,30 +34,36 @@ STEPS = [{"c4": {"min_sentences": 2}}, "dedup_exact", {"dedup_minhash": {"verify
 @pytest.fixture(scope="module")
 def _cluster():
     """One for all tests: starting it takes seconds. What is connected already stays connected."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(
-        "local",
-        num_cpus=2,
-        include_dashboard=False,
-        object_store_memory=80 << 20,
-        log_to_driver=False,
-        logging_level="ERROR",
-    )
-    yield
+    cluster = machines(2)
+    ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
+    yield cluster
     ray.shutdown()
+    cluster.shutdown()
 
 
 @pytest.fixture
-def cluster(_cluster, monkeypatch):
+def plugins(monkeypatch):
+    """Workers find the plug-ins of tests."""
     paths = [str(PLUGINS), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
     monkeypatch.syspath_prepend(str(PLUGINS))
 
 
+@pytest.fixture
+def cluster(_cluster, plugins):
+    """Of one machine with two CPUs, to which this process is connected."""
+    return _cluster
+
+
+@pytest.fixture
+def works(tmp_path, monkeypatch):
+    """Writes a module whose functions workers find."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
+    return lambda name, text: (tmp_path / f"{name}.py").write_text(text)
+
+
 def children() -> list[int]:
     """The worker processes that actors keep."""
-    import psutil
-
     pids = []
     for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []
@@ -73,8 +83,6 @@ def all_ended(seconds: float = 20) -> bool:
 
 def servers() -> set[int]:
     """Ray's own processes."""
-    import psutil
-
     names = ("gcs_server", "raylet")
     return {p.pid for p in psutil.process_iter(["name"]) if p.info["name"] in names}
 
@@ -114,14 +122,12 @@ def test_machines_without_a_common_folder_give_the_bytes_of_one(cluster, bench):
 
 def kill_one_actor(store: Path) -> None:
     """As soon as something is in the store."""
-    import psutil
-
     while True:
         time.sleep(0.05)
         if len([*store.rglob("*-*")]) > 4:
             for process in psutil.process_iter(["cmdline"]):
                 line = process.info["cmdline"] or []
-                if line[:1] and line[0].startswith("ray::Host.run"):
+                if line[:1] and line[0].startswith("ray::RayHost.run"):
                     process.kill()
                     return
 
@@ -138,30 +144,27 @@ def test_a_document_that_kills_its_worker_is_blamed_as_on_one_machine(cluster, b
     assert bench.bytes_of("there") == bench.bytes_of("here")
 
 
-def test_a_task_whose_machine_is_lost_is_given_to_another_worker(cluster, tmp_path):
-    module = tmp_path / "slow_work.py"
-    module.write_text(
+def test_a_task_whose_worker_is_lost_is_given_to_another(cluster, works, tmp_path):
+    works(
+        "slow_work",
         "import os, time\n"
         "def work(payload):\n"
         "    mark = payload['mark'] + str(payload['part'])\n"
         "    first = not os.path.exists(mark)\n"
         "    open(mark, 'w').close()\n"
         "    time.sleep(30 if first and payload['part'] == 1 else 0)\n"
-        "    return {'part': payload['part']}\n"
+        "    return {'part': payload['part']}\n",
     )
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
     mark = str(tmp_path / "mark-")
     tasks = [{"part": i, "mark": mark} for i in range(4)]
 
     def kill() -> None:
-        import psutil
-
         while not Path(mark + "1").exists():
             time.sleep(0.05)
         time.sleep(0.5)  # the others are done: one actor is left that works
         for process in psutil.process_iter(["cmdline"]):
             line = process.info["cmdline"] or []
-            if line[:1] and line[0].startswith("ray::Host.run"):
+            if line[:1] and line[0].startswith("ray::RayHost.run"):
                 process.kill()
 
     thread = threading.Thread(target=kill)
@@ -173,79 +176,120 @@ def test_a_task_whose_machine_is_lost_is_given_to_another_worker(cluster, tmp_pa
 
 
 def test_where_this_machines_agent_is_lost_the_engine_connects_again(
-    cluster, tmp_path, monkeypatch, capsys
+    cluster, works, tmp_path, monkeypatch, capsys
 ):
     """Ray does not tell; here its list of nodes does, once."""
-    (tmp_path / "waiting_work.py").write_text(
-        "import time\n"
+    works(
+        "waiting_work",
+        "import os, time\n"
         "def work(payload):\n"
-        "    time.sleep(1.5)\n"
-        "    return {'part': payload['part']}\n"
+        "    first = not os.path.exists(payload['mark'])\n"
+        "    open(payload['mark'], 'w').close()\n"
+        "    time.sleep(60 if first else 0)\n"
+        "    return {}\n",
     )
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
+    mark = tmp_path / "mark"
     nodes = ray.nodes()
-    seen = iter([nodes, [node | {"Alive": False} for node in nodes]])
-    monkeypatch.setattr(ray, "nodes", lambda: next(seen, nodes))
+    gone = iter([[node | {"Alive": False} for node in nodes]])
+    monkeypatch.setattr(ray, "nodes", lambda: next(gone, nodes) if mark.exists() else nodes)
     monkeypatch.setattr("curate.engines.ray.LOOK_SECONDS", 0.0)
     with RayEngine(2) as engine:
-        done = {task["part"] for task, _ in engine.map("waiting_work:work", [{"part": 0}])}
-    assert done == {0}
+        done = list(engine.map("waiting_work:work", [{"mark": str(mark)}]))
+    assert len(done) == 1
     assert capsys.readouterr().err == "ray: lost the agent of this machine; connecting again\n"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("lost", ["the driver's agent", "another machine"])
-def test_a_machine_that_is_lost_is_told_and_changes_no_byte(bench, monkeypatch, lost):
-    """Of three: the agent beside the driver is killed, or all of another one hangs."""
-    import psutil
-    from ray.cluster_utils import Cluster
+def test_machines_that_join_are_used_and_those_that_die_or_hang_are_told_once(
+    cluster, monkeypatch, capsys
+):
+    """Two join; then the agent of one is killed, and all of the other hangs."""
+    monkeypatch.setattr("curate.engines.ray.LOOK_SECONDS", 0.5)
+    joined, agents, hosts, done = [], [], set(), []
+    with RayEngine() as engine, hanging() as hang:
 
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(PLUGINS), os.environ["PYTHONPATH"]]))
-    monkeypatch.syspath_prepend(str(PLUGINS))
+        def tasks() -> Iterator[dict[str, int]]:
+            """Until the engine has noticed what is done to the machines; and some more."""
+            after = 0
+            for part in range(3000):
+                after += len(engine._losses) == 2
+                if after <= 8:
+                    yield {"part": part}
+
+        for task, result in engine.map("tests.curate.engines.host_work:quick", tasks()):
+            done.append(task["part"])
+            hosts.add(result["host"])
+            if not joined:
+                joined = [cluster.add_node(wait=False, **NODE) for _ in range(2)]
+                agents = [agent(node) for node in joined]
+            if agents and all(hosts & {p.pid for p in a.children()} for a in agents):
+                hang(joined[1])
+                agents.pop(0).kill()
+                agents.clear()
+    lines = capsys.readouterr().err.splitlines()
+    host = ray.nodes()[0]["NodeManagerHostname"]
+    assert sorted(done) == list(range(len(done)))
+    assert sum(map(len, engine._lost.values())) == 2  # tasks, each with the machine it was on
+    assert sum("joined; now" in line for line in lines) in (1, 2)
+    lost = [line for line in lines if "joined" not in line]
+    assert [line.split(";")[0] for line in lost] == 2 * [f"ray: lost {host}"]
+    assert lines[-1].endswith("; now 1 machine with 2 CPUs")
+
+
+def test_workers_that_have_nothing_to_do_for_long_give_their_cpu_back(
+    cluster, monkeypatch, tmp_path
+):
+    """While another one works, until this has been seen."""
+    monkeypatch.setattr("curate.engines.ray.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("curate.engines.ray.IDLE_LOOKS", 2)
+    seen = tmp_path / "seen"
+
+    def look() -> None:
+        if len(engine._busy) == 1 and not engine._idle and ray.available_resources().get("CPU"):
+            seen.touch()
+
+    tasks = [{"until": str(tmp_path)}, {"until": str(seen)}]
+    with RayEngine(2, tick=look) as engine:
+        assert len(list(engine.map("tests.curate.engines.host_work:wait", tasks))) == 2
+    assert seen.exists()
+
+
+@pytest.mark.slow
+def test_where_the_agent_beside_the_driver_is_killed_no_byte_changes(bench, plugins, monkeypatch):
+    """Two others are there."""
     rows = [{"id": f"d{i}", "text": f"document number {i} SLEEP:0.1"} for i in range(600)]
     source = bench.jsonl("in.jsonl", rows)
     recipe = bench.folder / "recipe.yaml"
     recipe.write_text(json.dumps({"steps": ["crash"], "read": SMALL}))
-    node: dict[str, int] = {"num_cpus": 1, "object_store_memory": 80 << 20}
-    soon = {"health_check_failure_threshold": 2, "health_check_timeout_ms": 1000}
-    head = {"include_dashboard": False, "_system_config": soon}
-    machines = Cluster(initialize_head=True, head_node_args=node | head)
+    cluster = machines(1)
     try:
-        others = [machines.add_node(**node) for _ in range(2)]
+        for _ in range(2):
+            cluster.add_node(**NODE)
         driver = bench.start(
-            "run", recipe, source, "-o", "there", "--engine", "ray", "--address", machines.address
+            "run", recipe, source, "-o", "there", "--engine", "ray", "--address", cluster.address
         )
         done = bench.folder / "there/stages"
         while len(list(done.rglob("part-*.kept.parquet"))) < 3 and driver.poll() is None:
             time.sleep(0.05)
-        machine = machines.head_node if lost == "the driver's agent" else others[0]
-        agent = psutil.Process(machine.all_processes["raylet"][0].process.pid)
-        hanging = [] if lost == "the driver's agent" else [agent, *agent.children(recursive=True)]
-        for process in hanging:
-            process.suspend()
-        if not hanging:
-            agent.kill()
+        agent(cluster.head_node).kill()
         messages = driver.communicate(timeout=240)[1]
         assert driver.returncode == 0, messages
-        assert "ray: lost " in messages
-        for process in hanging:
-            process.kill()
+        assert messages.count("ray: lost ") == 1
     finally:
-        machines.shutdown()
+        cluster.shutdown()
     monkeypatch.setenv("CALM", "1")
     bench.run(recipe.read_text(), source, out="here")
     assert bench.bytes_of("there") == bench.bytes_of("here")
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_always_lost_fails_the_run_in_one_line(cluster, tmp_path):
-    (tmp_path / "fatal_work.py").write_text(
+def test_a_worker_that_is_always_lost_fails_the_run_in_one_line(cluster, works):
+    works(
+        "fatal_work",
         "import os, signal\n"
         "def work(payload):\n"
         "    os.kill(os.getppid(), signal.SIGKILL)\n"
-        "    import time; time.sleep(30)\n"
+        "    import time; time.sleep(30)\n",
     )
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
     with RayEngine(1) as engine, pytest.raises(RunFailed, match=r"lost the worker of .* 4 times"):
         list(engine.map("fatal_work:work", [{"part": 0}]))
 
