@@ -7,6 +7,7 @@ the end of its time: the task that it had goes to another one.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from abc import abstractmethod
@@ -119,7 +120,7 @@ class HostsEngine(TaskLoop):
         self._busy: dict[Hashable, tuple[Any, Task | None]] = {}
         self._function = ""  # that is mapped
         self._losses: dict[Hashable, int] = {}  # workers, or machines with them, in order
-        self._lost: defaultdict[str, set[int]] = defaultdict(set)  # the losses of each task
+        self._lost: defaultdict[int, set[int]] = defaultdict(set)  # those of each task, by its hash
         self.nodes: set[str] = set()
 
     @abstractmethod
@@ -180,7 +181,7 @@ class HostsEngine(TaskLoop):
             name = f"{task.get('function', self._function)} {task.get('part', '')}"
             work = f"the worker of {name.strip()}"
         number = len(self._losses)
-        losses = self._lost[work]
+        losses = self._lost[hash(json.dumps(task))]  # a part of one stage is another's as well
         losses.add(self._losses.setdefault(number if lost is None else lost, number))
         since_first = len(self._losses) - min(losses)
         most = LOST if 4 * len(losses) >= 3 * since_first else LOST_AMONG_OTHERS

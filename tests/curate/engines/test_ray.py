@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -73,12 +73,17 @@ def children() -> list[int]:
     return pids
 
 
+def soon(condition: Callable[[], bool], seconds: float = 20) -> bool:
+    """Whether that holds, after a while."""
+    limit = time.monotonic() + seconds
+    while not condition() and time.monotonic() < limit:
+        time.sleep(0.1)
+    return condition()
+
+
 def all_ended(seconds: float = 20) -> bool:
     """Whether no worker process is left, after a while."""
-    limit = time.monotonic() + seconds
-    while children() and time.monotonic() < limit:
-        time.sleep(0.1)
-    return not children()
+    return soon(lambda: not children(), seconds)
 
 
 def servers() -> set[int]:
@@ -350,7 +355,7 @@ def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behin
     again = bench.process(*line)
     assert again.returncode == 0, again.stderr
     assert bench.bytes_of("there") == bench.bytes_of("here")
-    assert servers() <= running
+    assert soon(lambda: servers() <= running)
     assert [path for path in store.rglob("*") if path.is_file()] == []
 
 
