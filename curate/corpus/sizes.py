@@ -15,6 +15,7 @@ class Sizes:
     """
 
     task_partitions: int = 1000  # whose ids a task gathers; so many are read as they are
+    report_bytes: int = 2 << 30  # of corpus/ and rejected/ whose figures a task counts: seconds
 
     # The shuffle
     task_documents: int = 200_000  # a sketch file that holds more is a task by itself
