@@ -16,7 +16,8 @@ from curate.inspect.report.store import Store
 
 FETCH = 100_000
 # Documents by month, a query over a group.
-MONTHS = """SELECT month, count(*) FILTER (stays) AS kept, count(*) FILTER (NOT stays) AS gone FROM (
+MONTHS = """SELECT month, count(*) FILTER (stays) AS kept, count(*) FILTER (NOT stays) AS gone
+  FROM (
   SELECT strftime(date, '%Y-%m') AS month, TRUE AS stays FROM kept
   UNION ALL SELECT strftime(date, '%Y-%m'), FALSE FROM gone) GROUP BY month"""
 MOST_PERIODS = 36  # months; a longer time is shown by years

@@ -141,14 +141,17 @@ def count_domains(store: Store) -> tuple[Counts, int]:
 
 def count_lengths(store: Store, most_bytes: int = MOST_BYTES) -> Lengths | None:
     """The lengths of texts; None where no document has one. most_bytes: of text that is read."""
-    sizes = dict.fromkeys(range(len(store.groups)), {kind: (0, 0) for kind in KINDS})
-    for task, result in store.map(f"{__name__}:group_sizes"):
-        sizes[task["part"]] = result
-    total = sum(of_group[kind][1] for of_group in sizes.values() for kind in KINDS)
+    sizes = [
+        result
+        for task, result in sorted(
+            store.map(f"{__name__}:group_sizes"), key=lambda done: done[0]["part"]
+        )
+    ]
+    total = sum(of_group[kind][1] for of_group in sizes for kind in KINDS)
     one_in = -(-total // most_bytes) or 1
     before = dict.fromkeys(KINDS, 0)  # row groups of the groups before
     each = []
-    for of_group in sizes.values():
+    for of_group in sizes:
         each.append({"skip": {kind: -before[kind] % one_in for kind in KINDS}, "one_in": one_in})
         for kind in KINDS:
             before[kind] += of_group[kind][0]

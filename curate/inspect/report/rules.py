@@ -166,7 +166,7 @@ group_ranges_files = group_files
 
 
 def group_ranges(task: dict[str, Any]) -> dict[str, Any]:
-    """[count, least, most, total] of the columns that have values, of kept and of gone documents."""
+    """[count, least, most, total] of the columns with values, of kept and of gone documents."""
     return {
         kind: {
             name: [span.count, span.least, span.most, span.total]

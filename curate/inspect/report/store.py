@@ -23,7 +23,6 @@ import pyarrow.parquet as pq
 from curate.corpus.sketches import Run, run_here
 from curate.disk.database import database, literal, paths_literal
 from curate.disk.files import replacing
-from curate.disk.inside import remove
 from curate.disk.process import in_order
 from curate.documents.rejected import REASON_COLUMNS, SQL_COLUMNS
 from curate.inspect.report.bins import numeric_columns
