@@ -98,9 +98,15 @@ def gather(store: Store, declared: Mapping[str, str] = MappingProxyType({})) -> 
             "marks": f"""SELECT name AS rule, count(*) AS n, min(value) AS least,
                 max(value) AS most, min(threshold) AS low, max(threshold) AS high
                 FROM ({sql_reasons("gone", "id")}) GROUP BY name""",
-            "sets": f"""SELECT {SQL_FIRST_RULE} AS first, count(*) AS n,
-                list_sort(list_distinct({sql_rules()})) AS rules FROM gone GROUP BY ALL""",
-        }
+            "firsts": f"SELECT {SQL_FIRST_RULE} AS first, count(*) AS n FROM gone GROUP BY ALL",
+            "sets": f"""SELECT md5_number_lower(array_to_string(rules, ' ')) AS key, * FROM (
+                SELECT list_sort(list_distinct({sql_rules()})) AS rules, count(*) AS n
+                FROM gone GROUP BY ALL)""",
+        },
+        {
+            "sets": f"""SELECT rules, sum(n)::BIGINT AS documents FROM {{piece}} GROUP BY rules
+            ORDER BY documents DESC, rules LIMIT {MOST_SETS}"""
+        },
     )
     figures = RuleFigures(_rules(store))
     _overlap(store, figures)
@@ -128,7 +134,7 @@ def _rules(store: Store) -> dict[str, Rule]:
                 rule.above = False
         rules[name] = rule
     for name, first in store.rows(
-        "SELECT first, sum(n)::BIGINT FROM sets GROUP BY first ORDER BY first"
+        "SELECT first, sum(n)::BIGINT FROM firsts GROUP BY first ORDER BY first"
     ):
         rules[name].first = first
     return rules
@@ -137,8 +143,7 @@ def _rules(store: Store) -> dict[str, Rule]:
 def _overlap(store: Store, figures: RuleFigures) -> None:
     """Counts documents by the set of their rules; sets beyond the most frequent are left out."""
     sets = store.rows(
-        f"""SELECT rules, sum(n)::BIGINT AS documents FROM sets GROUP BY rules
-        ORDER BY documents DESC, rules LIMIT {MOST_SETS}"""
+        f"SELECT rules, documents FROM sets ORDER BY documents DESC, rules LIMIT {MOST_SETS}"
     )
     for rules, n in sets:
         if len(rules) == 1:
