@@ -112,6 +112,7 @@ NAMED = """SELECT seen.part, n, own IS NULL AND base > 0 AS moved,
 KEYS = pa.schema(
     [("key", pa.uint64()), ("part", pa.int32()), ("n", pa.int64()), ("own", pa.bool_())]
 )
+MEMORY = "512MB"  # of a task's database
 RANGE_BITS = 10  # at most: of hashes, whose ranges are a task each
 
 
@@ -187,6 +188,7 @@ def gather_ids(payload: dict[str, Any]) -> dict[str, Any]:
 def _of_group(payload: dict[str, Any]) -> Iterator[Any]:
     """A database with the view `seen` of a group's documents, and `named` where bases are known."""
     with database(Path(payload["folder"]) / f".spill-ids-{payload['part']:05d}") as db:
+        db.execute(f"SET memory_limit = '{MEMORY}'")
         db.execute(f"CREATE VIEW seen AS {SEEN}({literal(payload['gathered'])})")
         if "bases" in payload:
             db.execute(
@@ -243,6 +245,7 @@ def share_ids(payload: dict[str, Any]) -> dict[str, Any]:
     keyed = [*map(Path, payload["keyed"])]
     rows = pa.Table.from_batches(read_slice(keyed, payload["part"]), KEYS)
     with database(Path(payload["folder"]) / f".spill-shared-{payload['part']:05d}") as db:
+        db.execute(f"SET memory_limit = '{MEMORY}'")
         db.register("rows", rows)
         _write(
             db,

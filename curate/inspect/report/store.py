@@ -37,6 +37,7 @@ THREADS = 8  # at most: the database divides its memory among them
 
 # Of documents, in the views: those of the input have any names, also such as queries use.
 FEW = ("id", "lang", "url", "date", "source")
+MEMORY = "512MB"  # of a task's database
 GROUPS_A_RANGE = 64  # whose pieces a task merges
 
 
@@ -124,7 +125,7 @@ class Store:
                 self.db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
             return
         ordered = {n: f"{sql} ORDER BY key" if n in merged else sql for n, sql in queries.items()}
-        for _ in self.map(f"{__name__}:write_pieces", queries=ordered, decided=decided):
+        for _ in self.map(f"{__name__}:query_group", queries=ordered, decided=decided):
             pass
         for name in queries:
             files = [piece_path(self.folder, name, number) for number in range(count)]
@@ -179,17 +180,18 @@ def of_group(task: dict[str, Any]) -> Iterator[Store]:
     decisions = Path(task["decisions"]) if task["decisions"] else None
     spill = Path(task["folder"]) / f".spill-{task['part']:05d}"
     with database(spill, task["threads"]) as db:
+        db.execute(f"SET memory_limit = '{MEMORY}'")
         yield _store(db, kept, gone, "", [decisions] if decisions else [], task["threads"])
 
 
-def write_pieces_files(task: dict[str, Any]) -> dict[str, list[str]]:
-    """What `write_pieces` reads and writes."""
+def query_group_files(task: dict[str, Any]) -> dict[str, list[str]]:
+    """What `query_group` reads and writes."""
     folder = Path(task["folder"])
     writes = [str(piece_path(folder, name, task["part"])) for name in task["queries"]]
     return {**group_files(task), "writes": writes}
 
 
-def write_pieces(task: dict[str, Any]) -> dict[str, Any]:
+def query_group(task: dict[str, Any]) -> dict[str, Any]:
     """The rows of queries over a group, a file each."""
     with of_group(task) as store:
         for name, sql in task["queries"].items():
@@ -215,6 +217,7 @@ def merge_pieces(task: dict[str, Any]) -> dict[str, Any]:
     files = paths_literal([*map(Path, task["pieces"])])
     piece = f"(SELECT * FROM read_parquet({files}) WHERE key BETWEEN {low} AND {high - 1})"
     with database(folder / f".spill-{task['name']}-{number:05d}") as db:
+        db.execute(f"SET memory_limit = '{MEMORY}'")
         sql = task["query"].replace("{piece}", piece)
         _copy(db, sql, merged_path(folder, task["name"], number))
     return {}
@@ -223,10 +226,11 @@ def merge_pieces(task: dict[str, Any]) -> dict[str, Any]:
 find_in_group_files = group_files
 
 
-def find_in_group(task: dict[str, Any]) -> dict[str, Position]:
-    """The positions of the documents with the task's ids in a group's files."""
+def find_in_group(task: dict[str, Any]) -> dict[str, list[Any]]:
+    """The positions of the documents with the task's ids in a group's files, as JSON has them."""
     paths = [*map(Path, [*([] if task["gone_only"] else task["kept"]), *task["gone"]])]
-    return find_rows(paths, task["ids"], task["threads"])
+    found = find_rows(paths, task["ids"], task["threads"])
+    return {name: list(position) for name, position in found.items()}
 
 
 @contextmanager
