@@ -1,13 +1,14 @@
 """The driver alone, by number of partitions: CPU seconds and memory, with an engine whose tasks
 are done at once.
 
-    python benchmarks/bench_driver.py [--partitions N ...] [--linked N ...]
+    python benchmarks/bench_driver.py [--partitions N ...] [--linked N ...] [--ids N]
 
 A partition is simulated: a 60th of an archive, with the record that one of FineWeb's recipe has.
 Planning (the listing aside, which waits for a store), the stage's specification, its map with the
 ledger, its totals, and the assembly with the manifests are the driver's own code. Each number of
 partitions has a process of its own. Settling ids reads a file a partition: --linked measures it on
-hard links to one file of ten documents. Exit status 1 where a phase costs more than twice as much a
+hard links to one file of ten documents, --ids on so many documents in forty partitions, by one
+query and by tasks. Exit status 1 where a phase costs more than twice as much a
 partition as with a tenth of them, or a commit more than 0.1 ms.
 """
 
@@ -242,11 +243,48 @@ def settle(count: int) -> dict[str, Any]:
         return {"driver": seconds - spent[0], "workers": spent[0], "peak": peak_bytes()}
 
 
+def settle_documents(count: int) -> dict[str, Any]:
+    """CPU microseconds a document of settling ids: by one query, and by tasks, apart."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from curate.corpus.sizes import Sizes
+    from curate.corpus.sketches import run_here
+    from curate.corpus.stage_files import part_path
+    from curate.formats.reading import ID_SCHEMA
+    from curate.run.ids import assign_ids
+
+    parts, draw = 40, np.random.default_rng(1)
+    each, spent = count // parts, [0.0]
+    figures = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for part in range(parts):
+            pairs = draw.integers(0, 2**62, (each, 2)).tolist()
+            ids = [f"<urn:uuid:{x:016x}-{y:016x}>" for x, y in pairs]
+            rows = pa.table([range(each), ids, [0] * each, range(each)], schema=ID_SCHEMA)
+            pq.write_table(rows, part_path(folder, part, "ids"))
+
+        def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+            began = time.process_time()
+            yield from run_here(function, tasks)
+            spent[0] += time.process_time() - began
+
+        for kind, size in (("query", 1 << 60), ("driver", 20 << 20)):
+            began = time.process_time()
+            assign_ids(planned(parts), folder, run=run, sizes=Sizes(id_bytes=size))
+            figures[kind] = (time.process_time() - began - spent[0]) / count * 1e6
+        figures["tasks"] = spent[0] / count * 1e6
+    return figures
+
+
 def main() -> None:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--partitions", type=int, nargs="*", default=[10**4, 10**5, 10**6])
     parser.add_argument("--linked", type=int, nargs="*", default=[10**3, 10**4])
+    parser.add_argument("--ids", type=int, default=2_000_000)
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -254,7 +292,7 @@ def main() -> None:
         print(json.dumps(worker_memory(options.worker[0], int(options.worker[1]))))
         return
     if options.one:
-        work = settle if options.one[0] == "settle" else measure
+        work = {"settle": settle, "ids": settle_documents, "run": measure}[options.one[0]]
         print(json.dumps(work(int(options.one[1]))))
         return
 
@@ -288,6 +326,12 @@ def main() -> None:
             f"settling ids of {count:,} files of 10: {own:,.0f} microseconds each in one process,"
         )
         print(f"  {tasks:,.0f} in workers; {peak:,.0f} MiB at most")
+    if options.ids:
+        r = apart("ids", options.ids)
+        print(
+            f"settling ids of {options.ids:,} documents: {r['query']:.2f} microseconds each by one"
+        )
+        print(f"  query; by tasks {r['driver']:.3f} in one process, {r['tasks']:.2f} in workers")
     sys.exit(failed)
 
 

@@ -1,5 +1,5 @@
-"""Planning a run over files in a store that takes its time: seconds, files looked at 16 at a time
-or one after the other.
+"""Planning a run over files in a store that takes its time: seconds, files looked at
+AT_ONCE at a time or one after the other.
 
     python benchmarks/bench_planning.py [--files N] [--delay SECONDS]
 
@@ -97,7 +97,7 @@ def main() -> None:
     cut = len(plans[0].partitions)
     print(f"{options.files} archives, {cut} partitions, {options.delay * 1000:.0f} ms a request")
     print(f"  one after the other {alone:7.2f} s")
-    print(f"  16 at a time        {many:7.2f} s   {alone / many:.1f} times as fast")
+    print(f"  {AT_ONCE:3} at a time       {many:7.2f} s   {alone / many:.1f} times as fast")
     sys.exit(alone / many < TARGET)
 
 

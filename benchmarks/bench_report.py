@@ -2,11 +2,12 @@
 
     python benchmarks/bench_report.py [--documents N]
 
-The documents are made up: 1,000 characters each, 30 measures with a rule on each that marks three
+By tasks, of 1 MB of files each, means in this process too: what is theirs is counted apart. The
+documents are made up: 1,000 characters each, 30 measures with a rule on each that marks three
 percent; some 37 % are kept, and a tenth is in clusters of copies. Figures and page are made by one
-thread and by two, as at the end of a run, which must find the same figures, and the statistics of
-the kept ones. Exit status 1 beyond 30 s or 1 GiB for the report, or 60 s or 1 GiB for the
-statistics of a million.
+thread, by two and by tasks, as at the end of a run, which must find the same figures, and the
+statistics of the kept ones. Exit status 1 beyond 30 s or 1 GiB for the report, or 60 s or 1 GiB
+for the statistics of a million.
 """
 
 from __future__ import annotations
@@ -32,15 +33,30 @@ if kind.startswith("report"):
     from curate.inspect.report.page import gather
     from curate.inspect.report.page import render
     record = json.loads((out / "run.json").read_text())
-    found = gather(out, threads=2 if "two" in kind else 1)
+    tasks = {"seconds": 0.0, "count": 1}
+    if "tasks" in kind:
+        from curate.corpus.sizes import Sizes
+        from curate.corpus.sketches import run_here
+        def run(function, each):
+            before = time.process_time()
+            yield from run_here(function, each)
+            tasks["seconds"] += time.process_time() - before
+            tasks["count"] = max(tasks["count"], len(each))
+        found = gather(out, run=run, sizes=Sizes(report_bytes=10**6))
+    else:
+        found = gather(out, threads=2 if "two" in kind else 1)
     dump = json.dumps(found.dump())
     size = len(render(record, found))
+    cpu = time.process_time()
 else:
     from curate.inspect.stats import gather
     size = gather([str(out / "corpus")])["documents"]
 seconds = time.perf_counter() - began
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(json.dumps({"seconds": seconds, "peak": peak, "size": size, "dump": dump}))
+result = {"seconds": seconds, "peak": peak, "size": size, "dump": dump}
+if "tasks" in kind:
+    result |= {"tasks": tasks, "driver": cpu - tasks["seconds"]}
+print(json.dumps(result))
 """
 
 
@@ -103,6 +119,7 @@ def main() -> int:
         kinds = {
             "report": REPORT_SECONDS,
             "report by two threads": REPORT_SECONDS,
+            "report by tasks": 2 * REPORT_SECONDS,
             "stats": STATS_SECONDS,
         }
         for kind, most in kinds.items():
@@ -116,10 +133,18 @@ def main() -> int:
                 f"{kind} of {count:,} documents: {result['seconds']:.1f} s,"
                 f" {result['peak'] / 2**20:.0f} MiB at most"
             )
+            if "tasks" in result:
+                own, theirs = (
+                    s / count * 1e6 for s in (result["driver"], result["tasks"]["seconds"])
+                )
+                print(
+                    f"  {own:.3f} microseconds of CPU a document in the process that drives,"
+                    f" {theirs:.2f} in {result['tasks']['count']} groups of files"
+                )
             dumps.add(result["dump"])
             late |= result["seconds"] > most or result["peak"] > MOST_BYTES
         if len(dumps) != 2:  # the report's, and none of statistics
-            sys.exit("two threads count other figures than one")
+            sys.exit("two threads or tasks count other figures than one")
     return int(late)
 
 

@@ -1,15 +1,16 @@
 """Memory that a candidate costs when MinHash decides: two corpora of synthetic band keys.
 
     python benchmarks/minhash_memory.py [--documents SMALL LARGE] [--survivor P] [--verify]
-        [--large MIB] [--folder DIR]
+        [--large MIB] [--folder DIR] [--copies SHARE]
 
 Sketches are written as they come from the step (14 bands), `resolve` is called on them in a process
-of its own. Two documents in three may copy half of the bands of another, so that 85 % share a band
-with another and are candidates. Printed are seconds and the peaks of memory: of what no file backs,
-which the system cannot take back, and of all that is resident, parts of mapped files included. The
-difference of the former between the two corpora is what a candidate costs. Exit status 1 above 4
-bytes: one array of numbers of candidates that is not a mapped file. Takes some 350 bytes of disk a
-document.
+of its own. Of two documents in three SHARE copy half of the bands of another: with 0.8, the
+default, 85 % share a band with another and are candidates, with 0.15 19 %. CPU of what would be
+tasks of workers is counted apart. Printed are seconds and the peaks of memory: of what no file
+backs, which the system cannot take back, and of all that is resident, parts of mapped files
+included. The difference of the former between the two corpora is what a candidate costs. Exit
+status 1 above 4 bytes: one array of numbers of candidates that is not a mapped file. Takes some
+350 bytes of disk a document.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.shared_texts import last_json, peak_mib
@@ -32,8 +35,8 @@ VERIFY = {"verify": 0.8, "verify_by": "signature", "bits": 1}
 LIMIT = 4
 
 
-def write(count: int, folder: Path) -> None:
-    """Sketches of that many documents as files of a stage."""
+def write(count: int, folder: Path, share: float) -> None:
+    """Sketches of that many documents as files of a stage. share: of those that may be copies."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -50,7 +53,7 @@ def write(count: int, folder: Path) -> None:
             keys = draw.integers(0, 2**64, (size, BANDS), np.uint64)
             # Every third document begins a cluster; some of the rest copy half of its bands.
             base = np.arange(size) - np.arange(size) % 3
-            copied = (draw.random((size, BANDS)) < 0.5) & (draw.random((size, 1)) < 0.8)
+            copied = (draw.random((size, BANDS)) < 0.5) & (draw.random((size, 1)) < share)
             keys = np.where(copied, keys[base], keys)
             numbers = np.arange(first, first + size)
             ids = np.char.add("crawl-2024-", (numbers + part * part_rows).astype(str))
@@ -90,7 +93,7 @@ def decide(folder: Path, settings: str, large: int) -> None:
     more are mapped files."""
     import pyarrow.parquet as pq
 
-    from curate.corpus.sketches import Sketches, SketchFile, view
+    from curate.corpus.sketches import Sketches, SketchFile, run_here, view
     from curate.dedup.minhash.step import DedupMinhash
     from curate.disk.database import database
 
@@ -113,7 +116,14 @@ def decide(folder: Path, settings: str, large: int) -> None:
         watcher.start()
         begin = time.perf_counter()
         decisions = folder / "decisions.parquet"
-        sketches = Sketches(db, decisions, own, files, sizes=sizes)
+        tasks = [0.0]
+
+        def run(function: str, each: list[Any]) -> Iterator[tuple[Any, Any]]:
+            before = time.process_time()
+            yield from run_here(function, each)
+            tasks[0] += time.process_time() - before
+
+        sketches = Sketches(db, decisions, own, files, run=run, sizes=sizes)
         summary = DedupMinhash(**json.loads(settings)).resolve(sketches)
         seconds = time.perf_counter() - begin
     over.set()
@@ -122,6 +132,7 @@ def decide(folder: Path, settings: str, large: int) -> None:
     figures = {
         "seconds": seconds,
         "cpu": times.user + times.system,
+        "tasks": tasks[0],
         "peak_mib": peak_mib(),
         "anonymous_mib": most,
     }
@@ -136,6 +147,7 @@ def main() -> None:
     parser.add_argument("--survivor", default="longest")
     parser.add_argument("--verify", action="store_true", help="by signatures of a bit a value")
     parser.add_argument("--large", type=float, help="MiB from which on arrays are mapped files")
+    parser.add_argument("--copies", type=float, default=0.8)
     parser.add_argument("--folder", help="where files are written; default: a temporary folder")
     parser.add_argument("--decide", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -147,11 +159,12 @@ def main() -> None:
     peaks, candidates = [], []
     for count in options.documents:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
-            write(count, Path(name))
+            write(count, Path(name), options.copies)
             result = last_json([sys.executable, __file__, "--decide", name, settings, large])
         print(
             f"{count:>11} documents, {result['members']} in clusters: {result['seconds']:.1f} s"
-            f" ({count / result['seconds']:.0f} documents/s, {result['cpu']:.1f} s of CPU),"
+            f" ({count / result['seconds']:.0f} documents/s, {result['cpu']:.1f} s of CPU, of which"
+            f" {result['tasks']:.1f} of tasks),"
             f" peak {result['anonymous_mib']:.0f} MiB, with files {result['peak_mib']:.0f} MiB",
             flush=True,
         )

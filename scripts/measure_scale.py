@@ -5,8 +5,11 @@
 Shipped recipes run with one worker over a few archives and over many (benchmarks/page_variants.py),
 once before that to compile and load; then without what needs pages or a model over generated texts,
 of which there can be many more, for what one process does. Two sizes give the fixed seconds and
-those of a document. Run it on an otherwise idle machine. Real pages and texts are found through
-LLMCURATE_SHARED; `dclm-baseline` runs without its classifier, whose model is not shipped.
+those of a document. Planning is measured on links to one archive, and on one that is cut. What is
+`split` into tasks of a large corpus, and `deciding` of dedup_minhash, are of benchmarks, which
+docs/scale.md names, and stay as they are in the table. Run it on an otherwise idle machine. Real
+pages and texts are found through LLMCURATE_SHARED; `dclm-baseline` runs without its classifier,
+whose model is not shipped.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +43,8 @@ TEXTS = {"refinedweb": (4_000, 30_000)}
 MANY = (20_000, 450_000)
 NEED_PAGES = {"url_filter", "extract", "language", "perplexity", "quality", "newline_runs"}
 DOCUMENT_BYTES = 3500
+LARGE = "dedup_minhash"  # whose deciding is measured on more documents than runs have here
+FILES, CUTS = (2_000, 20_000), 60  # links to an archive; the same archive so often in one
 TRAINED = 8_000_000  # characters that the n-gram model is trained on: its speed is what counts
 
 
@@ -72,6 +78,29 @@ def measure_python(folder: Path, source: Path) -> list[float]:
     shutil.rmtree(folder / "out")
     step = run_figures(record, "python", Figures("", 0, 0.0, frozenset())).steps["python"]
     return [step.cpu, step.kept]
+
+
+def measure_planning(folder: Path, archive: Path) -> tuple[list[float], float]:
+    """([fixed seconds, seconds a file], seconds to find where an archive is cut, a place)."""
+    from curate.formats.inputs import plan_inputs
+
+    def seconds(source: Path, size: int | None) -> tuple[int, float]:
+        began = time.process_time()
+        parts = len(plan_inputs([str(source)], size).partitions)
+        return parts, time.process_time() - began
+
+    (folder / "links").mkdir()
+    points = []
+    for count in FILES:
+        for number in range(count):
+            link = folder / "links" / f"{number:05d}.warc.gz"
+            if not link.exists():
+                os.link(archive, link)
+        points.append((count, seconds(folder / "links", None)[1]))
+    whole = folder / "whole.warc.gz"
+    whole.write_bytes(archive.read_bytes() * CUTS)
+    parts, took = seconds(whole, 16 << 20)
+    return line(points), took / parts
 
 
 def train_perplexity(folder: Path) -> None:
@@ -117,9 +146,15 @@ def line(points: list[tuple[int, float]]) -> list[float]:
     return [max(0.0, short - each * few), each]
 
 
-def table(pages: list[dict[str, Any]], texts: list[dict[str, Any]]) -> dict[str, Any]:
+def table(
+    pages: list[dict[str, Any]],
+    texts: list[dict[str, Any]],
+    planning: list[float],
+    cut: float,
+    before: dict[str, Any],
+) -> dict[str, Any]:
     """The table as figures.package_table reads it, from records of recipes over pages and texts. A
-    step's figures are of the first recipe that has it."""
+    step's figures are of the first recipe that has it. before: the table as it was."""
     nothing = Figures("", 0, 0.0, frozenset())
     runs = [run_figures(r, r["recipe"], nothing) for r in pages]
     largest = [r for r in runs if r.documents == max(x.documents for x in runs)]
@@ -141,11 +176,10 @@ def table(pages: list[dict[str, Any]], texts: list[dict[str, Any]]) -> dict[str,
             seconds = stage["decided_cpu"] + tasks
             decided.setdefault(label, []).append((kept, seconds))
             shared[label] = max(shared.get(label, (0, 0.0)), (kept, tasks / seconds))
-    once = {}
-    for name in ("planning", "settling ids", "assembling", "report"):
-        # Planning looks into archives, so texts in parquet files say nothing of it.
+    once = {"planning": planning}
+    for name in ("settling ids", "assembling", "report"):
         by_recipe: dict[str, list[tuple[int, float]]] = {}
-        for record in pages if name == "planning" else texts:
+        for record in texts:
             point = record["totals"]["read"], seconds_once(record, name)
             by_recipe.setdefault(record["recipe"], []).append(point)
         once[name] = steepest(list(by_recipe.values()))
@@ -155,10 +189,14 @@ def table(pages: list[dict[str, Any]], texts: list[dict[str, Any]]) -> dict[str,
         "input_bytes": main.input_bytes,
         "formats": sorted(main.formats),
         "stages": {name: vars(main.stages[name]) for name in ("first", "later")},
+        "cut": cut,
         "once": once,
+        "split": before["split"],
         "steps": steps,
-        "dedups": {label: [*dedups[label], shared[label][1]] for label in dedups},
-        "deciding": {label: line(decided[label]) for label in dedups},
+        "dedups": {label: [*dedups[label], shared[label][1]] for label in dedups}
+        | {LARGE: [*dedups[LARGE], before["dedups"][LARGE][-1]]},
+        "deciding": {label: line(decided[label]) for label in dedups}
+        | {LARGE: before["deciding"][LARGE]},
     }
 
 
@@ -184,7 +222,9 @@ HEAD = """\
 # Figures of forecasts without a run: CPU seconds and bytes a document (figures.py names them).
 # Written by scripts/measure_scale.py: shipped recipes over variants of 555 real pages
 # (benchmarks/page_variants.py), `once` and `deciding` over generated texts; one worker.
-# once, deciding: [fixed seconds, seconds a document]; steps: [seconds, share kept];
+# once, deciding: [fixed seconds, seconds a document], planning: a file; cut: seconds a place where
+# an archive is cut; split: [seconds a document of the driver, of workers], where tasks do it;
+# steps: [seconds, share kept];
 # dedups: [seconds to sketch, bytes of sketches, bytes of decisions, share of deciding by workers].
 """
 
@@ -233,7 +273,9 @@ def main() -> None:
                     write_parquet(source, documents * DOCUMENT_BYTES, 32e6)
                 texts.append(measure(folder, write_recipe(folder, recipe, NEED_PAGES), source))
         of_python = measure_python(folder, folder / f"texts-{MANY[0]}")
-    figures = table(pages, texts)
+        planning, cut = measure_planning(folder, next(few.iterdir()))
+    before = yaml.safe_load(TARGET.read_text(encoding="utf-8"))
+    figures = table(pages, texts, planning, cut, before)
     figures["steps"]["python"] = of_python
     write_table(options.out, figures)
     print(f"wrote {options.out}")

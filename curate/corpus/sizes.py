@@ -14,7 +14,11 @@ class Sizes:
     small corpus has many tasks.
     """
 
-    task_partitions: int = 1000  # whose ids a task gathers; so many are read as they are
+    task_partitions: int = 1000  # whose ids a task settles, at most
+    id_bytes: int = (
+        128 << 20
+    )  # of files of ids that a task settles, some 5 million; these are one query
+    report_bytes: int = 2 << 30  # of corpus/ and rejected/ whose figures a task counts: seconds
 
     # The shuffle
     task_documents: int = 200_000  # a sketch file that holds more is a task by itself

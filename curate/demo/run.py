@@ -20,7 +20,7 @@ from curate.dedup.minhash.step import DedupMinhash
 from curate.demo.plan import BLOCKED_DOMAINS, BLOCKED_WORDS, SIMILARITIES
 from curate.demo.score import Result, format_table, read_truth, score
 from curate.demo.web import DemoWeb, build_web
-from curate.disk.files import write_text
+from curate.disk.files import part_files, write_text
 from curate.disk.units import counted
 from curate.documents.edits import EDITS, edits_of
 from curate.documents.rejected import first_reasons, rejected_files
@@ -44,7 +44,7 @@ def _result(out: Path) -> Result:
     kept: dict[str, str] = {}
     replaced: dict[str, Counter[str]] = {}
     cut = set()
-    for path in sorted((out / "corpus").glob("part-*.parquet")):
+    for path in part_files(out / "corpus"):
         for row in pq.read_table(path, columns=["id", "text", EDITS]).to_pylist():
             name = row["id"].strip("<>")
             kept[name] = row["text"]

@@ -155,6 +155,12 @@ def reserve(path: Path) -> None:
             raise
 
 
+def part_files(folder: Path, kind: str = "") -> list[Path]:
+    """The files part-NUMBER.parquet of a folder, or part-NUMBER.KIND.parquet, in order of their
+    numbers: these have five digits, and more from 100,000 on, which names do not sort by."""
+    return sorted(folder.glob(f"part-*{kind}.parquet"), key=lambda p: (len(p.name), p.name))
+
+
 def clear_temporary(folder: Path) -> None:
     """Removes what a killed process left half-written."""
     if folder.is_dir():

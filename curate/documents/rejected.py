@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.disk.files import part_files
+
 FOLDER = "rejected"  # of OUT; also the kind of a stage's files that hold these records
 REASON = pa.struct(
     [
@@ -158,7 +160,7 @@ def joined_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 def rejected_files(out: Path) -> list[Path]:
     """The files of OUT/rejected, in order."""
-    return sorted((out / FOLDER).glob("part-*.parquet"))
+    return part_files(out / FOLDER)
 
 
 def is_rejected_file(path: Path) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.disk.files import part_files
 from curate.disk.units import format_measure
 from curate.documents.edits import Edit, edits_of
 from curate.documents.rejected import FOLDER, reasons_of
@@ -24,7 +25,7 @@ SHOWN = 80  # characters of a passage, or of a value, on a terminal
 
 
 def _find(folder: Path, name: str) -> tuple[Path, dict[str, Any]] | None:
-    for path in sorted(folder.glob("part-*.parquet")):
+    for path in part_files(folder):
         rows = pq.read_table(path, filters=[("id", "=", name)])
         if rows.num_rows:
             return path, rows.slice(0, 1).to_pylist()[0]
@@ -156,7 +157,7 @@ def near_ids(out: Path, name: str, most: int = 3) -> list[str]:
     """Ids that hold the given text, for a helpful error."""
     matches: list[str] = []
     for folder in (FOLDER, "corpus"):
-        for path in sorted((out / folder).glob("part-*.parquet")):
+        for path in part_files(out / folder):
             ids = pq.read_table(path, columns=["id"])["id"]
             hits = ids.filter(pc.match_substring(ids, name))
             matches += hits.slice(0, most).to_pylist()

@@ -24,7 +24,7 @@ from curate.corpus.indexes import FOLDER as INDEX
 from curate.corpus.indexes import IDS, OWN, seal_again
 from curate.corpus.manifests import file_record, find_manifest
 from curate.dedup.suffix_array.search_index import RECORD
-from curate.disk.files import replacing, write_text
+from curate.disk.files import part_files, replacing, write_text
 from curate.disk.inside import inside, remove
 from curate.disk.parquet_writer import writing
 from curate.documents.documents import NUMBER
@@ -103,7 +103,7 @@ def _blank_rejected(run: Path, ids: set[str]) -> int:
         return 0
     manifest = json.loads(record.read_text(encoding="utf-8"))
     stale = manifest.pop("stale", False)
-    for path in sorted(folder.glob("part-*.parquet")):
+    for path in part_files(folder):
         texts = _count_texts(path, ids)
         if texts and not stale:
             stale = True

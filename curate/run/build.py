@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus.direct import DirectInput
-from curate.disk.files import temporary_name, text_digest
+from curate.disk.files import part_files, temporary_name, text_digest
 from curate.disk.inside import all_inside, inside, remove, remove_files
 from curate.disk.publish import manifests
 from curate.disk.seals import seal
@@ -33,7 +33,7 @@ COLUMNS = ["id", "source", "lang", "text"]
 
 def corpus_batches(folder: Path, columns: list[str] | None = COLUMNS) -> Iterator[pa.RecordBatch]:
     """Columns (None: all) of the corpus in a folder."""
-    for path in sorted(folder.glob("part-*.parquet")):
+    for path in part_files(folder):
         with pq.ParquetFile(path) as file:
             yield from file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False)
 

@@ -17,8 +17,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from curate.corpus import indexes, manifests
+from curate.corpus.sizes import Sizes
+from curate.corpus.sketches import Run
 from curate.disk.files import clear_temporary
 from curate.disk.inside import all_inside, remove
 from curate.disk.seals import Seal, seal
@@ -84,19 +87,22 @@ def prompt_interrupt() -> Iterator[None]:
         os.close(read_end)
 
 
-Report = Callable[[Outcome, int], None]
+Report = Callable[[Outcome, int, Run, Sizes], Callable[[], None]]
 
 
-def write_report(outcome: Outcome, workers: int) -> None:
-    """run.json and the pages of a run."""
-    importlib.import_module(REPORT).write_records(outcome, workers)
+def begin_report(outcome: Outcome, threads: int, run: Run, sizes: Sizes) -> Callable[[], None]:
+    """Counts for run.json and the pages of a run; what it returns writes them."""
+    write: Callable[[], None] = importlib.import_module(REPORT).begin_report(
+        outcome, threads, run, sizes
+    )
+    return write
 
 
 def run_planned(
-    plan: RunPlan, out: Path, options: Options, report: Report = write_report
+    plan: RunPlan, out: Path, options: Options, report: Report = begin_report
 ) -> Outcome:
-    """Runs a plan into `out`; resumes, reuses. report: writes run.json and the pages of the
-    finished run, before the ledger has it as done."""
+    """Runs a plan into `out`; resumes, reuses. report: counts for run.json and the pages, with the
+    stages' workers, and returns what writes them, before the ledger has the run as done."""
     check_engine(options.engine, options.address, options.exchange, options.slurm)
     check_code(plan.recipe, options.allow_python)
     for notice in plan.inputs.notices:
@@ -227,13 +233,23 @@ class _Run:
                 self._write_corpus(engine)
                 indexes.write_indexes(self.out, self.stages.indexes())
                 self.outcome.kept_ids = manifests.kept_ids(self.out)
+            write = self._begin_report(report, engine)
         self._products()
         self.outcome.seconds = time.perf_counter() - began
-        report(self.outcome, self.options.count())
+        write()
         sealed = finished_files(self.out, self.home, self._product_seals(), self._leaves())
         self.ledger.record_files(sealed)
         self.ledger.end_run()
         return self.outcome
+
+    def _begin_report(self, report: Report, engine: Engine) -> Callable[[], None]:
+        def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+            return engine.map(function, tasks, deaths.retry_once("the report"))
+
+        before = engine.cpu
+        write = report(self.outcome, self.options.count(), run, self.options.sizes)
+        self.outcome.driver["report, in workers"] = engine.cpu - before
+        return write
 
     def _engine(self) -> Engine:
         options = self.options

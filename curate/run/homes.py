@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.corpus.manifests import find_manifest, manifest_path
+from curate.disk.files import part_files
 from curate.disk.units import counted
 from curate.documents.rejected import rejected_files
 from curate.errors import RunFailed, UsageError
@@ -161,7 +162,7 @@ def corpus_of(out: Path) -> Corpus:
     return Corpus(
         out,
         runs[-1],
-        sorted(snapshot.glob("part-*.parquet")),
+        part_files(snapshot),
         gone,
         [run / "decisions.parquet" for run in runs if (run / "decisions.parquet").exists()],
         runs,

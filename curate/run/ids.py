@@ -8,10 +8,17 @@ next takes the settled ids from `ids.parquet` (part, _n, id; changed documents o
 A run that goes on from earlier ones repeats their ids too, and gets the numbers that a run over all
 of their inputs would give. What earlier runs gave is read in one pass and looked up among this
 run's ids, so memory is for these alone.
+
+Of a large input tasks do what the one query does of a small one: hashes of ids are shuffled, so
+that each range of hashes says which documents may share their id, and the query sees these alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +26,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.corpus.shuffle.tasks import read_slice, write_slices
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, run_here
 from curate.corpus.stage_files import part_path
-from curate.disk.database import database, literal, paths_literal
+from curate.disk.database import arrow_batches, database, literal, paths_literal
 from curate.disk.files import replacing
+from curate.disk.inside import remove_files
 from curate.disk.parquet_writer import writing
 from curate.documents.documents import NUMBER
 from curate.formats.inputs import InputPlan
@@ -88,6 +97,75 @@ def _number_repeated(db: Any) -> None:
     db.execute("INSERT INTO changed SELECT part, n, id FROM fresh")
 
 
+SEEN = f"SELECT part, {NUMBER} AS n, own, slice, ordinal FROM read_parquet"
+# Documents of a slice; of one that is read in part, a row with a negative number counts them.
+COUNTED = """SELECT part, slice, max(ordinal + (n >= 0)::BIGINT) AS size FROM seen GROUP BY ALL"""
+# Documents of the same file in earlier slices.
+BASES = """SELECT part, slice, rel,
+    coalesce(sum(coalesce(size, 0)) OVER (
+      PARTITION BY file ORDER BY start
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)::BIGINT AS base
+    FROM slices JOIN names USING (file) LEFT JOIN counted USING (part, slice)"""
+NAMED = """SELECT seen.part, n, own IS NULL AND base > 0 AS moved,
+    coalesce(own, rel || '#' || (ordinal + base)) AS id
+    FROM seen JOIN bases USING (part, slice) WHERE n >= 0"""
+KEYS = pa.schema(
+    [("key", pa.uint64()), ("part", pa.int32()), ("n", pa.int64()), ("own", pa.bool_())]
+)
+MEMORY = "512MB"  # of a task's database
+RANGE_BITS = 10  # at most: of hashes, whose ranges are a task each
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Partitions [first, last) of each group, whose ids are settled by tasks in a folder."""
+
+    folder: Path  # of the stage
+    bounds: list[tuple[int, int]]
+
+    @property
+    def bits(self) -> int:
+        """Of a hash, that say which range it lies in."""
+        return min(RANGE_BITS, (len(self.bounds) - 1).bit_length())
+
+    def files(self, kind: str, ranges: bool = False) -> list[Path]:
+        """One a group, or a range of hashes."""
+        count = 1 << self.bits if ranges else len(self.bounds)
+        return [self.folder / f"ids-{kind}-{number:05d}.parquet" for number in range(count)]
+
+    def each(self, run: Run, name: str, *kinds: str, written: str, **common: Any) -> None:
+        """Runs a function for each group, which reads the group's files of some kinds."""
+        files = {kind: self.files(kind) for kind in (*kinds, written)}
+        tasks = [
+            {
+                **{"part": n, "folder": str(self.folder), "first": first, "last": last},
+                **{kind: str(paths[n]) for kind, paths in files.items()},
+                **{"reads": kinds, "writes": written, "bits": self.bits, **common},
+            }
+            for n, (first, last) in enumerate(self.bounds)
+        ]
+        for _ in run(f"{__name__}:{name}", tasks):
+            pass
+
+
+def _groups(folder: Path, parts: int, sizes: Sizes) -> _Groups:
+    bounds: list[tuple[int, int]] = []
+    size = sizes.id_bytes
+    for part in range(parts):
+        if size >= sizes.id_bytes or part - bounds[-1][0] >= sizes.task_partitions:
+            bounds.append((part, part))
+            size = 0
+        bounds[-1] = bounds[-1][0], part + 1
+        size += part_path(folder, part, "ids").stat().st_size
+    return _Groups(folder, bounds)
+
+
+def _task_files(payload: dict[str, Any]) -> dict[str, list[str]]:
+    more = [payload[name] for name in ("bases", "shared") if name in payload]
+    reads = [*(payload[kind] for kind in payload["reads"]), *more]
+    return {"reads": reads, "writes": [payload[payload["writes"]]]}
+
+
 def gather_ids_files(payload: dict[str, Any]) -> dict[str, list[str]]:
     """What `gather_ids` reads and writes."""
     folder, parts = Path(payload["folder"]), range(payload["first"], payload["last"])
@@ -97,7 +175,7 @@ def gather_ids_files(payload: dict[str, Any]) -> dict[str, list[str]]:
 
 def gather_ids(payload: dict[str, Any]) -> dict[str, Any]:
     """One file of the ids of partitions from `first` to before `last`, with the partition's number:
-    of a million small files the one query would hold the footers, 11 kB each."""
+    of a million small files a query would hold the footers, 11 kB each."""
     with writing(Path(payload["gathered"])) as writer:
         for part in range(payload["first"], payload["last"]):
             rows = pq.read_table(part_path(Path(payload["folder"]), part, "ids"))
@@ -106,17 +184,119 @@ def gather_ids(payload: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _gathered(folder: Path, parts: int, run: Run, most: int) -> list[Path]:
-    """The files of gathered ids."""
-    bounds = [(first, min(first + most, parts)) for first in range(0, parts, most)]
-    files = [folder / f"ids-{number:05d}.parquet" for number in range(len(bounds))]
+@contextmanager
+def _of_group(payload: dict[str, Any]) -> Iterator[Any]:
+    """A database with the view `seen` of a group's documents, and `named` where bases are known."""
+    with database(Path(payload["folder"]) / f".spill-ids-{payload['part']:05d}") as db:
+        db.execute(f"SET memory_limit = '{MEMORY}'")
+        db.execute(f"CREATE VIEW seen AS {SEEN}({literal(payload['gathered'])})")
+        if "bases" in payload:
+            db.execute(
+                f"""CREATE VIEW bases AS SELECT * FROM read_parquet({literal(payload["bases"])})
+                WHERE part >= {payload["first"]} AND part < {payload["last"]}"""
+            )
+            db.execute(f"CREATE VIEW named AS {NAMED}")
+        yield db
+
+
+def _write(db: Any, sql: str, path: str | Path) -> None:
+    with replacing(Path(path), sync=False) as aside:
+        db.execute(f"COPY ({sql}) TO {literal(aside)} (FORMAT parquet)")
+
+
+count_ids_files = key_ids_files = name_ids_files = _task_files
+
+
+def count_ids(payload: dict[str, Any]) -> dict[str, Any]:
+    """The documents of a group's slices."""
+    with _of_group(payload) as db:
+        _write(db, COUNTED, payload["counted"])
+    return {}
+
+
+def key_ids(payload: dict[str, Any]) -> dict[str, Any]:
+    """Hashes of a group's ids, by range of hashes; and of what stands before the number of one that
+    has a number of its own, which a document with that id must not be given."""
+    with _of_group(payload) as db:
+        rows = db.sql(
+            f"""SELECT md5_number_lower(id)::UBIGINT AS key, part, n, true AS own FROM named
+            UNION ALL SELECT md5_number_lower(s.id)::UBIGINT, part, n, false
+            FROM (SELECT part, n, {_SPLIT} AS s FROM named WHERE contains(id, '~'))
+            WHERE s.k <> ''"""
+        )
+        table = pa.Table.from_batches(arrow_batches(rows), KEYS)
+    bits = payload["bits"]
+    ranges = table["key"].to_numpy() >> np.uint64(64 - bits) if bits else np.zeros(len(table))
+    order = np.argsort(ranges, kind="stable")
+    table, ends = table.take(order), np.searchsorted(ranges[order], np.arange((1 << bits) + 1))
+    slices = (table.slice(a, b - a) for a, b in pairwise(ends.tolist()))
+    write_slices(Path(payload["keyed"]), KEYS, slices)
+    return {}
+
+
+def share_ids_files(payload: dict[str, Any]) -> dict[str, list[str]]:
+    """What `share_ids` reads and writes."""
+    return {"reads": payload["keyed"], "writes": [payload["shared"]]}
+
+
+def share_ids(payload: dict[str, Any]) -> dict[str, Any]:
+    """The documents of a range of hashes that may share their id with another one; and those whose
+    own number may be in the way of one that these are given."""
+    keyed = [*map(Path, payload["keyed"])]
+    rows = pa.Table.from_batches(read_slice(keyed, payload["part"]), KEYS)
+    with database(Path(payload["folder"]) / f".spill-shared-{payload['part']:05d}") as db:
+        db.execute(f"SET memory_limit = '{MEMORY}'")
+        db.register("rows", rows)
+        _write(
+            db,
+            """SELECT DISTINCT part, n FROM rows WHERE key IN (
+              SELECT key FROM rows WHERE own GROUP BY key HAVING count(*) > 1)""",
+            payload["shared"],
+        )
+    return {}
+
+
+def name_ids(payload: dict[str, Any]) -> dict[str, Any]:
+    """The ids of a group's documents that another one may have, or that are not as they were
+    written."""
+    with _of_group(payload) as db:
+        db.execute(
+            f"CREATE VIEW shared AS SELECT * FROM read_parquet({literal(payload['shared'])})"
+        )
+        _write(
+            db,
+            """SELECT * FROM named WHERE moved
+            UNION ALL SELECT * FROM named SEMI JOIN shared USING (part, n) WHERE NOT moved""",
+            payload["candidates"],
+        )
+    return {}
+
+
+def _parquet(files: list[Path]) -> str:
+    return f"SELECT * FROM read_parquet({paths_literal(files)})"
+
+
+def _narrow(db: Any, groups: _Groups, run: Run) -> None:
+    """Makes `named` a view of the documents whose ids may change, or be in the way, by tasks; ids
+    are gathered."""
+    groups.each(run, "count_ids", "gathered", written="counted")
+    db.execute(f"CREATE VIEW counted AS {_parquet(groups.files('counted'))}")
+    bases, shared = (groups.folder / f"ids-{name}.parquet" for name in ("bases", "shared"))
+    _write(db, f"{BASES} ORDER BY part", bases)
+    common = {"bases": str(bases)}
+    groups.each(run, "key_ids", "gathered", written="keyed", **common)
+    files = groups.files("shared", ranges=True)
+    keyed = [*map(str, groups.files("keyed"))]
     tasks = [
-        {"part": n, "folder": str(folder), "gathered": str(file), "first": first, "last": last}
-        for n, (file, (first, last)) in enumerate(zip(files, bounds, strict=True))
+        {"part": n, "folder": str(groups.folder), "keyed": keyed, "shared": str(file)}
+        for n, file in enumerate(files)
     ]
-    for _ in run("curate.run.ids:gather_ids", tasks):
+    for _ in run(f"{__name__}:share_ids", tasks):
         pass
-    return files
+    _write(db, f"{_parquet(files)} ORDER BY part, n", shared)
+    common["shared"] = str(shared)
+    groups.each(run, "name_ids", "gathered", written="candidates", **common)
+    db.execute(f"CREATE VIEW named AS {_parquet(groups.files('candidates'))}")
 
 
 def assign_ids(
@@ -124,40 +304,21 @@ def assign_ids(
     folder: Path,
     earlier: EarlierIds | None = None,
     run: Run = run_here,
-    most: int = Sizes.task_partitions,
+    sizes: Sizes = Sizes(),
 ) -> int:
     """Writes folder/ids.parquet, and issued.parquet where runs go on from each other; returns how
-    many documents got another id. run: who gathers the ids of more than `most` partitions."""
-    parts = len(plan.partitions)
-    gathered = _gathered(folder, parts, run, most) if parts > most else []
-    files = gathered or [part_path(folder, p, "ids") for p in range(parts)]
-    number = "regexp_extract(filename, 'part-(\\d+)\\.ids\\.parquet$', 1)"
-    part = "part" if gathered else f"CAST({number} AS INTEGER) AS part"
+    many documents got another id. run: who does tasks, where there are many ids."""
+    groups = _groups(folder, len(plan.partitions), sizes)
+    many = len(groups.bounds) > 1
+    if many:
+        groups.each(run, "gather_ids", written="gathered")
     with database(folder / ".spill-ids") as db, replacing(folder / "ids.parquet") as aside:
         for name, table in zip(("slices", "names"), _slices(plan), strict=True):
             db.register(name, table)
-        db.execute(
-            f"""CREATE VIEW seen AS SELECT {part}, {NUMBER} AS n, own, slice, ordinal
-            FROM read_parquet({paths_literal(files)}, filename = true)"""
-        )
-        # Documents of the same file in earlier slices: of a slice that is read in part, a row with
-        # a negative number counts them.
-        db.execute(
-            """CREATE TABLE bases AS
-            WITH counted AS (
-              SELECT part, slice, max(ordinal + (n >= 0)::BIGINT) AS size FROM seen GROUP BY ALL)
-            SELECT part, slice, rel,
-                   coalesce(sum(coalesce(size, 0)) OVER (
-                     PARTITION BY file ORDER BY start
-                     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)::BIGINT AS base
-            FROM slices JOIN names USING (file) LEFT JOIN counted USING (part, slice)"""
-        )
-        db.execute(
-            """CREATE VIEW named AS
-            SELECT seen.part, n, own IS NULL AND base > 0 AS moved,
-                   coalesce(own, rel || '#' || (ordinal + base)) AS id
-            FROM seen JOIN bases USING (part, slice) WHERE n >= 0"""
-        )
+        if many and earlier is None:
+            _narrow(db, groups, run)
+        else:
+            _view(db, groups, many)
         db.execute("CREATE TABLE changed AS SELECT part, n, id FROM named WHERE moved")
         _earlier(db, earlier)
         db.execute(
@@ -169,17 +330,29 @@ def assign_ids(
         if db.execute("SELECT 1 FROM repeated LIMIT 1").fetchone():
             _number_repeated(db)
         if earlier is not None:
-            with replacing(folder / ISSUED) as issued:
-                db.execute(
-                    f"""COPY (SELECT coalesce(changed.id, named.id) AS id
-                    FROM named LEFT JOIN changed USING (part, n) ORDER BY part, n)
-                    TO {literal(issued)} (FORMAT parquet)"""
-                )
+            issued = """SELECT coalesce(changed.id, named.id) AS id
+                FROM named LEFT JOIN changed USING (part, n) ORDER BY part, n"""
+            _write(db, issued, folder / ISSUED)
         db.execute(
             f"""COPY (SELECT part::INTEGER AS part, n::BIGINT AS {NUMBER}, id FROM changed
             ORDER BY part, n) TO {literal(aside)} (FORMAT parquet)"""
         )
         count: int = db.execute("SELECT count(*) FROM changed").fetchone()[0]
-    for file in gathered:
-        file.unlink()
+    remove_files(folder.glob("ids-*.parquet"), inside=folder)
     return count
+
+
+def _view(db: Any, groups: _Groups, gathered: bool) -> None:
+    """Makes `named` a view of all documents, out of their own files or of those gathered."""
+    parts = groups.bounds[-1][1] if groups.bounds else 0
+    files = [part_path(groups.folder, p, "ids") for p in range(parts)]
+    number = "regexp_extract(filename, 'part-(\\d+)\\.ids\\.parquet$', 1)"
+    source = f"SELECT CAST({number} AS INTEGER) AS part, * FROM read_parquet"
+    seen = f"{SEEN}({paths_literal(groups.files('gathered'))})"
+    if not gathered:
+        source = f"({source}({paths_literal(files)}, filename = true))"
+        seen = SEEN.replace("read_parquet", source)
+    db.execute(f"CREATE VIEW seen AS {seen}")
+    db.execute(f"CREATE TABLE counted AS {COUNTED}")
+    db.execute(f"CREATE TABLE bases AS {BASES}")
+    db.execute(f"CREATE VIEW named AS {NAMED}")

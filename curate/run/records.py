@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from curate.disk.files import replacing, write_text
+from curate.disk.files import part_files, replacing, write_text
 from curate.disk.process import host, peak_bytes
 from curate.disk.units import counted, format_bytes
 from curate.errors import RunFailed
@@ -125,7 +125,7 @@ def write_corrupt(outcome: Outcome) -> None:
         return
     folder = stage_folder(outcome.out, outcome.plan.stages[0].folder_name)
     with replacing(target) as aside, open(aside, "w", encoding="utf-8") as f:
-        for path in sorted(folder.glob("part-*.corrupt.parquet")):
+        for path in part_files(folder, ".corrupt"):
             for batch in pq.ParquetFile(path).iter_batches():
                 for row in batch.to_pylist():
                     f.write(json.dumps(row, ensure_ascii=False) + "\n")

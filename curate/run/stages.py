@@ -252,8 +252,8 @@ class Stages:
         def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
             return engine.map(function, tasks, deaths.retry_once("settling ids"))
 
-        most = self.options.sizes.task_partitions
-        return assign_ids(self.plan.inputs, folder, self.plan.earlier, run, most)
+        sizes = self.options.sizes
+        return assign_ids(self.plan.inputs, folder, self.plan.earlier, run, sizes)
 
     def _own(self, stage: MapStage) -> Path:
         folder = inside(stage_folder(self.out, stage.folder_name), f"resolve-{stage.folder_key}")

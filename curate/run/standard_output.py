@@ -29,7 +29,7 @@ def run_to_standard_output(plan: RunPlan, options: Options, as_json: bool) -> Ou
     if not plan.stages or plan.products:
         raise UsageError("-o - writes a corpus, and this run makes something else: give -o OUT")
     with tempfile.TemporaryDirectory(prefix="llmcurate-out-") as folder:
-        outcome = run_planned(plan, Path(folder, "out"), options, lambda outcome, workers: None)
+        outcome = run_planned(plan, Path(folder, "out"), options, lambda *report: lambda: None)
         try:
             for line in json_lines(corpus_batches(outcome.out / "corpus", None)):
                 if sys.stdout.isatty():

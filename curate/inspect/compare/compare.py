@@ -15,6 +15,7 @@ from urllib.parse import quote
 import pyarrow.parquet as pq
 
 from curate.disk.database import database, literal, paths_literal
+from curate.disk.files import part_files
 from curate.disk.units import format_bytes, format_percent, format_scaled
 from curate.documents.rejected import rejected_files
 from curate.errors import UsageError
@@ -171,7 +172,7 @@ def _share(part: int, whole: int) -> float:
 
 
 def _texts(folder: Path) -> Iterator[list[str]]:
-    for path in sorted(folder.glob("part-*.parquet")):
+    for path in part_files(folder):
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(ROWS, columns=["text"], use_threads=False):
                 yield [t or "" for t in batch["text"].to_pylist()]
@@ -342,7 +343,7 @@ def _add(db: Any, nth: int, out: Path, labels: list[str]) -> None:
     """Adds what the steps of one run removed or cut."""
     steps = "[" + ", ".join(literal(label) for label in labels) + "]"
     rejected = rejected_files(out)
-    kept = sorted((out / "corpus").glob("part-*.parquet"))
+    kept = part_files(out / "corpus")
     if rejected:
         db.execute(
             f"""INSERT INTO gone SELECT {nth}, id, true FROM read_parquet({paths_literal(rejected)})

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from curate.disk.files import part_files
 from curate.documents.edits import EDITS, Edit, byte_length, edits_of, remaining
 from curate.documents.rejected import rejected_files
 from curate.inspect.evaluate.planting import KINDS, Plant, Region
@@ -51,7 +52,7 @@ def gone(out: Path, labels: Sequence[str], asked: Iterable[str]) -> Gone:
                 # What was cut before the document went is gone too.
                 removed.bytes += len((row["text"] or "").encode("utf-8", "replace"))
                 removed.bytes -= sum(edit.growth for edit in edits_of(row))
-    for path in sorted((out / "corpus").glob("part-*.parquet")):
+    for path in part_files(out / "corpus"):
         for row in _rows(path, ["id", EDITS]):
             edits = edits_of(row)
             removed.bytes -= sum(edit.growth for edit in edits)

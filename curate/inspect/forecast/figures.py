@@ -79,7 +79,10 @@ class StageFigures:
 @dataclass(frozen=True)
 class Figures:
     """A run, or the table. input_bytes: of files, a document; formats: of the input; steps, dedups:
-    by label; stages: by labels, or FIRST and LATER; once: what one process does, by name."""
+    by label; stages: by labels, or FIRST and LATER; once: what one process does, by name (planning:
+    of a file in the place of a document); split: of what tasks do where there is much of it, the
+    CPU seconds a document of the process that drives, and of workers; cut: CPU seconds to find
+    where an archive may be cut, a place."""
 
     source: str
     documents: int
@@ -89,6 +92,8 @@ class Figures:
     dedups: dict[str, DedupFigures] = field(default_factory=dict)
     stages: dict[str, StageFigures] = field(default_factory=dict)
     once: dict[str, Growth] = field(default_factory=dict)
+    split: dict[str, tuple[float, float]] = field(default_factory=dict)
+    cut: float | None = None
 
     def step(self, step: Settings) -> StepFigures | None:
         """Those of the step with these settings, else of one of its name."""
@@ -127,6 +132,8 @@ def package_table() -> Figures:
         dedups,
         {name: StageFigures(**values) for name, values in table["stages"].items()},
         {name: Growth(*pair) for name, pair in table["once"].items()},
+        {name: (alone, tasks) for name, (alone, tasks) in table["split"].items()},
+        table["cut"],
     )
 
 
@@ -174,15 +181,24 @@ def run_figures(record: dict[str, Any], source: str, table: Figures) -> Figures:
         )
     passed_over = first.get("passed_over", 0)  # by a share of all documents
     once = {**record["driver"]["cpu"], "settling ids": first["settle_cpu"]}
+    if once.pop("report, in workers", 0.0):
+        del once["report"]  # of a run so large that tasks did it, as of ids
+        del once["settling ids"]
+    files = record["inputs"]
+    cuts = max(0, record["partitions"] - len(files)) * (table.cut or 0.0)
+    planned = max(0.0, once.pop("planning") - cuts)
     return Figures(
         source,
         documents,
-        sum(f["bytes"] for f in record["inputs"]) / (documents + passed_over),
-        frozenset(f["format"] for f in record["inputs"]),
+        sum(f["bytes"] for f in files) / (documents + passed_over),
+        frozenset(f["format"] for f in files),
         _steps(record),
         {s["decides"]: _dedup(s, table) for s in stages if s.get("decides") and s["kept"]},
         _stages(stages),
-        {n: _growth(seconds, documents, table.once.get(n)) for n, seconds in once.items()},
+        {
+            "planning": _growth(planned, len(files), table.once.get("planning")),
+            **{n: _growth(seconds, documents, table.once.get(n)) for n, seconds in once.items()},
+        },
     )
 
 

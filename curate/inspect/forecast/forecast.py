@@ -30,7 +30,9 @@ GETS_A_FILE = 2  # of parquet: its footer, its rows; at least
 # gather ids; bytes in memory, beside those without any, and where a dedup decides, whose query
 # holds the footers of its sketches; bytes of the ledger, for each stage and for the assembly, and
 # of plan and manifests.
-PLANNED, SETTLED, MAPPED, ASSEMBLED, GATHERED = 5e-6, 10e-6, 36e-6, 34e-6, 620e-6
+PLANNED, SETTLED, MAPPED, ASSEMBLED, GATHERED = 5e-6, 20e-6, 36e-6, 34e-6, 730e-6
+ID_BYTES = 40  # of a document's id in the files of a partition
+ARCHIVE_BYTES = 10**9  # of a file of an input on paper: an archive of a crawl
 HELD_FIRST, HELD, HELD_DECIDING = 150 << 20, 50, 10_000
 LEDGER, PLAN_FILES = 2_400, 400
 
@@ -149,12 +151,14 @@ def forecast(
             f"the input is {', '.join(sorted(formats))}, what was measured"
             f" {', '.join(sorted(main.formats))}: their bytes hold other numbers of documents"
         )
-    _add_once(result, sources, "planning", result.documents)
+    _add_planning(result, sources, plan, as_if)
     documents, stored = result.documents, float(size)
+    much = sources[0].stage(plan.stages[0].labels, 0).written * documents if plan.stages else 0.0
     for index, stage in enumerate(plan.stages):
         entry, sketches = _add_stage(result, stage, sources, documents, stored)
         if index == 0:
-            _add_once(result, sources, "settling ids", result.documents)
+            ids = parts > Sizes.task_partitions or documents * ID_BYTES > Sizes.id_bytes
+            _add_split(result, sources, "settling ids", ids)
         if stage.sketch is not None:
             _add_deciding(result, stage.sketch, sources, entry.documents_out, sketches)
         documents = entry.documents_out
@@ -163,7 +167,7 @@ def forecast(
         _add_once(result, sources, "assembling", result.documents, single=False)
         result.stages[-1].objects = 2.0 * parts + 2
         result.stages[-1].gets = GETS_A_FILE * parts * (1.0 + len(plan.stages))
-        _add_once(result, sources, "report", result.documents)
+        _add_split(result, sources, "report", much > Sizes.report_bytes)
         _add_driving(result, plan.stages)
     result.missing += [f"no figure for product {p.product.label}" for p in plan.products]
     for entry in result.stages:
@@ -273,6 +277,40 @@ def _add_once(
     wall = cpu if cpu is None or single else cpu / result.at_once
     steps = [StepForecast(name, documents, cpu)]
     result.stages.append(StageForecast(name, single, steps, documents, documents, cpu, wall))
+
+
+def _add_split(result: Forecast, sources: list[Figures], name: str, much: bool) -> None:
+    """Adds what one process does of a small corpus, and tasks of one where there is `much`."""
+    split = next((f.split[name] for f in sources if name in f.split), None) if much else None
+    if split is None:
+        _add_once(result, sources, name, result.documents)
+        return
+    alone, tasks = (seconds * result.documents for seconds in split)
+    steps = [
+        StepForecast("in one process", result.documents, alone),
+        StepForecast("in workers", result.documents, tasks),
+    ]
+    documents, wall = result.documents, alone + tasks / result.at_once
+    result.stages.append(
+        StageForecast(name, False, steps, documents, documents, alone + tasks, wall)
+    )
+
+
+def _add_planning(
+    result: Forecast, sources: list[Figures], plan: RunPlan, as_if: int | None
+) -> None:
+    """Adds the opening of files, and of archives the search for where they may be cut."""
+    files, size = len(plan.inputs.files), sum(f.size for f in plan.inputs.files)
+    if as_if:
+        files = math.ceil(files * as_if / size if size else as_if / ARCHIVE_BYTES)
+    formats = {f.format for f in plan.inputs.files} or sources[0].formats
+    _add_once(result, sources, "planning", float(files))
+    entry = result.stages[-1]
+    entry.documents_in = entry.documents_out = entry.steps[0].documents = result.documents
+    cut = next((f.cut for f in sources if f.cut is not None), 0.0)
+    if entry.cpu is not None and "archive" in formats:
+        cuts = max(0, result.partitions - files)
+        entry.cpu = entry.wall = entry.steps[0].cpu = entry.cpu + cut * cuts
 
 
 def _add_driving(result: Forecast, stages: list[MapStage]) -> None:

@@ -11,12 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from curate.disk.database import paths_literal
 from curate.inspect.report.bins import Histogram, Range, edges_of
 from curate.inspect.report.store import Store
 
 FETCH = 100_000
+# Documents by month, a query over a group.
+MONTHS = """SELECT month, count(*) FILTER (stays) AS kept, count(*) FILTER (NOT stays) AS gone
+  FROM (
+  SELECT strftime(date, '%Y-%m') AS month, TRUE AS stays FROM kept
+  UNION ALL SELECT strftime(date, '%Y-%m'), FALSE FROM gone) GROUP BY month"""
 MOST_PERIODS = 36  # months; a longer time is shown by years
+
+
+def sql_period(month: str, by_month: bool) -> str:
+    """The month, or its year."""
+    period = month if by_month else f"split_part({month}, '-', 1)"
+    return f"coalesce({period}, 'no date')"
 
 
 @dataclass
@@ -49,16 +59,19 @@ def gather(store: Store) -> Ages | None:
     """The ages of copies of whole documents; None where no document has a date."""
     if not store.has_decisions or "date" not in store.names:
         return None
-    kept, gone = (f"read_parquet({paths_literal(p)})" for p in (store.kept, store.gone))
-    store.db.execute(
-        f"""CREATE OR REPLACE TEMP TABLE dates AS
-        SELECT id, date, TRUE AS stays FROM {kept} UNION ALL
-        SELECT id, date, FALSE FROM {gone}"""
-    )
-    ((dated,),) = store.rows("SELECT count(date) FROM dates")
+    store.pieces({"months": MONTHS})
+    ((dated,),) = store.rows("SELECT count(month) FROM months")
     if not dated:
         return None
     ages = Ages(periods=_periods(store))
+    in_decisions = "id IN (SELECT id FROM decisions UNION ALL SELECT kept_id FROM decisions)"
+    store.pieces(
+        {
+            "dates": f"""SELECT id, date FROM kept WHERE {in_decisions}
+            UNION ALL SELECT id, date FROM gone WHERE {in_decisions}"""
+        },
+        decided=True,
+    )
     # Where the copy that stays lies in an earlier corpus, its date is not known here.
     store.db.execute(
         """CREATE OR REPLACE TEMP TABLE ages AS
@@ -83,10 +96,8 @@ def gather(store: Store) -> Ages | None:
 
 def _periods(store: Store) -> list[tuple[str, int, int]]:
     """Documents kept and dropped by month, or by year where the months are many."""
-    ((months,),) = store.rows("SELECT count(DISTINCT strftime(date, '%Y-%m')) FROM dates")
-    form = "%Y-%m" if months <= MOST_PERIODS else "%Y"
+    ((months,),) = store.rows("SELECT count(DISTINCT month) FROM months")
     return store.rows(
-        f"""SELECT coalesce(strftime(date, '{form}'), 'no date'),
-               count(*) FILTER (stays), count(*) FILTER (NOT stays)
-        FROM dates GROUP BY 1 ORDER BY 1"""
+        f"""SELECT {sql_period("month", months <= MOST_PERIODS)} AS period,
+               sum(kept)::BIGINT, sum(gone)::BIGINT FROM months GROUP BY period ORDER BY period"""
     )

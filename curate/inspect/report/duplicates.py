@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from curate.inspect.report.bins import Histogram, Range, edges_of
-from curate.inspect.report.store import KEY, Store, find_rows, read_rows
+from curate.inspect.report.store import KEY, Store, read_rows
 
 PAIRS = 2  # by hash, besides the least similar one
 CHARS = 20_000  # of each text that is compared
@@ -143,7 +143,7 @@ def _pairs(store: Store, methods: list[Method]) -> None:
     ids = sorted({i for rows in chosen.values() for a, b, _ in rows for i in (a, b)})
     if not ids:
         return
-    positions = find_rows(store.paths, ids, store.threads)
+    positions = store.find(ids)
     texts = read_rows(positions.values(), ["text"], CHARS)
     for method in methods:
         for a, b, similarity in chosen.get(method.name, ()):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from curate.disk.database import paths_literal
+from curate.inspect.report.ages import MONTHS, sql_period
 from curate.inspect.report.store import Store
 
 SUBSTANTIAL = 0.1  # of the fullest month
@@ -47,23 +47,48 @@ class OptOuts:
     agents: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
+# Documents by source and day, and by source and URL, as queries over documents of kind {docs}.
+DAYS = "SELECT source, date::DATE AS day, count(*) AS n FROM {docs} GROUP BY ALL"
+URLS = """SELECT md5_number_lower(url) AS key, source, count(*) AS n FROM {docs}
+    WHERE url IS NOT NULL GROUP BY ALL"""
+# Distinct URLs by source and of all sources, of what URLS counted.
+VERSIONS = """WITH pages AS (
+        SELECT source, grouping(source) AS all_of_them, sum(n) AS n FROM {piece}
+        GROUP BY GROUPING SETS ((source, key), (key)))
+    SELECT source, all_of_them, count(*) AS urls, sum(n - 1)::BIGINT AS versions
+    FROM pages GROUP BY ALL"""
+
+
 def by_source(db: Any, relation: str) -> list[Source]:
     """Freshness of all, then of the sources with the most documents. relation: SQL with the columns
     date, source and url; empty where no document has a date and no URL has versions."""
+    urls = VERSIONS.replace("{piece}", f"({URLS.format(docs=relation)})")
+    for name, sql in (("days", DAYS.format(docs=relation)), ("versions", urls)):
+        db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+    return _by_source(db)
+
+
+def _by_source(db: Any) -> list[Source]:
+    """The same of the tables `days` and `versions`."""
     rows = db.execute(
-        f"""WITH docs AS MATERIALIZED (
-            SELECT date, source, CASE WHEN url IS NOT NULL THEN hash(url) END AS url
-            FROM {relation}),
+        f"""WITH counted AS (
+            SELECT source, grouping(source) AS all_of_them, day, sum(n)::BIGINT AS n
+            FROM days GROUP BY GROUPING SETS ((source, day), (day))),
+        dated AS (
+            SELECT *, sum(n) OVER (PARTITION BY source, all_of_them ORDER BY day) AS until,
+                   sum(n) OVER (PARTITION BY source, all_of_them) AS total
+            FROM counted WHERE day IS NOT NULL),
         whole AS (
-            SELECT source, grouping(source) AS all_of_them, count(*) AS documents,
-                   count(date) AS dated, min(date) AS oldest, quantile_disc(date, 0.5) AS median,
-                   max(date) AS newest
-            FROM docs GROUP BY GROUPING SETS ((source), ())),
+            SELECT source, all_of_them, sum(n)::BIGINT AS documents,
+                   coalesce(sum(n) FILTER (day IS NOT NULL), 0)::BIGINT AS dated,
+                   min(day) AS oldest, max(day) AS newest
+            FROM counted GROUP BY source, all_of_them),
+        medians AS (
+            SELECT source, all_of_them, min(day) AS median FROM dated
+            WHERE 2 * until >= total GROUP BY source, all_of_them),
         months AS (
-            SELECT source, grouping(source) AS all_of_them, strftime(date, '%Y-%m') AS month,
-                   count(*) AS n
-            FROM docs WHERE date IS NOT NULL
-            GROUP BY GROUPING SETS ((source, strftime(date, '%Y-%m')), (strftime(date, '%Y-%m')))),
+            SELECT source, all_of_them, strftime(day, '%Y-%m') AS month, sum(n) AS n
+            FROM dated GROUP BY ALL),
         fullest AS (
             SELECT source, all_of_them, max(n) AS n FROM months GROUP BY source, all_of_them),
         cutoffs AS (
@@ -71,19 +96,19 @@ def by_source(db: Any, relation: str) -> list[Source]:
             ON m.source IS NOT DISTINCT FROM f.source AND m.all_of_them = f.all_of_them
             WHERE m.n >= {SUBSTANTIAL} * f.n GROUP BY m.source, m.all_of_them),
         pages AS (
-            SELECT source, grouping(source) AS all_of_them, count(*) AS n
-            FROM docs WHERE url IS NOT NULL GROUP BY GROUPING SETS ((source, url), (url))),
-        versions AS (
-            SELECT source, all_of_them, count(*) AS urls, sum(n - 1)::BIGINT AS versions
-            FROM pages GROUP BY source, all_of_them)
+            SELECT source, all_of_them, sum(urls)::BIGINT AS urls,
+                   sum(versions)::BIGINT AS versions
+            FROM versions GROUP BY source, all_of_them)
         SELECT CASE WHEN w.all_of_them = 1 THEN NULL ELSE coalesce(w.source, '(none)') END,
                documents, dated, strftime(oldest, '%Y-%m-%d'), strftime(median, '%Y-%m-%d'),
                strftime(newest, '%Y-%m-%d'), cutoff, coalesce(urls, 0), coalesce(versions, 0)
         FROM whole w
+        LEFT JOIN medians d
+        ON w.source IS NOT DISTINCT FROM d.source AND w.all_of_them = d.all_of_them
         LEFT JOIN cutoffs c
         ON w.source IS NOT DISTINCT FROM c.source AND w.all_of_them = c.all_of_them
-        LEFT JOIN versions v
-        ON w.source IS NOT DISTINCT FROM v.source AND w.all_of_them = v.all_of_them
+        LEFT JOIN pages p
+        ON w.source IS NOT DISTINCT FROM p.source AND w.all_of_them = p.all_of_them
         ORDER BY w.all_of_them DESC, documents DESC, w.source LIMIT {MOST_SOURCES + 1}"""
     ).fetchall()
     sources = [Source(*row) for row in rows]
@@ -102,45 +127,51 @@ def of_corpus(store: Store) -> list[Source]:
     """Freshness of what a run kept."""
     if not {"date", "source", "url"} <= store.names:
         return []
-    return by_source(store.db, f"read_parquet({paths_literal(store.kept)})")
+    store.pieces(
+        {"days": DAYS.format(docs="kept"), "versions": URLS.format(docs="kept")},
+        {"versions": VERSIONS},
+    )
+    return _by_source(store.db)
 
 
 def opt_outs(store: Store) -> OptOuts | None:
     """What opt_out marked; None where no document was marked."""
     if "date" not in store.names:
         return None
-    kept, gone = (f"read_parquet({paths_literal(p)})" for p in (store.kept, store.gone))
-    store.db.execute(
-        f"""CREATE OR REPLACE TEMP TABLE opted_out AS
-        SELECT date, id, reason.rule AS rule, reason.detail AS detail
-        FROM (SELECT date, id, unnest(reasons) AS reason FROM {gone})
-        WHERE regexp_matches(reason.step, '^opt_out(#[0-9]+)?$')"""
-    )
-    ((marked, months),) = store.rows(
-        "SELECT count(*), count(DISTINCT strftime(date, '%Y-%m')) FROM opted_out"
-    )
-    if not marked:
-        return None
-    form = "%Y-%m" if months <= MOST_MONTHS else "%Y"
-    when = f"coalesce(strftime(date, '{form}'), 'no date')"
-    periods = store.rows(
-        f"""SELECT p, sum(n)::BIGINT, coalesce(any_value(m), 0) FROM (
-            SELECT {when} AS p, count(*) AS n FROM {kept} GROUP BY 1
-            UNION ALL SELECT {when}, count(*) FROM {gone} GROUP BY 1)
-        LEFT JOIN (SELECT {when} AS q, count(DISTINCT id) AS m FROM opted_out GROUP BY 1) ON p = q
-        GROUP BY p ORDER BY p"""
-    )
     # Details are `AGENT: RULE` where a rule names one (opt_out.py); `robots` names all.
     agent = """CASE WHEN rule NOT IN ('robots_txt', 'ai_txt', 'x_robots_tag', 'meta_robots')
         THEN rule WHEN contains(detail, ': ') AND split_part(detail, ': ', 1) <> 'robots'
         THEN lower(split_part(detail, ': ', 1)) ELSE '*' END"""
+    marks = f"""SELECT strftime(date, '%Y-%m') AS month, {agent} AS agent, id FROM (
+        SELECT date, id, reason.rule AS rule, reason.detail AS detail
+        FROM (SELECT date, id, unnest(reasons) AS reason FROM gone)
+        WHERE regexp_matches(reason.step, '^opt_out(#[0-9]+)?$'))"""
+    store.pieces(
+        {
+            "opted_out": f"""SELECT month, agent, grouping(agent) AS all_of_them,
+                count(DISTINCT id) AS n FROM ({marks})
+                GROUP BY GROUPING SETS ((month, agent), (month))"""
+        }
+    )
+    ((marked, months),) = store.rows("SELECT count(*), count(DISTINCT month) FROM opted_out")
+    if not marked:
+        return None
+    store.pieces({"months": MONTHS})
+    when = sql_period("month", months <= MOST_MONTHS)
+    periods = store.rows(
+        f"""SELECT p, n, coalesce(m, 0) FROM (
+            SELECT {when} AS p, sum(kept + gone)::BIGINT AS n FROM months GROUP BY 1)
+        LEFT JOIN (SELECT {when} AS q, sum(n)::BIGINT AS m FROM opted_out
+                   WHERE all_of_them = 1 GROUP BY 1) ON p = q
+        ORDER BY p"""
+    )
     agents: dict[str, dict[str, int]] = {}
     for name, period, documents in store.rows(
-        f"""WITH named AS (SELECT {agent} AS agent, {when} AS p, id FROM opted_out),
-        first AS (SELECT agent, count(DISTINCT id) AS n FROM named GROUP BY 1
+        f"""WITH named AS (SELECT agent, {when} AS p, n FROM opted_out WHERE all_of_them = 0),
+        first AS (SELECT agent, sum(n) AS n FROM named GROUP BY 1
                   ORDER BY n DESC, agent LIMIT {MOST_AGENTS})
-        SELECT agent, p, count(DISTINCT id) FROM named JOIN first USING (agent)
-        GROUP BY agent, p, n ORDER BY n DESC, agent, p"""
+        SELECT agent, p, sum(named.n)::BIGINT FROM named JOIN first USING (agent)
+        GROUP BY agent, p, first.n ORDER BY first.n DESC, agent, p"""
     ):
         agents.setdefault(name, {})[period] = documents
     return OptOuts(periods, agents)

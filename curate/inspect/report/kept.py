@@ -6,7 +6,7 @@ read, always the same one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.disk.database import paths_literal
 from curate.disk.process import in_order
 from curate.inspect.report.bins import Histogram, Range, edges_of
-from curate.inspect.report.store import Store
+from curate.inspect.report.store import Store, group_files
 
 MOST_LABELS = 20
 MOST_BYTES = 256 << 20  # of texts that are read for their lengths
@@ -90,11 +89,16 @@ def gather(store: Store) -> Kept:
 
 def count_languages(store: Store) -> Counts:
     """The most frequent labels; nothing where no document has one."""
+    store.pieces(
+        {
+            "langs": """SELECT lang, sum(kept)::BIGINT AS kept, sum(gone)::BIGINT AS gone FROM (
+              SELECT lang, 1 AS kept, 0 AS gone FROM kept
+              UNION ALL SELECT lang, 0, 1 FROM gone) GROUP BY lang"""
+        }
+    )
     rows = store.rows(
-        f"""SELECT lang, sum(kept)::BIGINT, sum(gone)::BIGINT FROM (
-          SELECT lang, 1 AS kept, 0 AS gone FROM kept
-          UNION ALL SELECT lang, 0, 1 FROM gone)
-        GROUP BY lang ORDER BY count(*) DESC, lang LIMIT {MOST_LABELS}"""
+        f"""SELECT lang, sum(kept)::BIGINT, sum(gone)::BIGINT FROM langs
+        GROUP BY lang ORDER BY sum(kept + gone) DESC, lang LIMIT {MOST_LABELS}"""
     )
     if all(lang is None for lang, _, _ in rows):
         return {}
@@ -107,26 +111,55 @@ def count_domains(store: Store) -> tuple[Counts, int]:
         return {}, 0
     parts = " UNION ALL ".join(
         f"SELECT lower(regexp_extract(url, '{HOST}', 1)) AS host, {kept} AS stays"
-        f" FROM read_parquet({paths_literal(paths)}) WHERE url IS NOT NULL"
-        for paths, kept in ((store.kept, True), (store.gone, False))
+        f" FROM {view} WHERE url IS NOT NULL"
+        for view, kept in (("kept", True), ("gone", False))
+    )
+    store.pieces(
+        {
+            "domains": f"""SELECT md5_number_lower(domain) AS key, domain,
+              count(*) FILTER (stays) AS kept, count(*) FILTER (NOT stays) AS gone
+            FROM (SELECT {sql_domain("host")} AS domain, stays FROM ({parts}) WHERE host <> '')
+            GROUP BY domain"""
+        },
+        # of each range of keys how many domains it has, too
+        {
+            "domains": f"""SELECT domain, sum(kept)::BIGINT AS kept, sum(gone)::BIGINT AS gone,
+              count(*) OVER () AS many, min(min(key)) OVER () AS least
+            FROM {{piece}} p GROUP BY domain ORDER BY sum(p.kept + p.gone) DESC, domain
+            LIMIT {MOST_LABELS}"""
+        },
+    )
+    ((many,),) = store.rows(
+        "SELECT coalesce(sum(many), 0)::BIGINT FROM (SELECT DISTINCT least, many FROM domains)"
     )
     rows = store.rows(
-        f"""SELECT {sql_domain("host")} AS domain, count(*) FILTER (stays),
-          count(*) FILTER (NOT stays), count(*) OVER ()
-        FROM ({parts}) WHERE host <> '' GROUP BY domain
-        ORDER BY count(*) DESC, domain LIMIT {MOST_LABELS}"""
+        f"""SELECT domain, kept, gone FROM domains ORDER BY kept + gone DESC, domain
+        LIMIT {MOST_LABELS}"""
     )
-    labels = {domain: (kept, gone) for domain, kept, gone, _ in rows}
-    return labels, rows[0][3] - len(rows) if rows else 0
+    return {domain: (kept, gone) for domain, kept, gone in rows}, many - len(rows)
 
 
 def count_lengths(store: Store, most_bytes: int = MOST_BYTES) -> Lengths | None:
     """The lengths of texts; None where no document has one. most_bytes: of text that is read."""
-    groups = [list(_row_groups(paths)) for paths in (store.kept, store.gone)]
-    total = sum(size for files in groups for _, _, size in files)
+    sizes = [
+        result
+        for task, result in sorted(
+            store.map(f"{__name__}:group_sizes"), key=lambda done: done[0]["part"]
+        )
+    ]
+    total = sum(of_group[kind][1] for of_group in sizes for kind in KINDS)
     one_in = -(-total // most_bytes) or 1
-    chosen = [[(path, group) for path, group, _ in files[::one_in]] for files in groups]
-    values = [np.concatenate([*in_order(_lengths, c, store.threads), _NONE]) for c in chosen]
+    before = dict.fromkeys(KINDS, 0)  # row groups of the groups before
+    each = []
+    for of_group in sizes:
+        each.append({"skip": {kind: -before[kind] % one_in for kind in KINDS}, "one_in": one_in})
+        for kind in KINDS:
+            before[kind] += of_group[kind][0]
+    texts: dict[str, list[np.ndarray]] = {kind: [_NONE] for kind in KINDS}
+    for _, result in store.map(f"{__name__}:group_lengths", each):
+        for kind in KINDS:
+            texts[kind].append(np.array(result[kind], np.float64))
+    values = [np.concatenate(texts[kind]) for kind in KINDS]
     lengths = np.concatenate(values)
     if not len(lengths):
         return None
@@ -141,9 +174,28 @@ def count_lengths(store: Store, most_bytes: int = MOST_BYTES) -> Lengths | None:
 
 
 _NONE = np.zeros(0, np.float64)
+KINDS = ("kept", "gone")
+group_sizes_files = group_lengths_files = group_files
 
 
-def _row_groups(paths: Sequence[Path]) -> Iterator[tuple[Path, int, int]]:
+def group_sizes(task: dict[str, Any]) -> dict[str, Any]:
+    """(row groups, what reading their texts costs in bytes) of kept and of gone documents."""
+    sizes = {kind: [size for _, _, size in _row_groups(map(Path, task[kind]))] for kind in KINDS}
+    return {kind: (len(of_kind), sum(of_kind)) for kind, of_kind in sizes.items()}
+
+
+def group_lengths(task: dict[str, Any]) -> dict[str, Any]:
+    """The lengths of texts in one of `one_in` row groups, from the one numbered `skip` on."""
+    lengths = {}
+    for kind in KINDS:
+        places = [(path, group) for path, group, _ in _row_groups(map(Path, task[kind]))]
+        chosen = places[task["skip"][kind] :: task["one_in"]]
+        values = np.concatenate([*in_order(_lengths, chosen, task["threads"]), _NONE])
+        lengths[kind] = values.astype(np.int64).tolist()
+    return lengths
+
+
+def _row_groups(paths: Iterable[Path]) -> Iterator[tuple[Path, int, int]]:
     """(file, row group, what reading its texts costs in bytes)."""
     for path in paths:
         metadata = pq.read_metadata(path)

@@ -15,7 +15,7 @@ from typing import Any
 
 from curate.disk.database import literal
 from curate.documents.rejected import REASONS, sql_reasons
-from curate.inspect.report.store import KEY, KEY_MOST, Store, find_rows, read_rows
+from curate.inspect.report.store import KEY, KEY_MOST, Store, read_rows
 
 MOST_OF = 0.5  # of a language's documents that one rule drops
 FEWEST = 50  # documents of a language, for its share to mean something
@@ -37,16 +37,22 @@ def lost(store: Store, steps: Sequence[str]) -> list[str]:
     place = (
         "CASE step " + " ".join(f"WHEN {literal(s)} THEN {i}" for i, s in enumerate(steps)) + " END"
     )
-    reach = f"""SELECT lang, {place} AS at, count(*) AS n FROM gone GROUP BY ALL
-        UNION ALL SELECT lang, {len(steps)}, count(*) FROM kept GROUP BY ALL"""
+    store.pieces(
+        {
+            "reached": f"""SELECT lang, {place} AS place, count(*) AS n FROM gone GROUP BY ALL
+            UNION ALL SELECT lang, {len(steps)}, count(*) FROM kept GROUP BY ALL""",
+            "marked": f"""SELECT lang, step || '.' || rule AS name, {place} AS place,
+            count(DISTINCT id) AS n FROM ({sql_reasons("gone", f"id, lang, {place} AS first")})
+            WHERE lang IS NOT NULL AND first >= {place} GROUP BY ALL""",
+        }
+    )
     came: dict[str, dict[int, int]] = {}
-    for lang, at, n in store.rows(reach):
+    for lang, at, n in store.rows("SELECT lang, place, sum(n)::BIGINT FROM reached GROUP BY ALL"):
         if lang is not None and at is not None:
             came.setdefault(lang, {})[at] = n
     marked = store.rows(
-        f"""SELECT lang, step || '.' || rule AS name, {place} AS at, count(DISTINCT id) AS n
-        FROM ({sql_reasons("gone", f"id, lang, {place} AS first")})
-        WHERE lang IS NOT NULL AND first >= {place} GROUP BY ALL ORDER BY n DESC, name, lang"""
+        """SELECT lang, name, place, sum(n)::BIGINT AS documents FROM marked GROUP BY ALL
+        ORDER BY documents DESC, name, lang"""
     )
     lines = []
     for lang, name, at, n in marked:
@@ -55,6 +61,11 @@ def lost(store: Store, steps: Sequence[str]) -> list[str]:
             many = f"{n:,} of {of:,} documents in {lang}"
             lines.append(f"{name} drops {many}: its limit may not fit the language")
     return lines
+
+
+UNSURE = f"""SELECT id, coalesce(lang, '') AS lang, value AS score, alone
+    FROM ({sql_reasons("gone", f"id, lang, len({REASONS}) = 1 AS alone")})
+    WHERE rule = '{RULE}' AND value >= {LEAST} AND value < threshold"""
 
 
 @dataclass
@@ -74,17 +85,17 @@ class Unsure:
 
 def gather(store: Store) -> list[Unsure]:
     """By label, the most frequent first; [] where no such document went."""
-    store.db.execute(
-        f"""CREATE OR REPLACE TEMP VIEW unsure AS
-        SELECT id, coalesce(lang, '') AS lang, value AS score, alone
-        FROM ({sql_reasons("gone", f"id, lang, len({REASONS}) = 1 AS alone")})
-        WHERE rule = '{RULE}' AND value >= {LEAST} AND value < threshold"""
+    store.pieces(
+        {
+            "unsure": f"""SELECT lang, count(*) AS dropped, count(*) FILTER (alone) AS alone
+            FROM ({UNSURE}) GROUP BY lang"""
+        }
     )
     rows = {
         lang: Unsure(lang, dropped, alone)
         for lang, dropped, alone in store.rows(
-            f"""SELECT lang, count(*), count(*) FILTER (alone) FROM unsure
-            GROUP BY lang ORDER BY count(*) FILTER (alone) DESC, count(*) DESC, lang
+            f"""SELECT lang, sum(dropped)::BIGINT AS all_dropped, sum(alone)::BIGINT AS all_alone
+            FROM unsure GROUP BY lang ORDER BY all_alone DESC, all_dropped DESC, lang
             LIMIT {MOST_LANGS}"""
         )
     }
@@ -96,17 +107,22 @@ def _choose(store: Store, wanted: list[Unsure], rows: dict[str, Unsure]) -> None
     """Fills examples, chosen by a hash of their ids: the same ones in every run."""
     if not wanted:
         return
-    store.db.execute("CREATE OR REPLACE TEMP TABLE unsure_wanted (lang VARCHAR, most UBIGINT)")
-    for row in wanted:
-        most = min(KEY_MOST - 1, KEY_MOST * CANDIDATES // row.alone)
-        store.db.execute("INSERT INTO unsure_wanted VALUES (?, ?)", [row.lang, most])
-    chosen = store.rows(
-        f"""SELECT lang, id, score FROM unsure JOIN unsure_wanted USING (lang)
-        WHERE alone AND {KEY} <= most
-        QUALIFY row_number() OVER (PARTITION BY lang ORDER BY {KEY}, id) <= {EACH}
-        ORDER BY lang, {KEY}, id"""
+    limits = ", ".join(
+        f"({literal(row.lang)}, {min(KEY_MOST - 1, KEY_MOST * CANDIDATES // row.alone)}::UBIGINT)"
+        for row in wanted
     )
-    where = find_rows(store.gone, [name for _, name, _ in chosen], store.threads)
+    of_each = f"QUALIFY row_number() OVER (PARTITION BY lang ORDER BY key, id) <= {EACH}"
+    store.pieces(
+        {
+            "unsure_texts": f"""SELECT lang, id, score, {KEY} AS key
+            FROM ({UNSURE}) JOIN (VALUES {limits}) w(lang, most) USING (lang)
+            WHERE alone AND {KEY} <= most {of_each}"""
+        }
+    )
+    chosen = store.rows(
+        f"SELECT lang, id, score FROM unsure_texts {of_each} ORDER BY lang, key, id"
+    )
+    where = store.find((name for _, name, _ in chosen), gone=True)
     texts = read_rows(where.values(), ["text"], CHARS + 1)
     for lang, name, score in chosen:
         text: Any = texts[where[name]].get("text")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import yaml
 
+from curate.corpus.sizes import Sizes
+from curate.corpus.sketches import Run, run_here
 from curate.disk.files import write_text
 from curate.disk.units import (
     counted,
@@ -69,14 +72,17 @@ def gather(
     declared: Mapping[str, str] = MappingProxyType({}),
     threads: int = 1,
     steps: Sequence[str] = (),
+    run: Run = run_here,
+    sizes: Sizes = Sizes(),
 ) -> Figures:
     """Reads a finished run's corpus/, rejected/ and decisions.parquet; memory is bounded.
 
     by_date: a dedup chose by date, so that ages are of interest; declared: rule to the column that
-    it looks at; threads: that may count, which changes nothing else; steps: their labels, in order.
+    it looks at; threads, run, sizes: who counts how much at once, which changes nothing else;
+    steps: their labels, in order.
     """
     figures = Figures()
-    with opened(out, threads=threads) as store:
+    with opened(out, threads=threads, run=run, group_bytes=sizes.report_bytes) as store:
         if store is None:
             return figures
         figures.rules = rules.gather(store, declared)
@@ -354,40 +360,46 @@ def settings_text(record: dict[str, Any]) -> str:
     return yaml.safe_dump(steps, sort_keys=False, allow_unicode=True, width=88)
 
 
-def write_records(outcome: Outcome, threads: int = 1) -> None:
-    """Writes the records of a finished run into its OUT folder; threads: that may count.
-
-    run.json comes first and once more with the report's figures: whatever fails in a report, what
-    was counted is there.
-    """
-
+def begin_report(
+    outcome: Outcome, threads: int = 1, run: Run = run_here, sizes: Sizes = Sizes()
+) -> Callable[[], None]:
+    """Gathers the figures of the stages. What it returns writes the records of the finished run
+    into its OUT folder, once products are made. threads, run, sizes: as of `gather`."""
     began = cpu_seconds()
-    data = record(outcome)
+    figures: Figures | None = Figures()
+    notices: list[str] = []
+    try:
+        if outcome.plan.stages:
+            steps = outcome.plan.recipe.steps
+            settings = [step.model_dump(mode="json") for step in steps]
+            by_date = any(s.get("survivor") == "newest" for s in settings)
+            limits = columns_of(outcome.plan.recipe.document_steps)
+            labels = [step.label for step in steps]
+            figures = gather(outcome.out, by_date, limits, threads, labels, run, sizes)
+            outcome.notices += figures.lost
+    except Exception as error:
+        figures = None
+        notices = [f"the report's figures could not be read: {_line(error)}"]
+    outcome.driver["report"] = cpu_seconds() - began
+    return partial(_write_records, outcome, figures, notices)
+
+
+def _write_records(outcome: Outcome, figures: Figures | None, notices: list[str]) -> None:
+    began = cpu_seconds()
     resolved = outcome.plan.recipe.resolved()
     text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True)
     write_text(outcome.home / "recipe.yaml", text)
     write_corrupt(outcome)
-    write_record(outcome.home / "run.json", data)
-    try:
-        by_date = any(s["settings"].get("survivor") == "newest" for s in data["steps"])
-        limits = columns_of(outcome.plan.recipe.document_steps)
-        figures = (
-            gather(outcome.out, by_date, limits, threads, [s["label"] for s in data["steps"]])
-            if outcome.plan.stages
-            else Figures()
-        )
+    data = record(outcome)
+    data["notices"] += notices
+    if figures is not None:
         data["figures"] = figures.dump()
-        outcome.notices += figures.lost
-        data["notices"] += figures.lost
-    except Exception as error:
-        figures = Figures()
-        data["notices"].append(f"the report's figures could not be read: {_line(error)}")
     try:
-        html = render(data, figures)
+        html = render(data, figures or Figures())
     except Exception as error:
         data["notices"].append(f"the report could not be written: {_line(error)}")
         html = render_failure(data)
-    outcome.driver["report"] = cpu_seconds() - began
+    outcome.driver["report"] += cpu_seconds() - began
     data["driver"] = driver_costs(outcome)
     write_record(outcome.home / "run.json", data)
     write_text(outcome.home / "report.html", html)

@@ -11,14 +11,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from curate.disk.database import arrow_batches, literal
 from curate.documents.rejected import REASONS, SQL_FIRST_RULE, rules_of, sql_reasons, sql_rules
 from curate.inspect.report.bins import Histogram, Range, edges_of, fill, ranges
-from curate.inspect.report.store import KEY, KEY_MOST, Store, find_rows, read_rows
+from curate.inspect.report.store import (
+    KEY,
+    KEY_MOST,
+    Store,
+    group_files,
+    of_group,
+    read_rows,
+)
 
 REASON_BATCH = 500_000
 MOST_SETS = 50_000  # different sets of rules that are looked at for overlaps
@@ -84,18 +93,24 @@ def gather(store: Store, declared: Mapping[str, str] = MappingProxyType({})) -> 
 
     declared: rule to the column that it looks at, where that is known.
     """
-    store.db.execute(
-        f"""CREATE OR REPLACE TEMP TABLE marks AS
-        SELECT name AS rule, value, threshold FROM ({sql_reasons("gone", "id")})"""
+    store.pieces(
+        {
+            "marks": f"""SELECT name AS rule, count(*) AS n, min(value) AS least,
+                max(value) AS most, min(threshold) AS low, max(threshold) AS high
+                FROM ({sql_reasons("gone", "id")}) GROUP BY name""",
+            "firsts": f"SELECT {SQL_FIRST_RULE} AS first, count(*) AS n FROM gone GROUP BY ALL",
+            "sets": f"""SELECT md5_number_lower(array_to_string(rules, ' ')) AS key, * FROM (
+                SELECT list_sort(list_distinct({sql_rules()})) AS rules, count(*) AS n
+                FROM gone GROUP BY ALL)""",
+        },
+        {
+            "sets": f"""SELECT rules, sum(n)::BIGINT AS documents FROM {{piece}} GROUP BY rules
+            ORDER BY documents DESC, rules LIMIT {MOST_SETS}"""
+        },
     )
     figures = RuleFigures(_rules(store))
     _overlap(store, figures)
-    kept = ranges(store.kept, store.columns, store.threads)
-    gone = ranges(store.gone, store.columns, store.threads)
-    for name, integer in store.columns.items():
-        figures.ranges[name] = Range(integer)
-        figures.ranges[name].join(kept[name])
-        figures.ranges[name].join(gone[name])
+    kept = _ranges(store, figures)
     for name, rule in figures.rules.items():
         if declared.get(name) in store.columns:
             rule.column = declared[name]
@@ -107,8 +122,8 @@ def gather(store: Store, declared: Mapping[str, str] = MappingProxyType({})) -> 
 def _rules(store: Store) -> dict[str, Rule]:
     rules: dict[str, Rule] = {}
     for name, marked, least, most, low, high in store.rows(
-        """SELECT rule, count(*), min(value), max(value), min(threshold), max(threshold)
-        FROM marks GROUP BY rule ORDER BY count(*) DESC, rule"""
+        """SELECT rule, sum(n)::BIGINT AS marked, min(least), max(most), min(low), max(high)
+        FROM marks GROUP BY rule ORDER BY marked DESC, rule"""
     ):
         rule = Rule(name, marked, least=least, most=most)
         if low is not None and low == high:
@@ -119,7 +134,7 @@ def _rules(store: Store) -> dict[str, Rule]:
                 rule.above = False
         rules[name] = rule
     for name, first in store.rows(
-        f"SELECT {SQL_FIRST_RULE}, count(*) FROM gone GROUP BY ALL ORDER BY 1"
+        "SELECT first, sum(n)::BIGINT FROM firsts GROUP BY first ORDER BY first"
     ):
         rules[name].first = first
     return rules
@@ -128,9 +143,7 @@ def _rules(store: Store) -> dict[str, Rule]:
 def _overlap(store: Store, figures: RuleFigures) -> None:
     """Counts documents by the set of their rules; sets beyond the most frequent are left out."""
     sets = store.rows(
-        f"""SELECT rules, count(*) AS n FROM (
-          SELECT list_sort(list_distinct({sql_rules()})) AS rules
-          FROM gone) GROUP BY rules ORDER BY n DESC, rules LIMIT {MOST_SETS}"""
+        f"SELECT rules, documents FROM sets ORDER BY documents DESC, rules LIMIT {MOST_SETS}"
     )
     for rules, n in sets:
         if len(rules) == 1:
@@ -138,6 +151,37 @@ def _overlap(store: Store, figures: RuleFigures) -> None:
         for i, a in enumerate(rules):
             for b in rules[i + 1 :]:
                 figures.pairs[a, b] = figures.pairs.get((a, b), 0) + n
+
+
+def _ranges(store: Store, figures: RuleFigures) -> dict[str, Range]:
+    """The ranges of the columns over all documents, into the figures; those over kept ones."""
+    kept = {name: Range(integer) for name, integer in store.columns.items()}
+    figures.ranges = {name: Range(integer) for name, integer in store.columns.items()}
+    for _, result in store.map(f"{__name__}:group_ranges", columns=store.columns):
+        for kind, spans in result.items():
+            for name, (count, least, most, total) in spans.items():
+                span = Range(store.columns[name], count, least, most, total)
+                figures.ranges[name].join(span)
+                if kind == "kept":
+                    kept[name].join(span)
+    return kept
+
+
+group_ranges_files = group_files
+
+
+def group_ranges(task: dict[str, Any]) -> dict[str, Any]:
+    """[count, least, most, total] of the columns with values, of kept and of gone documents."""
+    return {
+        kind: {
+            name: [span.count, span.least, span.most, span.total]
+            for name, span in ranges(
+                [*map(Path, task[kind])], task["columns"], task["threads"]
+            ).items()
+            if span.count
+        }
+        for kind in ("kept", "gone")
+    }
 
 
 def _find_columns(store: Store, rules: dict[str, Rule], kept: dict[str, Range]) -> None:
@@ -148,14 +192,18 @@ def _find_columns(store: Store, rules: dict[str, Rule], kept: dict[str, Range]) 
         if not step_columns or not valued:
             continue
         differ = ", ".join(
-            f"sum((value IS DISTINCT FROM {_quoted(c)}::DOUBLE)::INT)" for c in step_columns
+            f"sum((value IS DISTINCT FROM {_quoted(c)}::DOUBLE)::INT)::BIGINT AS n{number}"
+            for number, c in enumerate(step_columns)
         )
         columns = ", ".join(_quoted(c) for c in step_columns)
-        for name, *wrong in store.rows(
-            f"""SELECT name, {differ} FROM ({sql_reasons("gone_rows", columns)})
-            WHERE step = ? AND value IS NOT NULL GROUP BY 1""",
-            [step],
-        ):
+        store.pieces(
+            {
+                "differing": f"""SELECT name, {differ} FROM ({sql_reasons("gone_rows", columns)})
+                WHERE step = {literal(step)} AND value IS NOT NULL GROUP BY 1"""
+            }
+        )
+        sums = ", ".join(f"sum(n{number})::BIGINT" for number in range(len(step_columns)))
+        for name, *wrong in store.rows(f"SELECT name, {sums} FROM differing GROUP BY name"):
             if name not in valued:
                 continue
             rule = rules[name]
@@ -200,32 +248,62 @@ def _histograms(store: Store, figures: RuleFigures) -> None:
         if name not in drawn and span.count and span.least < span.most:
             figures.others[name] = edges_of(span)
             drawn[name] = [figures.others[name]]
-    fill(store.paths, drawn, store.threads)
-    _count_marked(store, figures.rules)
+    _count(store, drawn, figures.rules)
     for rule in figures.rules.values():
         if rule.column is None and rule.own is not None:
             rule.all = rule.own
 
 
-def _count_marked(store: Store, rules: dict[str, Rule]) -> None:
-    names = [n for n, r in rules.items() if r.own is not None]
-    store.db.execute("CREATE OR REPLACE TEMP TABLE codes (rule VARCHAR, code INTEGER)")
-    for code, name in enumerate(names):
+def _count(store: Store, drawn: dict[str, list[Histogram]], rules: dict[str, Rule]) -> None:
+    """Fills the histograms of columns, and the rules' own."""
+    own = {name: rule.own for name, rule in rules.items() if rule.own is not None}
+    edges = {name: [h.edges.tolist() for h in bins] for name, bins in drawn.items()}
+    of_rules = {name: histogram.edges.tolist() for name, histogram in own.items()}
+    for _, result in store.map(f"{__name__}:group_counts", edges=edges, rules=of_rules):
+        for name, counts in result["columns"].items():
+            for histogram, more in zip(drawn[name], counts, strict=True):
+                histogram.counts += np.array(more)
+        for name, more in result["rules"].items():
+            own[name].counts += np.array(more)
+
+
+group_counts_files = group_files
+
+
+def group_counts(task: dict[str, Any]) -> dict[str, Any]:
+    """Counts of documents in bins: of columns, and of the values that rules marked."""
+    bins = {n: [_bins(edges) for edges in each] for n, each in task["edges"].items()}
+    fill([*map(Path, [*task["kept"], *task["gone"]])], bins, task["threads"])
+    own = {name: _bins(edges) for name, edges in task["rules"].items()}
+    with of_group(task) as store:
+        _count_marked(store, own)
+    return {
+        "columns": {name: [h.counts.tolist() for h in each] for name, each in bins.items()},
+        "rules": {name: histogram.counts.tolist() for name, histogram in own.items()},
+    }
+
+
+def _bins(edges: list[float]) -> Histogram:
+    return Histogram(np.array(edges, np.float64), "linear")  # the scale is for who draws them
+
+
+def _count_marked(store: Store, own: dict[str, Histogram]) -> None:
+    codes = {name: code for code, name in enumerate(own)}
+    store.db.execute("CREATE OR REPLACE TEMP TABLE codes (name VARCHAR, code INTEGER)")
+    for name, code in codes.items():
         store.db.execute("INSERT INTO codes VALUES (?, ?)", [name, code])
-    ((rows,),) = store.rows("SELECT count(*) FROM marks")
-    for start in range(0, rows, REASON_BATCH):
-        batch = store.db.execute(
-            "SELECT code, value FROM (SELECT * FROM marks WHERE rowid >= ? AND rowid < ?)"
-            " JOIN codes USING (rule) WHERE value IS NOT NULL AND isfinite(value)",
-            [start, start + REASON_BATCH],
-        ).fetchnumpy()
-        order = np.argsort(batch["code"], kind="stable")
-        codes, values = np.asarray(batch["code"])[order], np.asarray(batch["value"])[order]
-        for code in np.unique(codes):
-            low, high = np.searchsorted(codes, [code, code + 1])
-            own = rules[names[int(code)]].own
-            assert own is not None
-            own.add(values[low:high])
+    histograms = [*own.values()]
+    marked = store.db.sql(
+        f"""SELECT code, value FROM ({sql_reasons("gone", "id")}) JOIN codes USING (name)
+        WHERE value IS NOT NULL AND isfinite(value)"""
+    )
+    for batch in arrow_batches(marked, REASON_BATCH):
+        code, values = batch["code"].to_numpy(), batch["value"].to_numpy()
+        order = np.argsort(code, kind="stable")
+        code, values = code[order], values[order]
+        for number in np.unique(code).tolist():
+            low, high = np.searchsorted(code, [number, number + 1])
+            histograms[number].add(values[low:high])
 
 
 EXAMPLES = 2  # of each rule
@@ -251,29 +329,37 @@ class Example:
 def gather_examples(store: Store, rules: dict[str, Rule]) -> dict[str, list[Example]]:
     """Examples by rule: documents that the rule was the first to mark, where there are any."""
     wanted = list(rules.values())[:MOST_RULES]
-    store.db.execute("CREATE OR REPLACE TEMP TABLE wanted (rule VARCHAR, first BOOL, most UBIGINT)")
-    for rule in wanted:
-        pool = rule.first or rule.marked
-        most = min(KEY_MOST - 1, KEY_MOST * CANDIDATES // max(1, pool))
-        store.db.execute("INSERT INTO wanted VALUES (?, ?, ?)", [rule.name, rule.first > 0, most])
+    if not wanted:
+        return {}
+    most = [
+        min(KEY_MOST - 1, KEY_MOST * CANDIDATES // max(1, rule.first or rule.marked))
+        for rule in wanted
+    ]
+    values = ", ".join(
+        f"({literal(rule.name)}, {rule.first > 0}, {key}::UBIGINT)"
+        for rule, key in zip(wanted, most, strict=True)
+    )
+    marked = sql_reasons(
+        f"gone WHERE {KEY} <= {max(most)}::UBIGINT",
+        f"{KEY} AS key, id, {SQL_FIRST_RULE} AS primary_rule",
+    )
+    of_each = f"QUALIFY row_number() OVER (PARTITION BY rule ORDER BY key, id) <= {EXAMPLES}"
+    store.pieces(
+        {
+            "examples": f"""SELECT wanted AS rule, key, id, m.value AS value,
+            m.threshold AS threshold, m.detail AS detail
+            FROM ({marked}) m JOIN (VALUES {values}) w(wanted, first, most) ON m.name = wanted
+            WHERE m.key <= w.most AND (NOT w.first OR primary_rule = wanted)
+            {of_each.replace("rule", "wanted")}"""
+        }
+    )
     chosen: dict[str, list[tuple[str, Any]]] = {}
     for name, document, value, threshold, detail in store.rows(
-        f"""WITH marked AS ({
-            sql_reasons(
-                f"gone WHERE {KEY} <= (SELECT max(most) FROM wanted)",
-                f"{KEY} AS key, id, {SQL_FIRST_RULE} AS primary_rule",
-            )
-        })
-        SELECT w.rule, id, m.value, m.threshold, m.detail
-        FROM marked m JOIN wanted w ON m.name = w.rule
-        WHERE m.key <= w.most AND (NOT w.first OR primary_rule = w.rule)
-        QUALIFY row_number() OVER (PARTITION BY w.rule ORDER BY m.key, id) <= {EXAMPLES}
-        ORDER BY w.rule, m.key, id"""
+        f"""SELECT rule, id, value, threshold, detail FROM examples {of_each}
+        ORDER BY rule, key, id"""
     ):
         chosen.setdefault(name, []).append((document, (value, threshold, detail)))
-    where = find_rows(
-        store.gone, [i for documents in chosen.values() for i, _ in documents], store.threads
-    )
+    where = store.find((i for documents in chosen.values() for i, _ in documents), gone=True)
     rows = read_rows(where.values(), ["id", "url", "text", REASONS], EXCERPT + 1)
     return {
         name: [_example(name, rows[where[i]], *why) for i, why in documents]

@@ -1,10 +1,17 @@
-"""The store of a run: corpus, rejected documents and decisions as DuckDB views and as files."""
+"""The store of a run: corpus, rejected documents and decisions as DuckDB views and as files.
+
+Figures are pieces, made of groups of files and then merged: a query's rows over each group
+(`Store.pieces`), or a function of each group's files (`Store.map`). Of a small run there is one
+group, read in this process; of a large one a task each. What merges them looks at no order in which
+they come, so that figures are the same for any number of groups and of workers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.corpus.sketches import Run, run_here
 from curate.disk.database import database, literal, paths_literal
+from curate.disk.files import replacing
 from curate.disk.process import in_order
 from curate.documents.rejected import REASON_COLUMNS, SQL_COLUMNS
 from curate.inspect.report.bins import numeric_columns
@@ -26,10 +35,20 @@ KEY_MOST = 2**64
 THREADS = 8  # at most: the database divides its memory among them
 
 
+# Of documents, in the views: those of the input have any names, also such as queries use.
+FEW = ("id", "lang", "url", "date", "source")
+MEMORY = "512MB"  # of a task's database
+GROUPS_A_RANGE = 64  # whose pieces a task merges
+
+
 @dataclass(frozen=True)
 class Store:
-    """kept, gone: files of corpus/ and rejected/; views of the same names hold ids, languages and
-    reasons, `gone_rows` all columns of rejected documents, `decisions` decisions.parquet."""
+    """kept, gone: files of corpus/ and rejected/; views of the same names hold ids, languages, what
+    is known of where documents are from, and reasons, `gone_rows` all columns of rejected
+    documents, `decisions` decisions.parquet.
+
+    run: who makes the pieces of more than group_bytes of files; folder: where pieces lie meanwhile.
+    """
 
     db: Any
     kept: list[Path]
@@ -38,6 +57,10 @@ class Store:
     names: frozenset[str]  # all columns of documents
     has_decisions: bool
     threads: int = 1
+    decisions: Path | None = None  # the file, of a run
+    run: Run = run_here
+    folder: Path = Path()
+    group_bytes: int = KEY_MOST
 
     @property
     def paths(self) -> list[Path]:
@@ -49,16 +72,201 @@ class Store:
         rows: list[tuple[Any, ...]] = self.db.execute(sql, values or []).fetchall()
         return rows
 
+    @cached_property
+    def groups(self) -> list[tuple[list[Path], list[Path]]]:
+        """The files in groups, of corpus/ and of rejected/, partition by partition."""
+        if len(self.kept) != len(self.gone):  # of a HOME, whose parts are no partitions
+            return [(self.kept, self.gone)]
+        groups: list[tuple[list[Path], list[Path]]] = []
+        size = self.group_bytes
+        for kept, gone in zip(self.kept, self.gone, strict=True):
+            if size >= self.group_bytes:
+                groups.append(([], []))
+                size = 0
+            groups[-1][0].append(kept)
+            groups[-1][1].append(gone)
+            size += kept.stat().st_size + gone.stat().st_size
+        return groups
+
+    def map(
+        self, function: str, each: Sequence[dict[str, Any]] | None = None, **common: Any
+    ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        """(task, result) of a function of each group's files, `module:function`, as they come; of
+        one group here and at once. each: what a group's task has more."""
+        decisions = self.decisions if common.pop("decided", False) else None
+        tasks = [
+            {
+                **{"part": number, "kept": [*map(str, kept)], "gone": [*map(str, gone)]},
+                "decisions": str(decisions) if decisions else None,
+                "folder": str(self.folder),
+                "threads": self.threads if len(self.groups) == 1 else 1,
+                **common,
+                **(each[number] if each else {}),
+            }
+            for number, (kept, gone) in enumerate(self.groups)
+        ]
+        yield from (self.run if len(tasks) > 1 else run_here)(function, tasks)
+
+    def pieces(
+        self,
+        queries: dict[str, str],
+        merged: dict[str, str] | None = None,
+        decided: bool = False,
+    ) -> None:
+        """Makes a table of each query's rows over every group. merged: by name, a query over the
+        table {piece} of one that has a column `key`, of 64 bits; its rows for ranges of keys come
+        in its place. decided: whether they read decisions."""
+        merged = merged or {}
+        count = len(self.groups)
+        if count == 1:
+            for name, sql in queries.items():
+                if name in merged:
+                    sql = merged[name].replace("{piece}", f"({sql})")
+                self.db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+            return
+        ordered = {n: f"{sql} ORDER BY key" if n in merged else sql for n, sql in queries.items()}
+        for _ in self.map(f"{__name__}:query_group", queries=ordered, decided=decided):
+            pass
+        for name in queries:
+            files = [piece_path(self.folder, name, number) for number in range(count)]
+            if name in merged:
+                ranges = -(-count // GROUPS_A_RANGE)
+                tasks = [
+                    {
+                        **{"part": number, "ranges": ranges, "name": name, "query": merged[name]},
+                        **{"folder": str(self.folder), "pieces": [*map(str, files)]},
+                    }
+                    for number in range(ranges)
+                ]
+                for _ in self.run(f"{__name__}:merge_pieces", tasks):
+                    pass
+                files = [merged_path(self.folder, name, number) for number in range(ranges)]
+            self.db.execute(
+                f"CREATE OR REPLACE TEMP TABLE {name} AS"
+                f" SELECT * FROM read_parquet({paths_literal(files)})"
+            )
+
+    def find(self, ids: Iterable[str], gone: bool = False) -> dict[str, Position]:
+        """The positions of the documents with these ids; gone: of rejected ones."""
+        wanted = sorted(set(ids))
+        positions: dict[str, Position] = {}
+        if wanted:
+            for _, found in self.map(f"{__name__}:find_in_group", ids=wanted, gone_only=gone):
+                for name, (path, row) in found.items():
+                    positions[name] = max(positions.get(name, ("", 0)), (path, row))
+        return positions
+
+
+def piece_path(folder: Path, name: str, number: int) -> Path:
+    """The rows of a query over a group."""
+    return folder / f"{name}-{number:05d}.parquet"
+
+
+def merged_path(folder: Path, name: str, number: int) -> Path:
+    """The merged rows of a range of keys."""
+    return folder / f"{name}-merged-{number:05d}.parquet"
+
+
+def group_files(task: dict[str, Any]) -> dict[str, list[str]]:
+    """What a task on a group's files reads."""
+    decisions = [task["decisions"]] if task["decisions"] else []
+    return {"reads": [*task["kept"], *task["gone"], *decisions], "writes": []}
+
 
 @contextmanager
-def opened(out: Path, spill: str = ".spill-report", threads: int = 1) -> Iterator[Store | None]:
-    """The store of a run's folder; None where no stage wrote documents. threads: that may read."""
+def of_group(task: dict[str, Any]) -> Iterator[Store]:
+    """The store of a group's files alone."""
+    kept, gone = ([*map(Path, task[kind])] for kind in ("kept", "gone"))
+    decisions = Path(task["decisions"]) if task["decisions"] else None
+    spill = Path(task["folder"]) / f".spill-{task['part']:05d}"
+    with database(spill, task["threads"]) as db:
+        db.execute(f"SET memory_limit = '{MEMORY}'")
+        yield _store(db, kept, gone, "", [decisions] if decisions else [], task["threads"])
+
+
+def query_group_files(task: dict[str, Any]) -> dict[str, list[str]]:
+    """What `query_group` reads and writes."""
+    folder = Path(task["folder"])
+    writes = [str(piece_path(folder, name, task["part"])) for name in task["queries"]]
+    return {**group_files(task), "writes": writes}
+
+
+def query_group(task: dict[str, Any]) -> dict[str, Any]:
+    """The rows of queries over a group, a file each."""
+    with of_group(task) as store:
+        for name, sql in task["queries"].items():
+            _copy(store.db, sql, piece_path(Path(task["folder"]), name, task["part"]))
+    return {}
+
+
+def _copy(db: Any, sql: str, path: Path) -> None:
+    with replacing(path, sync=False) as aside:
+        db.execute(f"COPY ({sql}) TO {literal(aside)} (FORMAT parquet, ROW_GROUP_SIZE 20480)")
+
+
+def merge_pieces_files(task: dict[str, Any]) -> dict[str, list[str]]:
+    """What `merge_pieces` reads and writes."""
+    path = merged_path(Path(task["folder"]), task["name"], task["part"])
+    return {"reads": task["pieces"], "writes": [str(path)]}
+
+
+def merge_pieces(task: dict[str, Any]) -> dict[str, Any]:
+    """A query over the rows of all groups whose keys lie in a range."""
+    number, ranges, folder = task["part"], task["ranges"], Path(task["folder"])
+    low, high = (KEY_MOST * n // ranges for n in (number, number + 1))
+    files = paths_literal([*map(Path, task["pieces"])])
+    piece = f"(SELECT * FROM read_parquet({files}) WHERE key BETWEEN {low} AND {high - 1})"
+    with database(folder / f".spill-{task['name']}-{number:05d}") as db:
+        db.execute(f"SET memory_limit = '{MEMORY}'")
+        sql = task["query"].replace("{piece}", piece)
+        _copy(db, sql, merged_path(folder, task["name"], number))
+    return {}
+
+
+find_in_group_files = group_files
+
+
+def find_in_group(task: dict[str, Any]) -> dict[str, list[Any]]:
+    """The positions of the documents with the task's ids in a group's files, as JSON has them."""
+    paths = [*map(Path, [*([] if task["gone_only"] else task["kept"]), *task["gone"]])]
+    found = find_rows(paths, task["ids"], task["threads"])
+    return {name: list(position) for name, position in found.items()}
+
+
+@contextmanager
+def opened(
+    out: Path,
+    spill: str = ".spill-report",
+    threads: int = 1,
+    run: Run = run_here,
+    group_bytes: int = KEY_MOST,
+) -> Iterator[Store | None]:
+    """The store of a run's folder; None where no stage wrote documents. threads: that may read;
+    run, group_bytes: as the store has them."""
     threads = min(threads, THREADS)
     corpus = corpus_of(out)
-    kept, gone = corpus.kept, corpus.gone
-    if not kept or not gone:
+    if not corpus.kept or not corpus.gone:
         yield None
         return
+    named = ", union_by_name = true" if corpus.is_home else ""
+    with database(out / spill, threads) as db:
+        store = _store(db, corpus.kept, corpus.gone, named, [], threads)
+        if corpus.decisions:
+            db.execute(f"CREATE VIEW decisions AS {_decisions(db, corpus)}")
+        yield replace(
+            store,
+            has_decisions=bool(corpus.decisions),
+            decisions=None if corpus.is_home else next(iter(corpus.decisions), None),
+            run=run,
+            folder=out / spill,
+            group_bytes=group_bytes,
+        )
+
+
+def _store(
+    db: Any, kept: list[Path], gone: list[Path], named: str, decisions: list[Path], threads: int
+) -> Store:
+    """The views of these files. named: how `read_parquet` takes those of different columns."""
     # Files of one run have the same columns; later runs of a HOME may have more.
     ends = dict.fromkeys(p for paths in (kept, gone) for p in (paths[0], paths[-1]))
     schemas = [pq.read_schema(p) for p in ends]
@@ -66,19 +274,17 @@ def opened(out: Path, spill: str = ".spill-report", threads: int = 1) -> Iterato
     for schema in schemas:
         columns |= numeric_columns(schema, hidden=REASON_COLUMNS)
     names = frozenset(n for s in schemas for n in s.names)
-    with database(out / spill, threads) as db:
-        # Few columns: those of the input have any names, also such as queries use.
-        for view, chosen, paths in (
-            ("kept", "id, lang", kept),
-            ("gone", f"id, lang, {SQL_COLUMNS}", gone),
-            ("gone_rows", "*", gone),
-        ):
-            named = ", union_by_name = true" if corpus.is_home else ""
-            source = f"read_parquet({paths_literal(paths)}{named})"
-            db.execute(f"CREATE VIEW {view} AS SELECT {chosen} FROM {source}")
-        if corpus.decisions:
-            db.execute(f"CREATE VIEW decisions AS {_decisions(db, corpus)}")
-        yield Store(db, kept, gone, columns, names, bool(corpus.decisions), threads)
+    few = ", ".join(name for name in FEW if name in names)
+    for view, chosen, paths in (
+        ("kept", few, kept),
+        ("gone", f"{few}, {SQL_COLUMNS}", gone),
+        ("gone_rows", "*", gone),
+    ):
+        source = f"read_parquet({paths_literal(paths)}{named})"
+        db.execute(f"CREATE VIEW {view} AS SELECT {chosen} FROM {source}")
+    for path in decisions:
+        db.execute(f"CREATE VIEW decisions AS SELECT * FROM read_parquet({literal(path)})")
+    return Store(db, kept, gone, columns, names, bool(decisions), threads)
 
 
 def _decisions(db: Any, files: Corpus) -> str:

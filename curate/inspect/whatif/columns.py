@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.disk.files import part_files
 from curate.documents.rejected import REASONS, is_rejected_file, rejected_files
 
 THREADS = min(4, os.cpu_count() or 1)  # for decompression; memory is a file's columns a thread
@@ -70,7 +71,7 @@ class Reading:
 
 def start(out: Path, most_columns: int = MOST_COLUMNS) -> Reading | None:
     """Begins to read a run's folder; None where that is no run, or has more columns."""
-    kept = sorted((out / "corpus").glob("part-*.parquet"))
+    kept = part_files(out / "corpus")
     gone = rejected_files(out)
     try:
         schema = pq.read_schema(gone[-1])

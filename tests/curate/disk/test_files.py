@@ -15,6 +15,7 @@ from curate.disk.files import (
     cache_folder,
     clear_temporary,
     file_digest,
+    part_files,
     replacing,
     reserve,
     stream_digest,
@@ -108,3 +109,13 @@ def test_a_disk_too_full_to_map_is_an_error_that_names_the_file_and_leaves_none(
     with pytest.raises(OSError, match="array") as error:
         reserve(path)
     assert not path.exists() and "disk full while writing" in str(disk_error(error.value))
+
+
+def test_parts_come_in_order_of_their_numbers_whatever_their_digits(tmp_path: Path) -> None:
+    numbers = (7, 99_999, 100_000, 100_010, 1_000_000)
+    for number in reversed(numbers):
+        for kind in ("", ".kept"):
+            (tmp_path / f"part-{number:05d}{kind}.parquet").touch()
+    assert part_files(tmp_path, ".kept") == [
+        tmp_path / f"part-{number:05d}.kept.parquet" for number in numbers
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from curate.engines.exchange import NOTE
 from curate.inspect.whatif.apply import apply
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options
+from curate.run.records import read_record
 from tests.curate.command_line import environment
 from tests.curate.conftest import Bench, pages
 from tests.curate.engines.two_machines import Apart
@@ -50,6 +52,7 @@ RECIPES: dict[str, list[Any]] = {
 }
 # Beside partitions.
 TASKS = {
+    "a single stage": {"gather_ids", "key_ids", "share_ids", "name_ids", "query_group"},
     "exact and minhash": {"write_buckets", "write_rows", "write_members", "shingle_group"},
     "signatures": {"sign_group"},
     "embeddings and passages": {"write_pieces"},
@@ -129,12 +132,16 @@ def test_all_steps_give_the_bytes_of_one_machine(bench, cluster, monkeypatch, na
     rows[40]["id"] = rows[2]["id"]  # so that ids are settled
     source = bench.jsonl("in.jsonl", rows)
     bench.run(steps, source, out="here", read=SMALL)
-    done = cluster.run(
-        bench, steps, source, out="there", read=SMALL, hidden=hidden, sizes=TASK_SIZES
-    )
+    sizes = TASK_SIZES
+    if name == "a single stage":  # ids and the report as tasks, too
+        sizes = replace(TASK_SIZES, task_partitions=2, report_bytes=6000)
+    done = cluster.run(bench, steps, source, out="there", read=SMALL, hidden=hidden, sizes=sizes)
     assert {*done} >= TASKS.get(name, set())
     assert done.count("run_partition") >= 3 and done.count("assemble_partition") >= 3
     assert bench.bytes_of("there") == bench.bytes_of("here")
+    assert "could not be read" not in str(read_record(Path("there"))["notices"])
+    figures = [read_record(Path(out))["figures"] for out in ("here", "there")]
+    assert figures[0] == figures[1]
     assert cluster.objects() == [] and not Path("there", NOTE).exists()
     if name == "files that settings name":
         why = [x for row in bench.rows("there", "rejected") for x in row["reasons"]]

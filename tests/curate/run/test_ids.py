@@ -7,6 +7,7 @@ import random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from curate.corpus.sizes import Sizes
 from curate.corpus.stage_files import changed_ids, part_path
 from curate.disk.parquet_writer import TableWriter
 from curate.formats.inputs import plan_inputs
@@ -31,7 +32,7 @@ def settled(bench, *inputs, size: int = 1024, earlier: EarlierIds | None = None)
         writer.close()
     assign_ids(plan, folder, earlier)
     whole = (folder / "ids.parquet").read_bytes()
-    assign_ids(plan, folder, earlier, most=2)  # gathered by tasks first
+    assign_ids(plan, folder, earlier, sizes=Sizes(task_partitions=2))  # by tasks
     assert (folder / "ids.parquet").read_bytes() == whole
     assert not [*folder.glob("ids-*")]
     if earlier is not None:
@@ -81,7 +82,7 @@ def test_files_of_one_name_in_two_folders_do_not_share_ids(bench):
 )
 def test_ids_come_once_and_the_first_of_each_keeps_its_own(bench, names):
     source = bench.jsonl("a.jsonl", [{"id": n, "text": "t"} for n in names])
-    ids = settled(bench, source)
+    ids = settled(bench, source, size=64)  # some partitions
     assert len(set(ids)) == len(names)
     for i, name in enumerate(names):
         if name is not None and name not in names[:i]:

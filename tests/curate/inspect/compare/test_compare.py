@@ -13,7 +13,6 @@ from curate.errors import UsageError
 from curate.inspect.compare.compare import Comparison, compare
 from curate.inspect.compare.compare import text as comparison_text
 from curate.inspect.compare.method_run import recipe_of, recipes_of
-from curate.inspect.report.page import write_records
 from curate.run.driver import make_plan, run_planned
 from curate.run.outcome import Options
 from tests.curate.pages.structure import check_structure
@@ -162,9 +161,7 @@ def test_kept_ids_are_the_same_for_any_number_of_workers(bench: Any, make_pages:
     plan = make_plan(recipe, [str(bench.folder / "in")])
     assert len(plan.inputs.partitions) > 4
     hashes = {
-        run_planned(
-            plan, bench.folder / f"{workers}", Options(workers, True), write_records
-        ).kept_ids
+        run_planned(plan, bench.folder / f"{workers}", Options(workers, True)).kept_ids
         for workers in (1, 2, 8)
     }
     assert len(hashes) == 1 and hashes != {""}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -131,7 +132,7 @@ def test_ten_times_the_input_takes_ten_times_the_seconds_bytes_and_documents():
 def test_what_one_process_does_is_not_divided_by_workers():
     stages = by_name(told(record(), workers=100))
     for name, seconds in (
-        ("planning", 10), ("settling ids", 30), ("dedup_exact: deciding", 50), ("report", 100)
+        ("planning", 1), ("settling ids", 30), ("dedup_exact: deciding", 50), ("report", 100)
     ):  # fmt: skip
         assert stages[name].single
         assert stages[name].cpu == stages[name].wall == pytest.approx(seconds)
@@ -282,3 +283,33 @@ def test_what_a_partition_costs_the_driver_grows_with_their_number():
     assert many.peak_bytes > few.peak_bytes
     plain = told(record(), recipe("steps: [extract]"), as_if=10**16).stages[-1]
     assert plain.peak_bytes < 2 << 30 < many.peak_bytes  # a dedup holds more of each
+
+
+def test_planning_is_counted_by_files_and_by_places_where_archives_are_cut():
+    data, table = record(), replace(NOTHING, cut=0.1)
+    data["inputs"] *= 2  # two files in two partitions: nothing was cut
+    # One file in 20 partitions, at half a second a file.
+    assert by_name(told(data, table=table))["planning"].cpu == pytest.approx(0.5 + 19 * 0.1)
+    data["partitions"] = 7  # of the second that planning took half was for five cuts
+    assert by_name(told(data, table=table))["planning"].cpu == pytest.approx(0.25 + 19 * 0.1)
+
+
+@pytest.mark.parametrize(("name", "alone", "tasks"), [("report", 2, 3), ("settling ids", 4, 5)])
+def test_of_a_large_corpus_tasks_do_what_one_process_does_of_a_small_one(
+    name: str, alone: int, tasks: int
+):
+    split = {"report": (2e-6, 3e-6), "settling ids": (4e-6, 5e-6)}
+    table = replace(NOTHING, split=split)
+    large = told(record(), as_if=10**12, table=table)
+    entry, documents = by_name(large)[name], large.documents
+    assert not entry.single
+    assert entry.cpu == pytest.approx((alone + tasks) * 1e-6 * documents)
+    assert entry.wall == pytest.approx((alone + tasks / 4) * 1e-6 * documents)
+    assert by_name(told(record(), table=table))[name].single
+
+
+def test_a_run_whose_tasks_counted_the_report_says_nothing_of_one_process():
+    data = record()
+    data["driver"]["cpu"]["report, in workers"] = 3.0
+    figures = run_figures(data, "run", replace(NOTHING, once={"report": Growth(1.0, 0.5)}))
+    assert not {"report", "settling ids", "report, in workers"} & set(figures.once)

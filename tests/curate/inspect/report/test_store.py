@@ -1,0 +1,95 @@
+"""The store of a run: figures made in pieces, by tasks in any order, are those of one process."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curate.corpus.sizes import Sizes
+from curate.inspect.report import store
+from curate.inspect.report.page import Figures, gather
+
+STEPS = [
+    {"opt_out": {}},
+    {"document_length": {"min": 5}},
+    {"dedup_exact": {"key": "url", "survivor": "newest"}},
+]
+LABELS = ["opt_out", "document_length", "dedup_exact"]
+
+
+def rows(number: int) -> Iterator[dict[str, Any]]:
+    """Documents of one file, of which some are in the other files too, in newer versions."""
+    for n in range(30):
+        row = {
+            "text": f"Page {n} of the mill. " * (n % 5),
+            "url": f"https://h{n % 4}.test/{n % 20}",
+            "source": "ab"[n % 2],
+            "lang": "en" if n % 3 else "de",
+            "date": f"20{10 + 7 * number}-0{1 + n % 9}-01T00:00:00Z",
+        }
+        if n % 10 == 7:
+            row["opt_out_headers"] = "x-robots-tag: gptbot: noindex"
+        yield row
+
+
+@pytest.fixture(scope="module")
+def out(shared_bench: Any) -> Path:
+    for number in range(3):
+        shared_bench.jsonl(f"in/{number}.jsonl", list(rows(number)))
+    # A partition a file.
+    settings = {"read": {"partition_bytes": 2500}}
+    shared_bench.run(STEPS, shared_bench.folder / "in", **settings)
+    folder: Path = shared_bench.folder / "out"
+    return folder
+
+
+def elsewhere(function: str, tasks: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """The tasks from the last to the first, as JSON passes them to and from another machine, which
+    sees what the function says that it reads and writes."""
+    module, _, name = function.partition(":")
+    work, files = (getattr(importlib.import_module(module), n) for n in (name, f"{name}_files"))
+    for task in reversed(json.loads(json.dumps(tasks))):
+        touched = files(task)
+        assert all(Path(path).is_file() for path in touched["reads"])
+        result = json.loads(json.dumps(work(task)))
+        assert all(Path(path).is_file() for path in touched["writes"])
+        yield task, result
+
+
+def figures(out: Path, **how: Any) -> Figures:
+    return gather(out, True, {}, steps=LABELS, **how)
+
+
+def test_figures_of_tasks_are_those_of_one_process(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = figures(out)
+    assert whole.ages and whole.opt_outs and whole.freshness and whole.examples
+    monkeypatch.setattr(store, "GROUPS_A_RANGE", 2)
+    calls = []
+
+    def counted(function: str, tasks: list[Any]) -> Iterator[tuple[Any, Any]]:
+        calls.append((function.partition(":")[2], len(tasks)))
+        return elsewhere(function, tasks)
+
+    pieces = figures(out, run=counted, sizes=Sizes(report_bytes=1))
+    assert json.dumps(pieces.dump()) == json.dumps(whole.dump())
+    assert (pieces.examples, pieces.unsure, pieces.lost) == (
+        whole.examples, whole.unsure, whole.lost
+    )  # fmt: skip
+    groups = len([*(out / "corpus").iterdir()])
+    assert groups > 2 and {n for name, n in calls if name != "merge_pieces"} == {groups}
+    assert {n for name, n in calls if name == "merge_pieces"} == {-(-groups // 2)}
+    assert not [*out.glob(".spill*")]
+
+
+def test_of_little_no_worker_is_asked(out: Path) -> None:
+    def refused(function: str, tasks: list[Any]) -> Iterator[tuple[Any, Any]]:
+        raise AssertionError(function)
+
+    assert figures(out, run=refused).rules.rules
