@@ -122,7 +122,7 @@ def ours(folder: Path, work: Path, run: Any) -> int:
     keys, found = work / "keys", work / "buckets"
     keys.mkdir()
     found.mkdir()
-    cut = groups(files, sketches.sizes.task_documents)
+    cut = groups(sketches, sketches.sizes.task_documents)
     facts = partition_keys(sketches, keys, cut, "minhash", "bands", BANDS)
     done = find_buckets(sketches, found, keys, facts)
     total = np.uint64(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 
 import curate
 from curate.corpus.sizes import Sizes
+from curate.disk.elsewhere import all_files
 from curate.engines import exchange_engine, exchange_worker
 from curate.engines.exchange import NOTE
 from curate.inspect.whatif.apply import apply
@@ -85,9 +87,15 @@ class Cluster:
         bench.run(*args, engine="ray", exchange=self.url, **options)
         return self.apart.done
 
-    def objects(self) -> list[Path]:
-        """What is in the store."""
-        return [path for path in self.store.rglob("*") if path.is_file()]
+    def objects(self, out: Path) -> set[str]:
+        """What is in the store, of that OUT."""
+        run = json.loads((out / NOTE).read_text(encoding="utf-8"))["run"]
+        return {path.name for path in (self.store / run).iterdir()}
+
+
+def elsewhere(out: Path) -> dict[str, str]:
+    """The version of each file below OUT whose content is not here."""
+    return {entry.path: version for entry, version in all_files(out) if version}
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +143,7 @@ def test_all_steps_give_the_bytes_of_one_machine(bench, cluster, monkeypatch, na
     assert {*done} >= TASKS.get(name, set())
     assert done.count("run_partition") >= 3 and done.count("assemble_partition") >= 3
     assert bench.bytes_of("there") == bench.bytes_of("here")
-    assert cluster.objects() == [] and not Path("there", NOTE).exists()
+    assert cluster.objects(Path("there")) == set(elsewhere(Path("there")).values())
     if name == "files that settings name":
         why = [x for row in bench.rows("there", "rejected") for x in row["reasons"]]
         assert {(x["step"], x["rule"]) for x in why} >= {
@@ -177,10 +185,14 @@ def test_other_settings_give_the_same_bytes_on_a_cluster(bench, cluster):
     for out, where in (("here", ()), ("there", ("ray", None, cluster.url))):
         apply(bench.folder / "out", sets, bench.folder / out, Options(1, True, *where))
     assert bench.bytes_of("there") == bench.bytes_of("here") != bench.bytes_of("out")
-    assert cluster.apart.done.count("run_partition") >= 6 and cluster.objects() == []
+    there = bench.folder / "there"
+    assert cluster.apart.done.count("run_partition") >= 6
+    assert cluster.objects(there) == set(elsewhere(there).values())
 
 
-def test_a_driver_that_is_killed_puts_nothing_twice_and_leaves_nothing(bench, cluster, monkeypatch):
+def test_a_driver_that_is_killed_puts_nothing_twice_and_leaves_nothing_unnamed(
+    bench, cluster, monkeypatch
+):
     source = bench.jsonl("in.jsonl", pages(60))
     steps = [C4, "cut", "gopher_quality"]
     bench.run(steps, source, out="here", read=SMALL)
@@ -196,8 +208,9 @@ def test_a_driver_that_is_killed_puts_nothing_twice_and_leaves_nothing(bench, cl
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Ledger, "commit_part", dies)
         cluster.run(bench, steps, source, out="there", read=SMALL, hidden=[])
-    before = {path.name for path in cluster.objects()}
-    assert len(before) > 10 and (bench.folder / "there" / NOTE).exists()
+    there = bench.folder / "there"
+    before = cluster.objects(there)
+    assert len(before) > 10
     put: list[str] = []
     real = exchange_engine.Exchange.put
     monkeypatch.setattr(
@@ -209,7 +222,7 @@ def test_a_driver_that_is_killed_puts_nothing_twice_and_leaves_nothing(bench, cl
     assert 0 < done.count("run_partition") <= 5
     assert not before & {*put}
     assert bench.bytes_of("there") == bench.bytes_of("here")
-    assert cluster.objects() == []
+    assert cluster.objects(there) == set(elsewhere(there).values())
 
 
 def test_every_function_that_is_mapped_says_which_files_it_touches():

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.engines import exchange, exchange_engine, exchange_worker
+from curate.disk import publish
+from curate.engines import exchange_engine, exchange_worker
 from curate.engines.base import OnDeath, Task
 from curate.engines.choose import check_engine
 from curate.engines.exchange import NOTE, Exchange, check_exchange, open_exchange, version_of
@@ -237,9 +238,9 @@ class Failing:
 @pytest.mark.parametrize("method", ["put", "get", "sizes", "remove_all"])
 def test_a_store_that_is_away_for_a_moment_is_asked_again(out, opened, monkeypatch, method):
     (out / "a").write_bytes(b"x")
-    store = type(opened._store)
+    store = type(opened.store)
     real = getattr(store, method)
-    monkeypatch.setattr(store, method, Failing(exchange.TRIES - 1, real))
+    monkeypatch.setattr(store, method, Failing(publish.TRIES - 1, real))
     with ExchangeEngine(Alone(), opened) as engine:
         run(engine, task_on(out, "a"))
     monkeypatch.setattr(store, method, Failing(100, real))
@@ -257,8 +258,9 @@ def test_what_is_damaged_is_noticed_and_what_is_cut_short_is_put_again(out, open
     opened.put(out / "a", version)
     (at,) = (out.parent / "store").rglob(version)
     at.write_bytes(b"wrong")
-    with pytest.raises(RunFailed, match="is damaged"):
+    with pytest.raises(RunFailed, match="was damaged and is taken away"):
         opened.get(version, out / "b")
+    assert not at.exists()
     at.write_bytes(b"who")  # as a machine leaves it that is lost while it puts
     with ExchangeEngine(Alone(), opened) as engine:
         run(engine, task_on(out, "a"))
@@ -305,12 +307,12 @@ def test_what_a_killed_run_left_is_taken_up_at_the_same_url_and_named_otherwise(
     (out / "a").write_bytes(b"x")
     opened.put(out / "a", version_of(out / "a"))
     again = open_exchange(opened.url + "/", out)
-    assert again is not None and again.versions() == {version_of(out / "a")}
+    assert again is not None and again.stored == {version_of(out / "a")}
     assert capsys.readouterr().err == ""
     assert open_exchange(None, out) is None
     other = open_exchange(f"file://{out.parent}/elsewhere", out)
-    assert other is not None and other.versions() == set() and len(objects(out)) == 1
-    notice = f"{opened.url}/{opened.run} may hold files of a run that was stopped: give --exchange"
+    assert other is not None and other.stored == set() and len(objects(out)) == 1
+    notice = f"files of {out} lie in {opened.url}/{opened.run} and are computed anew where"
     assert [line[: len(notice)] for line in capsys.readouterr().err.splitlines()] == [
         notice,
         notice,
@@ -337,7 +339,7 @@ def test_a_note_in_out_removes_and_reads_nothing_elsewhere(out, capsys, note, ur
     (out / NOTE).write_text(text)
     exchange = open_exchange(url and url.format(victims=victims), out)
     if exchange is not None:
-        exchange.clear()
+        exchange.end()
     assert (victims / "folder/file").exists()
     assert capsys.readouterr().err == (
         f"{out / NOTE} names no folder of an exchange and is passed over: remove it\n"
@@ -350,7 +352,7 @@ def test_a_note_of_another_store_is_named_and_left(out, capsys):
     victim.mkdir(parents=True)
     (out / NOTE).write_text(json.dumps({"url": f"file://{victim.parent}", "run": run}))
     assert open_exchange(None, out) is None and victim.exists()
-    assert capsys.readouterr().err.startswith(f"file://{victim} may hold files")
+    assert capsys.readouterr().err.startswith(f"files of {out} lie in file://{victim} ")
     with pytest.raises(RunFailed, match="is no folder of an exchange"):
         Exchange("file:///some", out, "folder")
 
