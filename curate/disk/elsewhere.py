@@ -36,11 +36,17 @@ def check_version(version: object) -> str:
 def version_elsewhere(path: str | Path) -> str | None:
     """The version of a file whose content is elsewhere; None for any other, or for nothing."""
     try:
-        target = os.readlink(path)
+        target = str(Path(path).readlink())
     except OSError:
         return None
     version = target.removeprefix(LINK)
     return version if version != target and _VERSION.fullmatch(version) else None
+
+
+def check_here(paths: Iterable[Path]) -> None:
+    """RunFailed that names the first file whose content is elsewhere."""
+    for path in filter(version_elsewhere, paths):
+        raise RunFailed(f"{path} lies in an exchange, where only a run with that --exchange reads")
 
 
 def seal_of(version: str) -> list[int | str]:

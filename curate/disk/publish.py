@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from curate.disk.elsewhere import seal_of, version_elsewhere
 from curate.disk.files import cache_folder, file_digest, text_digest
 from curate.disk.inside import is_below
+from curate.disk.process import in_order
 from curate.errors import RunFailed, UsageError
 
 LIST = "published.json"
@@ -186,14 +187,21 @@ class Store:
             raise self._failed("", error, what="removed") from None
 
     def remove(self, names: Iterable[str]) -> None:
-        """Files that may be gone already."""
-        for place, name in [(self._at(name), name) for name in names]:
+        """Files that may be gone already, each tried as `retried` does."""
+
+        def one(name: str) -> None:
             try:
-                self.fs.rm_file(place)
+                self.fs.rm_file(f"{self.root}/{name}")
             except FileNotFoundError:
-                continue
+                return
             except Exception as error:
                 raise self._failed(f"/{name}", error) from None
+
+        all_names = list(names)
+        for name in all_names:
+            self._at(name)  # before the first of them is removed
+        for _ in in_order(lambda name: self.retried(lambda: one(name)), all_names, AT_ONCE):
+            pass
 
 
 # Puts an object of the exchange, by its version, into a store under a name.
@@ -238,13 +246,13 @@ def publish(
         # not complete either.
         touched = {n.rpartition("/")[0] for n in (*changed, *gone)}
         heads = [n for n, folder in manifests(there).items() if folder in touched]
-        store.retried(lambda: store.remove([LIST, *heads]))
+        store.remove([LIST, *heads])
         changed += [n for n in heads if n in new and n not in changed]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             files = [n for n in changed if n not in last]
             list(pool.map(put, files))
         _check_copies(store, {name: new[name][0] for name in copied})
-        store.retried(lambda: store.remove(gone))
+        store.remove(gone)
         for name in last:
             if name in changed:
                 put(name)

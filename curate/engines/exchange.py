@@ -12,7 +12,6 @@ import json
 import re
 import secrets
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from curate.disk.elsewhere import LINK, Storage, all_files, check_version, version_elsewhere
 from curate.disk.files import replacing, stream_digest, write_text
+from curate.disk.process import in_order
 from curate.disk.publish import WAIT_SECONDS, Store
 from curate.errors import RunFailed
 from curate.terminal.progress import say
@@ -125,8 +125,8 @@ class Exchange(Storage):
                 with replacing(path) as aside:
                     self.get(version, aside)
 
-        with ThreadPoolExecutor(TRANSFERS) as pool:
-            list(pool.map(get, paths))
+        for _ in in_order(get, paths, TRANSFERS):
+            pass
 
     @contextmanager
     def lent(self, paths: Iterable[Path]) -> Iterator[None]:
@@ -140,8 +140,7 @@ class Exchange(Storage):
 
     def footers(self, paths: Iterable[Path]) -> Iterator[FileMetaData]:
         """As of Storage: of content elsewhere the last bytes are read."""
-        with ThreadPoolExecutor(TRANSFERS) as pool:
-            yield from pool.map(self._footer, paths)
+        return in_order(self._footer, paths, TRANSFERS)
 
     def _footer(self, path: Path) -> FileMetaData:
         import pyarrow as pa
@@ -170,7 +169,7 @@ class Exchange(Storage):
 
     def remove(self, versions: Iterable[str]) -> None:
         """Removes objects."""
-        self.store.retried(lambda: self.store.remove(versions))
+        self.store.remove(versions)
 
     def end(self) -> None:
         """Leaves the objects that files of OUT have as their content, and no other; where there is

@@ -191,6 +191,6 @@ class ExchangeEngine:
         stamps.update(stamp_of(name) for name in self._outside if Path(name).is_file())
         self._versions = {s: v for s, v in self._versions.items() if s in stamps}
         unused = (self._known & stored) - used - {*self._versions.values()}
-        list(self._pool.map(lambda version: self._exchange.remove([version]), unused))
+        self._exchange.remove(unused)
         stored -= unused
         self._known -= unused

@@ -231,7 +231,7 @@ class _Run:
                 indexes.write_indexes(self.out, self.stages.indexes())
                 self.outcome.kept_ids = manifests.kept_ids(self.out)
         folders = [self.out / name for name in manifests.FOLDERS]
-        files = [path for f in folders if self.plan.stages for path in f.iterdir()]
+        files = (path for folder in folders if self.plan.stages for path in folder.iterdir())
         with self.stages.storage.lent(files):
             self._products()
             self.outcome.seconds = time.perf_counter() - began
@@ -335,8 +335,8 @@ class _Run:
                 documents.update({k: result[k]["documents"] for k in ("kept", "rejected")})
                 progress.update()
         if not self.options.published:
-            new = [path for folder in (corpus, rejected) for path in folder.iterdir()]
-            self.stages.storage.fetch(new)
+            new = (corpus, rejected)
+            self.stages.storage.fetch(path for folder in new for path in folder.iterdir())
         self.outcome.driver["assembling"] = cpu
         self._check_counts(documents)
         if decided:
