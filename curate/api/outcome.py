@@ -38,10 +38,8 @@ def run_plan(plan: RunPlan, folder: Path, options: Options, url: str | None = No
         say(f"uploading new files to {store.url}", options.quiet)
         sealed = corpus_seals(folder) if plan.stages else ()
         digests = {path.relative_to(folder).as_posix(): digest for path, (_, digest) in sealed}
-        copy = None
-        if options.exchange:
-            exchange = open_exchange(options.exchange, folder)
-            copy = exchange and exchange.publish
+        exchange = open_exchange(options.exchange, folder) if options.exchange else None
+        copy = exchange.publish if exchange else None
         outcome.published = {"url": store.url, **publish(folder, store, digests, copy)}
     return outcome
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -74,6 +74,8 @@ class Exchange(Storage):
         """Puts a file of that version."""
         self.store.retried(lambda: self.store.put(path, version))
         self.put_bytes += _size(version)
+        if self._stored is not None:
+            self._stored.add(version)
 
     def get(self, version: str, path: Path) -> None:
         """Writes the file of that version to a path in a folder that is there. RunFailed where the
@@ -85,7 +87,7 @@ class Exchange(Storage):
             self.fetched += path.stat().st_size
             if version_of(path) == version:
                 return
-        self.remove([version])
+        self.remove({version})
         raise RunFailed(
             f"{self.store.url}/{version} was damaged and is taken away: see that nothing else"
             " writes there, and run again, what it belongs to is made anew"
@@ -167,9 +169,11 @@ class Exchange(Storage):
             self.get(version, path)
             self.store.retried(lambda: store.put(path, name))
 
-    def remove(self, versions: Iterable[str]) -> None:
+    def remove(self, versions: Set[str]) -> None:
         """Removes objects."""
         self.store.remove(versions)
+        if self._stored is not None:
+            self._stored -= versions
 
     def end(self) -> None:
         """Leaves the objects that files of OUT have as their content, and no other; where there is
@@ -216,6 +220,13 @@ def open_exchange(
     exchange = Exchange(url, out, f"llmcurate-{secrets.token_hex(8)}", wait)
     write_text(out / NOTE, json.dumps({"url": exchange.url, "run": exchange.run}))
     return exchange
+
+
+def free_exchange(url: str | None, out: Path) -> None:
+    """Removes what no file of OUT has as its content any more, where its exchange is at the URL."""
+    before, run = _noted(out / NOTE, quiet=True)
+    if before and url and before == url.rstrip("/"):
+        Exchange(before, out.resolve(), run).end()
 
 
 def _noted(note: Path, quiet: bool) -> tuple[str, str]:

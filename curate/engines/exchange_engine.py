@@ -146,7 +146,6 @@ class ExchangeEngine:
             version = self._versions[stamp_of(path)] = version_of(path)
         if version not in stored:
             self._exchange.put(path, version)
-            stored.add(version)
         self._known.add(version)
         if not name.startswith(self._out + os.sep):
             self._outside.add(name)
@@ -182,7 +181,7 @@ class ExchangeEngine:
 
     def _free(self) -> None:
         """Removes from the exchange what is no file's content any more."""
-        stored, stamps, used = self._exchange.stored, set[Stamp](), set[str]()
+        stamps, used = set[Stamp](), set[str]()
         for entry, version in all_files(self._exchange.out):
             if version:
                 used.add(version)
@@ -190,7 +189,6 @@ class ExchangeEngine:
                 stamps.add(stamp_of(entry.path))
         stamps.update(stamp_of(name) for name in self._outside if Path(name).is_file())
         self._versions = {s: v for s, v in self._versions.items() if s in stamps}
-        unused = (self._known & stored) - used - {*self._versions.values()}
+        unused = (self._known & self._exchange.stored) - used - {*self._versions.values()}
         self._exchange.remove(unused)
-        stored -= unused
         self._known -= unused

@@ -288,8 +288,11 @@ class Stages:
             say(f"{own} lacks files: {label} begins anew", self.options.quiet)
             remove(own, inside=self.out)
 
-        def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+        def mapped(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
             return engine.map(function, tasks, deaths.retry_once(label))
+
+        # Content in an exchange is for workers alone.
+        run = mapped if self.options.exchange else lone_here(mapped)
 
         if self._decides_in_worker(stage, engine):
             payload = {
@@ -301,11 +304,9 @@ class Stages:
                 "sizes": asdict(self.options.sizes),
                 "ids_changed": corpus.ids_changed,
             }
-            ((_, counts),) = run(RESOLVE, [payload])
+            ((_, counts),) = mapped(RESOLVE, [payload])
         else:
             workers = self.options.count()
-            # Content in an exchange is for workers alone.
-            run = run if self.options.exchange else lone_here(run)
             counts = resolve(
                 stage.sketch,
                 corpus,

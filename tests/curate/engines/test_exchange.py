@@ -37,6 +37,7 @@ from tests.curate.command_line import environment
 from tests.curate.conftest import Bench, pages
 from tests.curate.engines.two_machines import Apart
 from tests.curate.filters.robots_archives import record
+from tests.curate.refresh.growing import Home
 
 SMALL = {"partition_bytes": 4096, "batch_rows": 8}
 # So small that resolves are tasks.
@@ -322,6 +323,19 @@ def test_without_the_exchange_what_lies_there_is_made_anew_and_a_line_says_so(
     assert len(lines) == 1 and re.search(r"computed anew where .*: give --exchange", lines[0])
     bench.run(steps, source, out="here", read=SMALL)
     assert bench.bytes_of("there") == bench.bytes_of("here")
+
+
+def test_a_refresh_leaves_nothing_in_the_exchange(bench, cluster):
+    """Its stages go, and with them what somebody may want to be forgotten."""
+    before = {*cluster.store.rglob("*")}
+    home = Home(bench, [C4, "dedup_exact"])
+    cluster.apart.hidden = []
+    for rows in (pages(40)[:20], pages(40)[20:]):
+        source = bench.jsonl(f"{len(rows)}-{rows[0]['id']}.jsonl", rows)
+        home.refresh(source, engine="ray", exchange=cluster.url)
+    assert len(home.rows()) > 10
+    assert [*home.path.glob(f"runs/*/{NOTE}")] == [] == [*home.path.glob("runs/*/stages")]
+    assert not any(path.is_file() for path in {*cluster.store.rglob("*")} - before)
 
 
 KILLED = """

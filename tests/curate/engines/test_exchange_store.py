@@ -10,15 +10,29 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from xxhash import xxh3_128_hexdigest
 
 from curate.disk import publish
+from curate.disk.elsewhere import version_elsewhere
+from curate.disk.publish import Store
+from curate.disk.seals import fault, seal, seal_folder
 from curate.engines import exchange_engine, exchange_worker
 from curate.engines.base import OnDeath, Task
 from curate.engines.choose import check_engine
-from curate.engines.exchange import NOTE, Exchange, check_exchange, open_exchange, version_of
+from curate.engines.exchange import (
+    FOOTER_BYTES,
+    NOTE,
+    Exchange,
+    check_exchange,
+    open_exchange,
+    put_elsewhere,
+    version_of,
+)
 from curate.engines.exchange_engine import ExchangeEngine
 from curate.errors import RunFailed, UsageError
 
@@ -37,7 +51,7 @@ def double(task: Task) -> dict[str, Any]:
 
 
 def double_files(task: Task) -> dict[str, list[str]]:
-    files = {k: task.get(k, []) for k in ("reads", "writes", "may")}
+    files = {k: task.get(k, []) for k in ("reads", "writes", "may", "stay")}
     files["parts"] = task.get("parts", {})
     return files | {
         "reads": [name for name in files["reads"] if name not in task.get("hidden", [])]
@@ -407,3 +421,72 @@ def test_a_store_that_cannot_be_written_is_named_before_the_work(tmp_path):
         check_exchange(f"file://{tmp_path}/file/x")
     with pytest.raises(UsageError, match=r"^--exchange nosuch://x: "):
         check_exchange("nosuch://x")
+
+
+def test_a_footer_is_read_without_what_stands_before_it(out, opened):
+    """A short one with the last bytes, a long one with a second read."""
+    for name, columns in (("short", 2), ("long", 400)):
+        path = out / name
+        pq.write_table(pa.table({f"a{i}": [i] * 5 for i in range(columns)}), path)
+        opened.put(path, version_of(path))
+        want = pq.read_metadata(path)
+        put_elsewhere(path, version_of(path))
+        assert (want.serialized_size > FOOTER_BYTES) == (name == "long")
+        (footer,) = opened.footers([path])
+        assert footer.num_rows == 5 and footer.schema.equals(want.schema)
+        assert not path.exists() and opened.has(path)
+
+
+def test_content_elsewhere_is_lent_fetched_and_sealed_by_its_name(out, opened):
+    path = out / "a"
+    path.write_bytes(b"content")
+    sealed, version = seal(path), version_of(path)
+    opened.put(path, version)
+    put_elsewhere(path, version)
+    assert seal(path) == sealed and fault(path, sealed) is None
+    assert seal_folder(out) == {NOTE: seal(out / NOTE), "a": sealed}
+    assert fault(path, [7, "0" * 32]) == "is not what was written"
+    with opened.lent([path, out / NOTE]):
+        assert path.read_bytes() == b"content"
+    assert version_elsewhere(path) == version and not path.exists()
+    (out / "b").symlink_to("a")  # any other link is none of ours
+    assert version_elsewhere(out / "b") is None and not opened.has(out / "b")
+    opened.fetch([path, out / NOTE])
+    assert path.read_bytes() == b"content" and not path.is_symlink()
+    opened.end()
+    assert objects(out) == {} and not (out / NOTE).exists()
+
+
+def test_an_object_is_published_into_a_store_of_any_file_system(out, opened):
+    path = out / "a"
+    path.write_bytes(b"content")
+    opened.put(path, version_of(path))
+    here = Store(f"file://{out.parent}/published")
+    for store in (here, Store("memory://published")):
+        opened.publish(version_of(path), store, "corpus/a")
+        assert store.sizes() == {"corpus/a": 7} and store.read("corpus/a", 0, 7) == b"content"
+
+
+def test_what_stays_is_given_to_the_next_tasks_without_being_fetched(out, opened):
+    (out / "a").write_bytes(b"x")
+    first, twice = task_on(out, "a", stay=[f"{out}/a.twice"]), task_on(out, "a.twice")
+    with ExchangeEngine(Alone(), opened) as engine:
+        run(engine, first)
+        assert version_elsewhere(out / "a.twice") == version_of_bytes(b"xx")
+        assert opened.fetched == 0
+        (out / "a.twice").rename(out / "b")  # with its folder, as a phase's files are
+        run(engine, {**twice, "reads": [str(out / "b")]})
+        assert (out / "a.twice.twice").read_bytes() == b"xxxx" and opened.fetched == 4
+    assert {*objects(out).values()} == {b"xx"}
+    (out.parent / "store" / opened.run / version_of_bytes(b"xx")).unlink()
+    again = Exchange(opened.url, out, opened.run)
+    assert not again.has(out / "b")
+    with (
+        pytest.raises(RunFailed, match=f"lacks {out}/b: run again, it goes on"),
+        ExchangeEngine(Alone(), again) as engine,
+    ):
+        run(engine, {**twice, "reads": [str(out / "b")]})
+
+
+def version_of_bytes(content: bytes) -> str:
+    return f"{xxh3_128_hexdigest(content)}-{len(content)}"
