@@ -114,8 +114,10 @@ class Store:
         """name -> [bytes, sha256] of what the last run put there."""
         try:
             published = json.loads(self.fs.cat_file(f"{self.root}/{LIST}"))
-        except (OSError, ValueError):
+        except (FileNotFoundError, ValueError):
             return {}
+        except Exception as error:
+            raise self._failed(f"/{LIST}", error, what="read") from None
         if not isinstance(published, dict) or published.get("version") != VERSION:
             return {}
         files = published.get("files")
@@ -225,7 +227,8 @@ def publish(
         else [(out / name).stat().st_size, file_digest(out / name)]
         for name in names
     }
-    old, there, last = store.listed(), store.retried(store.sizes), manifests(names)
+    old, there = store.retried(store.listed), store.retried(store.sizes)
+    last = manifests(names)
     changed = [n for n in names if old.get(n) != new[n] or there.get(n) != new[n][0]]
     gone = [n for n in old if n not in new and n in there]
     copied = versions.keys() & changed

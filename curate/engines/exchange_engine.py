@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -69,8 +68,7 @@ class ExchangeEngine:
         self._behind, self._kept_bytes = behind, kept_bytes
         self._out = str(exchange.out)
         self.cpu = 0.0  # seconds, as the wrapped engine's
-        self._pool = ThreadPoolExecutor(TRANSFERS)
-        self._results = ThreadPoolExecutor(TRANSFERS)  # each of which uses the other for its files
+        self._puts, self._results = (ThreadPoolExecutor(TRANSFERS) for _ in range(2))
         self._versions: dict[Stamp, str] = {}  # of files here that have been seen
         self._known: set[str] = set()  # versions that files had while this process looked
         self._outside: set[str] = set()  # files outside of OUT, which is looked through
@@ -82,7 +80,7 @@ class ExchangeEngine:
     def __exit__(self, *error: object) -> None:
         self._inner.__exit__(*error)
         self._results.shutdown(cancel_futures=True)
-        self._pool.shutdown(cancel_futures=True)
+        self._puts.shutdown(cancel_futures=True)
         if error[0] is None:
             self._exchange.end()
 
@@ -119,7 +117,7 @@ class ExchangeEngine:
         """The task as a worker elsewhere does it, once what it reads is in the exchange."""
         touched = files(task)
         reads = list(dict.fromkeys(touched["reads"]))
-        versions = self._pool.map(self._put, reads)
+        versions = self._puts.map(self._put, reads)
         return {
             "part": task.get("part"),
             "function": function,
@@ -152,8 +150,8 @@ class ExchangeEngine:
         return version
 
     def _fetch(self, task: Task, wrote: dict[str, str]) -> None:
-        """Brings into OUT what a task wrote; what is a copy of what it read, from there; of what
-        stays, the version. RunFailed where the worker names other files than the task does."""
+        """Brings into OUT what a task wrote; of what stays, the version. RunFailed where the worker
+        names other files than the task does."""
         for name, version in wrote.items():
             if name not in task["writes"] and name not in task["may"]:
                 raise RunFailed(
@@ -161,23 +159,15 @@ class ExchangeEngine:
                     " was not asked for: see what else runs there, and run again, it goes on"
                 )
             check_version(version)
-        read = {v: name for name, v in task["reads"].items() if not version_elsewhere(name)}
         self._exchange.stored.update(wrote.values())
         self._known.update(wrote.values())
-
-        def fetch(name: str) -> None:
-            version = wrote[name]
+        for name, version in wrote.items():
             if name in task["stay"]:
                 put_elsewhere(Path(name), version)
-                return
+                continue
             with replacing(Path(name)) as aside:
-                if version in read:
-                    shutil.copyfile(read[version], aside)
-                else:
-                    self._exchange.get(version, aside)
+                self._exchange.get(version, aside)
             self._versions[stamp_of(name)] = version
-
-        list(self._pool.map(fetch, wrote))
 
     def _free(self) -> None:
         """Removes from the exchange what is no file's content any more."""
