@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from curate.disk.elsewhere import seal_of, version_elsewhere
-from curate.disk.files import cache_folder, file_digest, text_digest
+from curate.disk.files import cache_folder, file_digest, replacing, text_digest
 from curate.disk.inside import is_below
 from curate.disk.process import in_order
 from curate.errors import RunFailed, UsageError
@@ -62,8 +63,9 @@ class Store:
         import fsspec
 
         self.url, self.wait = url.rstrip("/"), wait
+        self._folder = url.startswith("file:")
         # Folders of this machine must be made first; objects have none.
-        options = {"auto_mkdir": True} if url.startswith("file:") else {}
+        options = {"auto_mkdir": True} if self._folder else {}
         try:
             self.fs, self.root = fsspec.core.url_to_fs(self.url, **options)
         except ImportError as error:
@@ -139,6 +141,10 @@ class Store:
         """One file, whole or not at all."""
         place = self._at(name)
         try:
+            if self._folder:  # where a copy is not whole until its end, as a put is
+                with replacing(Path(place), sync=False) as aside:
+                    shutil.copyfile(path, aside)
+                return
             self.fs.makedirs(place.rpartition("/")[0], exist_ok=True)
             self.fs.put_file(str(path), place)
         except Exception as error:

@@ -457,6 +457,26 @@ def test_content_elsewhere_is_lent_fetched_and_sealed_by_its_name(out, opened):
     assert objects(out) == {} and not (out / NOTE).exists()
 
 
+def test_an_object_in_a_folder_is_whole_while_it_is_put_again(out, opened, monkeypatch):
+    """By another worker, which wrote the same: a reader may be at it."""
+    (out / "a").write_bytes(b"content")
+    version = version_of(out / "a")
+    opened.put(out / "a", version)
+
+    def reads_meanwhile(source: Path, target: Path) -> None:
+        Path(target).write_bytes(b"")
+        opened.get(version, out / "b")
+
+    monkeypatch.setattr(publish.shutil, "copyfile", reads_meanwhile)
+
+    def get_file(_: Any, source: str, target: str) -> None:
+        Path(target).write_bytes(Path(source).read_bytes())
+
+    monkeypatch.setattr(type(opened.store.fs), "get_file", get_file)
+    opened.put(out / "a", version)
+    assert (out / "b").read_bytes() == b"content"
+
+
 def test_an_object_is_published_into_a_store_of_any_file_system(out, opened):
     path = out / "a"
     path.write_bytes(b"content")
