@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import statistics
 import subprocess
 import sys
@@ -79,11 +80,21 @@ def main() -> None:
                 outputs.add(digest(out))
         if len(outputs) > 1:
             sys.exit("the engines' outputs differ")
+        carried = [
+            json.loads((folder / f"exchange-{n}/run.json").read_text())["driver"]["exchange"]
+            for n in range(options.rounds if options.exchange else 0)
+        ]
+        kept = sum(f.stat().st_size for f in (folder / "store").rglob("*") if f.is_file())
     print(f"{options.documents:,} pages, two workers, the same bytes; seconds, medians")
     median = {engine: statistics.median(times) for engine, times in taken.items()}
     for engine in engines:
         rounds = ", ".join(f"{t:.1f}" for t in sorted(taken[engine]))
         print(f"  {engine:8} {median[engine]:7.1f}   ({rounds})")
+    for figures in carried[:1]:
+        print(
+            f"  the driver put {figures['put'] / 1e6:,.1f} MB into the exchange and fetched"
+            f" {figures['fetched'] / 1e6:,.1f} MB; {kept / len(carried) / 1e6:,.1f} MB stay there"
+        )
     missed = False
     for engine in engines[1:]:
         ratio = median[engine] / median["local"]

@@ -122,7 +122,7 @@ def ours(folder: Path, work: Path, run: Any) -> int:
     keys, found = work / "keys", work / "buckets"
     keys.mkdir()
     found.mkdir()
-    cut = groups(files, sketches.sizes.task_documents)
+    cut = groups(sketches, sketches.sizes.task_documents)
     facts = partition_keys(sketches, keys, cut, "minhash", "bands", BANDS)
     done = find_buckets(sketches, found, keys, facts)
     total = np.uint64(0)
@@ -170,7 +170,12 @@ def _on_ray(folder: Path, work: Path, nodes: int, url: str | None) -> tuple[floa
         list(engine.map("benchmarks.bench_shuffle:nothing", [{}] * max(2, nodes)))
         began = time.perf_counter()
         result = ours(folder, inside, engine.map)
-        return time.perf_counter() - began, result
+        seconds = time.perf_counter() - began
+        carried["driver"] = exchange.put_bytes + exchange.fetched if exchange else 0
+        return seconds, result
+
+
+carried = {"driver": 0}  # bytes that it put into an exchange and fetched
 
 
 def nothing(task: dict[str, Any]) -> dict[str, Any]:
@@ -386,7 +391,7 @@ def measure(name: str, folder: Path, nodes: int, lose: float) -> None:
         if lose:
             threading.Timer(lose, lose_one).start()
         seconds, result = way(folder, Path(work), nodes)
-        figures = {**watch.end(), "seconds": seconds, "digest": result}
+        figures = {**watch.end(), **carried, "seconds": seconds, "digest": result}
     figures["lines"] = len(inspect.getsource(way).splitlines())
     print(json.dumps(figures))
 
@@ -426,7 +431,7 @@ def main() -> None:
             print(
                 f"  {way:<26}{figures['seconds']:8.1f} s{figures['written'] / 1e9:8.2f} GB written"
                 f"{figures['store'] / 1e9:8.2f} GB in stores{figures['peak'] / 1e9:8.2f} GB peak"
-                f"{figures['lines']:5d} lines",
+                f"{figures['driver'] / 1e9:8.2f} GB by the driver{figures['lines']:5d} lines",
                 flush=True,
             )
     if len(results) > 1:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from curate.disk.publish import Store, publish, scratch_of, url_of
+from curate.engines.exchange import open_exchange
 from curate.errors import UsageError
 from curate.run.driver import make_plan, run_planned
+from curate.run.intact import corpus_seals
 from curate.run.outcome import Options, Outcome
 from curate.run.plan import RunPlan
 from curate.steps.recipe import Recipe
@@ -29,11 +32,15 @@ def run_plan(plan: RunPlan, folder: Path, options: Options, url: str | None = No
     already are reused. url: where what it leaves for readers is put."""
     store = Store(url) if url else None
     if store is not None:
-        store.check()
-    outcome = run_planned(plan, folder, options)
+        store.retried(store.check, tries=2)
+    outcome = run_planned(plan, folder, replace(options, published=store is not None))
     if store is not None:
         say(f"uploading new files to {store.url}", options.quiet)
-        outcome.published = {"url": store.url, **publish(folder, store)}
+        sealed = corpus_seals(folder) if plan.stages else ()
+        digests = {path.relative_to(folder).as_posix(): digest for path, (_, digest) in sealed}
+        exchange = open_exchange(options.exchange, folder) if options.exchange else None
+        copy = exchange.publish if exchange else None
+        outcome.published = {"url": store.url, **publish(folder, store, digests, copy)}
     return outcome
 
 

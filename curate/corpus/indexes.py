@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -105,6 +105,7 @@ class IndexedStep:
     corpus: SketchedCorpus
     own: Path
     seals: Callable[[], dict[str, Seal]] = dict  # those of its files that are known, by path
+    fetch: Callable[[Iterable[Path]], Any] = list  # brings files here whose content is elsewhere
 
 
 def write_indexes(out: Path, dedups: list[IndexedStep]) -> None:
@@ -176,6 +177,7 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
     remove(aside, inside=target.parent.parent)
     (aside / OWN).mkdir(parents=True)
     paths = dedup.corpus.paths()
+    dedup.fetch([*paths, *dedup.own.rglob("*")])
     linked = {f"sketch-{part:05d}.parquet": path for part, path in enumerate(paths)}
     if dedup.corpus.ids is not None:
         linked[IDS] = dedup.corpus.ids

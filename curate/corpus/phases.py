@@ -89,7 +89,7 @@ def _commit(done: Done, phase: Phase) -> None:
     all_facts = {**done.facts, **facts}
     (aside / FACTS).write_text(json.dumps(all_facts), encoding="utf-8")
     (aside / SEALS).write_text(json.dumps(seal_folder(aside)), encoding="utf-8")
-    for path in aside.iterdir():
+    for path in (path for path in aside.iterdir() if not path.is_symlink()):
         with path.open("rb+") as file:
             os.fsync(file.fileno())
     sync_folder(aside)

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from curate.corpus.sizes import Sizes
 from curate.corpus.stage_files import changed_ids, part_path, with_ids
 from curate.disk.database import literal, paths_literal
+from curate.disk.elsewhere import Storage
 
 # The mark before the name of an earlier corpus, and between it and an id.
 MARK = "\x1e"
@@ -36,6 +37,11 @@ def run_here(function: str, tasks: Iterable[Task]) -> Iterator[tuple[Task, dict[
     work = getattr(importlib.import_module(module), name)
     for task in tasks:
         yield task, work(task)
+
+
+def lone_here(run: Run) -> Run:
+    """As `run`, but a single task is done in this process: a small corpus waits for no worker."""
+    return lambda function, tasks: (run if len(tasks) != 1 else run_here)(function, tasks)
 
 
 @dataclass(frozen=True)
@@ -90,10 +96,11 @@ class Sketches:
     """All sketches of a corpus, for `resolve`.
 
     connection: DuckDB with the view `sketches`, whose columns are those that `sketch` returned,
-    and `part`, `n` (the document's key in the run) and `id` (final). decisions: the file to
-    write. folder: the step's own, kept after the run as part of its index; what a killed `resolve`
-    left there is still there when it starts again. run: who does its tasks; they may be on other
-    machines, which see the same files. sizes: of its tasks.
+    and `part`, `n` (the document's key in the run) and `id` (final); of a step `in_tasks` without
+    that view until `fetch`. decisions: the file to write. folder: the step's own, kept after the
+    run as part of its index; what a killed `resolve` left there is still there when it starts
+    again. run: who does its tasks; they may be on other machines, which see the same files. sizes:
+    of its tasks. storage: where the files' content is.
     """
 
     connection: Any
@@ -103,6 +110,12 @@ class Sketches:
     earlier: tuple[tuple[str, Path], ...] = ()  # name and folder of the indexes of earlier corpora
     run: Run = run_here
     sizes: Sizes = field(default_factory=Sizes)
+    storage: Storage = field(default_factory=Storage)
+
+    def fetch(self) -> None:
+        """Brings the sketches to this process, where they are not yet, and makes the view."""
+        self.storage.fetch(file.path for file in self.files)
+        view(self.connection, self.files)
 
     def batches(self, columns: list[str], rows: int = 10_000) -> Iterator[pa.RecordBatch]:
         """As `sketch_batches`, of all of them."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.disk.elsewhere import check_here
 from curate.documents.documents import NUMBER, PAYLOAD
 
 INNER = (NUMBER, *(name for name, _ in PAYLOAD))
@@ -60,6 +61,7 @@ def kept_schema(folder: Path, part: int) -> pa.Schema:
 def read_kept(folder: Path, part: int, rows: int) -> Iterator[pa.Table]:
     """What a stage kept of a partition, in batches of at most `rows` rows and of one row group of
     either file, since a group ends where its rows have many bytes."""
+    check_here([part_path(folder, part, kind) for kind in ("kept", "keys")])
     with (
         pq.ParquetFile(part_path(folder, part, "kept")) as kept,
         pq.ParquetFile(part_path(folder, part, "keys")) as inner,

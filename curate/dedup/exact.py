@@ -59,6 +59,7 @@ class DedupExact(DedupStep):
     """Keeps one document of each set with the same text or URL."""
 
     name: ClassVar[str] = "dedup_exact"
+    in_tasks: ClassVar[bool] = True
 
     key: Literal["text", "url"] = Field(
         "text",
@@ -151,8 +152,9 @@ def members_query(source: str, survivor: str) -> str:
 def resolve(step: DedupExact, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions; returns counts for the report."""
     sizes = sketches.sizes
-    groups = shuffle_tasks.groups(sketches.files, sizes.task_documents)
+    groups = shuffle_tasks.groups(sketches, sizes.task_documents)
     if not sizes.query_documents < sum(group.rows for group in groups) < MOST:
+        sketches.fetch()
         query = members_query("sketches", step.survivor)
         sketches.connection.execute(f"CREATE OR REPLACE TABLE members AS {query}")
         return write_decisions(sketches.connection, sketches.decisions, step.method)
@@ -216,7 +218,7 @@ def write_rows_files(task: Task) -> dict[str, list[str]]:
     """The files that `write_rows` reads and writes."""
     candidates = _candidate_task(task)
     written = row_files(candidates.folder, candidates.group.part + 1)[-1]
-    return {"reads": candidates.reads(), "writes": [str(written)]}
+    return {"reads": candidates.reads(), "writes": [str(written)], "stay": [str(written)]}
 
 
 def _candidate_task(task: Task) -> CandidateTask:

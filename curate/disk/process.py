@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -63,11 +63,12 @@ Result = TypeVar("Result")
 
 
 def in_order(
-    work: Callable[[Item], Result], items: Sequence[Item], at_once: int = AT_ONCE
+    work: Callable[[Item], Result], items: Iterable[Item], at_once: int = AT_ONCE
 ) -> Iterator[Result]:
     """work(item) of each item, in their order; no more than 2 * at_once results wait to
     be taken. What one raises is raised in its place, and those behind it are not begun."""
-    at_once = min(at_once, len(items))
+    if isinstance(items, Sized):
+        at_once = min(at_once, len(items))
     if at_once < 2:
         yield from map(work, items)
         return

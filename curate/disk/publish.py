@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
-from curate.disk.files import cache_folder, file_digest, text_digest
+from curate.disk.elsewhere import seal_of, version_elsewhere
+from curate.disk.files import cache_folder, file_digest, replacing, text_digest
 from curate.disk.inside import is_below
+from curate.disk.process import in_order
 from curate.errors import RunFailed, UsageError
 
 LIST = "published.json"
@@ -25,6 +30,10 @@ AT_ONCE = 8  # puts on their way
 MANIFESTS = ("manifest.json", "index.json")  # of the folder that they lie in
 STAY = ("stages", "ledger.db")  # what only the run itself needs, at the root or in RUN
 RUN = ".run/"
+TRIES = 5
+WAIT_SECONDS = 0.5  # before the second try; each further one waits twice as long
+
+T = TypeVar("T")
 
 
 def url_of(out: Path) -> str | None:
@@ -47,14 +56,16 @@ def scratch_of(url: str, folder: Path | None) -> Path:
 
 
 class Store:
-    """A folder of an object store, or of anything else that fsspec knows. what: was given as it."""
+    """A folder of an object store, or of anything else that fsspec knows. what: was given as it;
+    wait: seconds before the second try."""
 
-    def __init__(self, url: str, what: str = "OUT") -> None:
+    def __init__(self, url: str, what: str = "OUT", wait: float = WAIT_SECONDS) -> None:
         import fsspec
 
-        self.url = url.rstrip("/")
+        self.url, self.wait = url.rstrip("/"), wait
+        self._folder = url.startswith("file:")
         # Folders of this machine must be made first; objects have none.
-        options = {"auto_mkdir": True} if url.startswith("file:") else {}
+        options = {"auto_mkdir": True} if self._folder else {}
         try:
             self.fs, self.root = fsspec.core.url_to_fs(self.url, **options)
         except ImportError as error:
@@ -82,6 +93,15 @@ class Store:
             )
         return f"{self.root}/{name}"
 
+    def retried(self, work: Callable[[], T], tries: int = TRIES) -> T:
+        """The work's result; tried again while the store is away for a moment."""
+        for tried in range(tries - 1):
+            try:
+                return work()
+            except RunFailed:
+                time.sleep(self.wait * 2**tried)
+        return work()
+
     def check(self) -> None:
         """RunFailed where nothing can be written, before hours of work."""
         name = ".llmcurate-may-write"
@@ -96,8 +116,10 @@ class Store:
         """name -> [bytes, sha256] of what the last run put there."""
         try:
             published = json.loads(self.fs.cat_file(f"{self.root}/{LIST}"))
-        except (OSError, ValueError):
+        except (FileNotFoundError, ValueError):
             return {}
+        except Exception as error:
+            raise self._failed(f"/{LIST}", error, what="read") from None
         if not isinstance(published, dict) or published.get("version") != VERSION:
             return {}
         files = published.get("files")
@@ -119,10 +141,23 @@ class Store:
         """One file, whole or not at all."""
         place = self._at(name)
         try:
+            if self._folder:  # where a copy is not whole until its end, as a put is
+                with replacing(Path(place), sync=False) as aside:
+                    shutil.copyfile(path, aside)
+                return
             self.fs.makedirs(place.rpartition("/")[0], exist_ok=True)
             self.fs.put_file(str(path), place)
         except Exception as error:
             raise self._failed(f"/{name}", error) from None
+
+    def copy(self, name: str, store: Store, target: str) -> None:
+        """A file into another store of the same file system, which does it by itself."""
+        place = store._at(target)
+        try:
+            store.fs.makedirs(place.rpartition("/")[0], exist_ok=True)
+            store.fs.cp_file(self._at(name), place)
+        except Exception as error:
+            raise store._failed(f"/{target}", error) from None
 
     def get(self, name: str, path: Path) -> None:
         """One file, to a path in a folder that is there."""
@@ -160,25 +195,61 @@ class Store:
             raise self._failed("", error, what="removed") from None
 
     def remove(self, names: Iterable[str]) -> None:
-        """Files that may be gone already."""
-        for place, name in [(self._at(name), name) for name in names]:
+        """Files that may be gone already, each tried as `retried` does."""
+
+        def one(name: str) -> None:
             try:
-                self.fs.rm_file(place)
+                self.fs.rm_file(f"{self.root}/{name}")
             except FileNotFoundError:
-                continue
+                return
             except Exception as error:
                 raise self._failed(f"/{name}", error) from None
 
+        all_names = list(names)
+        for name in all_names:
+            self._at(name)  # before the first of them is removed
+        for _ in in_order(lambda name: self.retried(lambda: one(name)), all_names, AT_ONCE):
+            pass
 
-def publish(out: Path, store: Store) -> dict[str, int]:
-    """Puts what a finished run left in `out`; returns counts: files, put, bytes (put), removed."""
+
+# Puts an object of the exchange, by its version, into a store under a name.
+Copy = Callable[[str, Store, str], None]
+
+
+def publish(
+    out: Path,
+    store: Store,
+    sha256: Mapping[str, str] = MappingProxyType({}),
+    copy: Copy | None = None,
+) -> dict[str, int]:
+    """Puts what a finished run left in `out`; returns counts: files, put, bytes (put), removed.
+    sha256: of files whose content is in an exchange, by name; copy: what puts these. RunFailed
+    where there is none and one is to be put."""
     names = [n for n in _files(out) if n.removeprefix(RUN).split("/")[0] not in STAY]
+    versions = {name: v for name in names if (v := version_elsewhere(out / name))}
     new: dict[str, list[Any]] = {
-        name: [(out / name).stat().st_size, file_digest(out / name)] for name in names
+        name: [seal_of(versions[name])[0], sha256[name]]
+        if name in versions
+        else [(out / name).stat().st_size, file_digest(out / name)]
+        for name in names
     }
-    old, there, last = store.listed(), store.sizes(), manifests(names)
+    old, there = store.retried(store.listed), store.retried(store.sizes)
+    last = manifests(names)
     changed = [n for n in names if old.get(n) != new[n] or there.get(n) != new[n][0]]
     gone = [n for n in old if n not in new and n in there]
+    copied = versions.keys() & changed
+    if copied and copy is None:
+        raise RunFailed(
+            f"{out / min(copied)} is not uploaded, its content lies in the exchange: give the"
+            " --exchange of that run again"
+        )
+
+    def put(name: str) -> None:
+        if name in versions and copy is not None:
+            copy(versions[name], store, name)
+        else:
+            store.retried(lambda: store.put(out / name, name))
+
     if changed or gone:
         # Until the list is back, what stands there is of no run; a folder without its manifest is
         # not complete either.
@@ -188,16 +259,25 @@ def publish(out: Path, store: Store) -> dict[str, int]:
         changed += [n for n in heads if n in new and n not in changed]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             files = [n for n in changed if n not in last]
-            list(pool.map(lambda n: store.put(out / n, n), files))
+            list(pool.map(put, files))
+        _check_copies(store, {name: new[name][0] for name in copied})
         store.remove(gone)
         for name in last:
             if name in changed:
-                store.put(out / name, name)
+                put(name)
     if changed or gone or LIST not in there:
         listing = {"version": VERSION, "files": new}
-        store.write(LIST, json.dumps(listing, indent=1, sort_keys=True).encode() + b"\n")
+        text = json.dumps(listing, indent=1, sort_keys=True).encode() + b"\n"
+        store.retried(lambda: store.write(LIST, text))
     size = sum(new[n][0] for n in changed)
     return {"files": len(new), "put": len(changed), "bytes": size, "removed": len(gone)}
+
+
+def _check_copies(store: Store, sizes: dict[str, int]) -> None:
+    """RunFailed where a file that the store copied by itself is not as long as it should be."""
+    there = store.retried(store.sizes) if sizes else {}
+    for name in sorted(n for n, size in sizes.items() if there.get(n) != size):
+        raise RunFailed(f"{store.url}/{name} was not copied whole: run again, it goes on")
 
 
 def manifests(names: Collection[str]) -> dict[str, str]:
@@ -216,6 +296,10 @@ def manifests(names: Collection[str]) -> dict[str, str]:
 
 def _files(out: Path) -> list[str]:
     """Relative paths of all files that are not hidden, but for records of the run."""
-    paths = (p.relative_to(out).as_posix() for p in sorted(out.rglob("*")) if p.is_file())
+    paths = (
+        path.relative_to(out).as_posix()
+        for path in sorted(out.rglob("*"))
+        if path.is_file() or version_elsewhere(path)
+    )
     hidden = re.compile(r"(^|/)\.")
     return [path for path in paths if not hidden.search(path.removeprefix(RUN))]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from curate.disk.elsewhere import all_files, seal_of, version_elsewhere
 from curate.disk.files import file_digest
 
 Seal = list[Any]
@@ -20,28 +21,33 @@ SHA256_DIGITS = 64
 
 
 def seal(path: Path) -> Seal:
-    """The seal of a file as it is now."""
+    """The seal of a file as it is now. Of one whose content is elsewhere nothing is read."""
+    if version := version_elsewhere(path):
+        return seal_of(version)
     return [path.stat().st_size, file_digest(path, DIGEST)]
 
 
 def seal_folder(folder: Path) -> dict[str, Seal]:
     """The seals of all files below a folder, by their names from there."""
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
+    files = sorted(Path(entry.path) for entry, _ in all_files(folder))
     return {path.relative_to(folder).as_posix(): seal(path) for path in files}
 
 
 def fault(path: Path, sealed: object, content: bool = True) -> str | None:
     """What is wrong with a file, or None. content: whether its bytes are compared as well; a size
-    of None is not known."""
+    of None is not known. Content elsewhere has the name of its bytes, which is compared."""
     if not isinstance(sealed, (list, tuple)) or len(sealed) < 2:
         return "has a record that is damaged"
     size, digest = sealed[0], str(sealed[1])
+    kind = "sha256" if len(digest) == SHA256_DIGITS else DIGEST
+    if version := version_elsewhere(path):
+        other = (size, digest) != tuple(seal_of(version)) and kind == DIGEST
+        return "is not what was written" if other else None
     try:
         if path.is_symlink() or not path.is_file():
             return "is missing"
         if size is not None and path.stat().st_size != size:
             return f"has {path.stat().st_size:,} bytes and was written with {size}"
-        kind = "sha256" if len(digest) == SHA256_DIGITS else DIGEST
         if content and file_digest(path, kind) != digest:
             return "is not what was written"
     except OSError as error:

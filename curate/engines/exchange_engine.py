@@ -1,33 +1,34 @@
 """An engine whose workers share no folder with the driver: files go through an exchange.
 
 It wraps another engine. Before a task is handed out, what it reads is put into the exchange, unless
-it is there; what a worker wrote is fetched into OUT before the result is given to the caller. So
-OUT is whole on the driver at any time, and all that comes after a task works as ever.
+it is there. What a worker wrote is in the exchange; the caller gets the result when OUT has what it
+may read of that, and of the rest the versions, which later tasks are handed without anything being
+read here (disk/elsewhere.py).
 
 What a task reads and writes it says itself: beside a function NAME stands NAME_files, which gives
 {"reads": paths, "writes": paths} of a task, and where there are such, `may`: paths that it writes
-if there is reason to; `parts`: {path: ranges [first, end) of bytes} of files that it reads no other
-bytes of.
+if there is reason to; `stay`: those of the paths it writes that other tasks alone read; `parts`:
+{path: ranges [first, end) of bytes} of files that it reads no other bytes of. Who wants to read
+what stays all the same calls `Storage.fetch`.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from curate.disk.elsewhere import all_files, check_version, version_elsewhere
 from curate.disk.files import replacing
 from curate.engines.base import Death, Engine, OnDeath, Task
-from curate.engines.exchange import Exchange, check_version, version_of
+from curate.engines.exchange import TRANSFERS, Exchange, put_elsewhere, version_of
 from curate.errors import RunFailed
 
 WORK = "curate.engines.exchange_worker:work"
-TRANSFERS = 8  # files that are put or fetched at once
 BEHIND = 16  # results whose files are on their way, while workers have their next tasks
 KEPT_BYTES = 32 << 30  # of objects that a worker keeps for later tasks, the last used ones
 
@@ -50,7 +51,8 @@ def stamp_of(path: str | Path) -> Stamp:
 
 
 class ExchangeEngine:
-    """Use as a context manager. When it ends without an error, the exchange is emptied.
+    """Use as a context manager. When it ends without an error, the exchange holds the content of
+    files of OUT and nothing else.
 
     behind: how many results may wait for their files; kept_bytes: of objects in a worker's folder.
     """
@@ -66,11 +68,10 @@ class ExchangeEngine:
         self._behind, self._kept_bytes = behind, kept_bytes
         self._out = str(exchange.out)
         self.cpu = 0.0  # seconds, as the wrapped engine's
-        self._pool = ThreadPoolExecutor(TRANSFERS)
-        self._results = ThreadPoolExecutor(TRANSFERS)  # each of which uses the other for its files
-        self._versions: dict[Stamp, str] = {}  # of files that have been seen
-        self._elsewhere: set[str] = set()  # files outside of OUT, which is looked through
-        self._stored: set[str] | None = None  # versions in the exchange
+        self._puts, self._results = (ThreadPoolExecutor(TRANSFERS) for _ in range(2))
+        self._versions: dict[Stamp, str] = {}  # of files here that have been seen
+        self._known: set[str] = set()  # versions that files had while this process looked
+        self._outside: set[str] = set()  # files outside of OUT, which is looked through
 
     def __enter__(self) -> ExchangeEngine:
         self._inner.__enter__()
@@ -79,17 +80,15 @@ class ExchangeEngine:
     def __exit__(self, *error: object) -> None:
         self._inner.__exit__(*error)
         self._results.shutdown(cancel_futures=True)
-        self._pool.shutdown(cancel_futures=True)
+        self._puts.shutdown(cancel_futures=True)
         if error[0] is None:
-            self._exchange.clear()
+            self._exchange.end()
 
     def map(
         self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
     ) -> Iterator[tuple[Task, dict[str, Any]]]:
         """As Engine.map."""
         files = files_of(function)
-        if self._stored is None:
-            self._stored = self._exchange.versions()
         self._free()
 
         def died(task: Task, death: Death) -> Task:
@@ -118,7 +117,7 @@ class ExchangeEngine:
         """The task as a worker elsewhere does it, once what it reads is in the exchange."""
         touched = files(task)
         reads = list(dict.fromkeys(touched["reads"]))
-        versions = self._pool.map(self._put, reads)
+        versions = self._puts.map(self._put, reads)
         return {
             "part": task.get("part"),
             "function": function,
@@ -126,30 +125,33 @@ class ExchangeEngine:
             "reads": dict(zip(reads, versions, strict=True)),
             "writes": touched["writes"],
             "may": touched.get("may", []),
+            "stay": touched.get("stay", []),
             "parts": touched.get("parts", {}),
             "out": self._out,
-            "exchange": [self._exchange.url, self._exchange.run, self._exchange.wait],
+            "exchange": [self._exchange.url, self._exchange.run, self._exchange.store.wait],
             "kept_bytes": self._kept_bytes,
         }
 
     def _put(self, name: str) -> str:
         """The version of a file, which is in the exchange now."""
-        assert self._stored is not None
-        path = Path(name)
+        path, stored = Path(name), self._exchange.stored
+        if version := version_elsewhere(path):
+            if version not in stored:
+                raise RunFailed(f"{self._exchange.store.url} lacks {name}: run again, it goes on")
+            return version
         version = self._versions.get(stamp_of(path))
         if version is None:
             version = self._versions[stamp_of(path)] = version_of(path)
-        if version not in self._stored:
+        if version not in stored:
             self._exchange.put(path, version)
-            self._stored.add(version)
+        self._known.add(version)
         if not name.startswith(self._out + os.sep):
-            self._elsewhere.add(name)
+            self._outside.add(name)
         return version
 
     def _fetch(self, task: Task, wrote: dict[str, str]) -> None:
-        """Brings into OUT what a task wrote; what is a copy of what it read, from there. RunFailed
-        where the worker names other files than the task does."""
-        assert self._stored is not None
+        """Brings into OUT what a task wrote; of what stays, the version. RunFailed where the worker
+        names other files than the task does."""
         for name, version in wrote.items():
             if name not in task["writes"] and name not in task["may"]:
                 raise RunFailed(
@@ -157,27 +159,26 @@ class ExchangeEngine:
                     " was not asked for: see what else runs there, and run again, it goes on"
                 )
             check_version(version)
-        read = {version: name for name, version in task["reads"].items()}
-
-        def fetch(name: str) -> None:
-            version = wrote[name]
+        self._exchange.stored.update(wrote.values())
+        self._known.update(wrote.values())
+        for name, version in wrote.items():
+            if name in task["stay"]:
+                put_elsewhere(Path(name), version)
+                continue
             with replacing(Path(name)) as aside:
-                if version in read:
-                    shutil.copyfile(read[version], aside)
-                else:
-                    self._exchange.get(version, aside)
+                self._exchange.get(version, aside)
             self._versions[stamp_of(name)] = version
-
-        list(self._pool.map(fetch, wrote))
-        self._stored.update(wrote.values())
 
     def _free(self) -> None:
         """Removes from the exchange what is no file's content any more."""
-        assert self._stored is not None
-        files = [*self._exchange.out.rglob("*"), *map(Path, self._elsewhere)]
-        stamps = {stamp_of(path) for path in files if path.is_file()}
-        kept = {s: v for s, v in self._versions.items() if s in stamps}
-        unused = (set(self._versions.values()) - set(kept.values())) & self._stored
-        list(self._pool.map(lambda version: self._exchange.remove([version]), unused))
-        self._versions = kept
-        self._stored -= unused
+        stamps, used = set[Stamp](), set[str]()
+        for entry, version in all_files(self._exchange.out):
+            if version:
+                used.add(version)
+            else:
+                stamps.add(stamp_of(entry.path))
+        stamps.update(stamp_of(name) for name in self._outside if Path(name).is_file())
+        self._versions = {s: v for s, v in self._versions.items() if s in stamps}
+        unused = (self._known & self._exchange.stored) - used - {*self._versions.values()}
+        self._exchange.remove(unused)
+        self._known -= unused

@@ -21,12 +21,11 @@ from typing import Any
 
 from curate.disk.inside import remove
 from curate.engines.base import Task
-from curate.engines.exchange import Exchange, version_of
+from curate.engines.exchange import TRANSFERS, Exchange, version_of
 from curate.errors import CurateError, RunFailed
 
 PREFIX = "llmcurate-exchange-"
 LOCK = "lock"
-TRANSFERS = 8  # files that are put or fetched at once
 FREE_SHARE = 4  # objects take at most one in so many of the bytes that are free on the disk
 
 _cache: Cache | None = None

@@ -16,6 +16,7 @@ from curate.corpus import indexes
 from curate.corpus.manifests import find_manifest
 from curate.corpus.stage_files import part_path
 from curate.disk import seals
+from curate.disk.elsewhere import version_elsewhere
 from curate.disk.inside import is_below
 from curate.disk.seals import Seal
 from curate.disk.units import counted
@@ -42,6 +43,7 @@ class Check:
 
     out: Path
     files: int = 0
+    elsewhere: int = 0  # of the files, whose content lies in an exchange
     faults: dict[str, str] = field(default_factory=dict)
     rows: dict[str, Row] = field(default_factory=dict)
     repaired: bool = False
@@ -57,6 +59,7 @@ class Check:
         return {
             "out": str(self.out),
             "files": self.files,
+            "elsewhere": self.elsewhere,
             "faulty": len(self.faults),
             "faults": first,
             "repaired": self.repaired,
@@ -69,7 +72,13 @@ class Check:
             lines.append(f"and {counted(len(self.faults) - MOST_NAMED, 'file')} more")
         count = counted(len(self.faults), "file")
         end = f"{count} missing, changed or too many" if self.faults else "as they were written"
-        return "\n".join([*lines, f"{counted(self.files, 'file')} compared: {end}"])
+        lines.append(f"{counted(self.files, 'file')} compared: {end}")
+        if self.elsewhere:
+            lines.append(
+                f"{self.elsewhere:,} of them lie in the exchange: compared is the name of their"
+                " content, and a run with that --exchange sees whether it is there"
+            )
+        return "\n".join(lines)
 
 
 def check(out: Path, options: Options) -> Check:
@@ -162,6 +171,7 @@ def _compare(files: Iterator[tuple[Path, Seal]], result: Check, options: Options
 def _counted(files: Iterable[tuple[Path, Seal]], result: Check) -> Iterator[tuple[Path, Seal]]:
     for file in files:
         result.files += 1
+        result.elsewhere += version_elsewhere(file[0]) is not None
         yield file
 
 

@@ -17,6 +17,7 @@ from curate.corpus.indexes import link
 from curate.disk.files import text_digest
 from curate.disk.inside import inside
 from curate.disk.units import counted, format_bytes
+from curate.engines.exchange import NOTE, free_exchange
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.column_plan import join_columns
 from curate.formats.inputs import InputPlan, plan_files
@@ -97,6 +98,8 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
             done.built = make_products(home, state.current, recipe, how)
         done.removed_snapshots = retention.prune(state, how)
         done.snapshots = len(snapshot.names(home))
+        for note in sorted((home / RUNS).glob(f"*/{NOTE}")):  # of runs whose stages are gone
+            free_exchange(how.exchange, note.parent)
     done.seconds = time.perf_counter() - began
     return done
 

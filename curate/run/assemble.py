@@ -20,6 +20,7 @@ from curate.corpus.stage_files import (
     with_ids,
 )
 from curate.disk.database import database, literal
+from curate.disk.elsewhere import Storage
 from curate.disk.files import clear_temporary, file_digest, replacing, sync_folder
 from curate.disk.inside import remove
 from curate.disk.parquet_writer import conform, writing
@@ -31,11 +32,11 @@ DECISIONS = "id, cluster, kept_id, partner_id, similarity, method, span_start, s
 OTHER_CORPUS = "partner_corpus"
 
 
-def rejected_schema(folders: list[Path]) -> pa.Schema:
+def rejected_schema(folders: list[Path], storage: Storage) -> pa.Schema:
     """The schema of OUT/rejected, which holds the rejected records of all stages."""
-    return joined_schema(
-        [public(pq.read_schema(part_path(f, 0, FOLDER)).empty_table()).schema for f in folders]
-    )
+    footers = storage.footers(part_path(folder, 0, FOLDER) for folder in folders)
+    schemas = [footer.schema.to_arrow_schema() for footer in footers]
+    return joined_schema([public(schema.empty_table()).schema for schema in schemas])
 
 
 def _copied(source: Path, target: Path) -> dict[str, Any]:
@@ -72,12 +73,12 @@ def _rejected(
 
 
 def assemble_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
-    """What `assemble_partition` reads and writes."""
+    """What `assemble_partition` reads and writes; the caller fetches what it wants here."""
     part, folders = payload["part"], [Path(f) for f in payload["folders"]]
     rejected = [str(part_path(folder, part, FOLDER)) for folder in folders]
     written = [str(Path(payload[k]) / f"part-{part:05d}.parquet") for k in ("corpus", "rejected")]
     reads = [payload["ids"], *kept_paths(folders[-1], part), *rejected]
-    return {"reads": reads, "writes": written}
+    return {"reads": reads, "writes": written, "stay": written}
 
 
 def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:

@@ -15,25 +15,26 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from curate.corpus import indexes, manifests
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run
+from curate.disk.elsewhere import Storage
 from curate.disk.files import clear_temporary
 from curate.disk.inside import all_inside, remove
 from curate.disk.seals import Seal, seal
 from curate.engines.base import Engine, Jobs, Task
 from curate.engines.choose import check_engine, open_engine
 from curate.engines.cpu_time import cpu_seconds
-from curate.engines.exchange import check_exchange, open_exchange
+from curate.engines.exchange import Exchange, check_exchange, open_exchange
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.inputs import InputPlan
 from curate.formats.part import plan_reading
 from curate.run import assemble, deaths
-from curate.run.intact import Intact, finished_files
+from curate.run.intact import Intact, corpus_seals, finished_files
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome
 from curate.run.plan import RunPlan, decisions_path, plan_run, stage_folder
@@ -226,21 +227,33 @@ class _Run:
         self.ledger.begin_run(self.plan.digest)
         clear_temporary(self.home)
         assemble.clear_unfinished(self.home)
-        with self._engine() as engine:
+        exchange = open_exchange(self.options.exchange, self.out, self.options.quiet)
+        self.stages.storage = exchange or Storage()
+        with self._engine(exchange) as engine:
             for stage in self.plan.stages:
                 self.stages.run(stage, engine)
             if self.plan.stages:
                 self._write_corpus(engine)
                 indexes.write_indexes(self.out, self.stages.indexes())
                 self.outcome.kept_ids = manifests.kept_ids(self.out)
-            write = self._begin_report(report, engine)
-        self._products()
+            with self._lent():
+                write = self._begin_report(report, engine)
+        with self._lent(bool(self.plan.products)):
+            self._products()
         self.outcome.seconds = time.perf_counter() - began
+        if exchange:
+            self.outcome.carried = {"put": exchange.put_bytes, "fetched": exchange.fetched}
         write()
         sealed = finished_files(self.out, self.home, self._product_seals(), self._leaves())
         self.ledger.record_files(sealed)
         self.ledger.end_run()
         return self.outcome
+
+    def _lent(self, wanted: bool = True) -> AbstractContextManager[None]:
+        """Within, the files of documents are here."""
+        folders = [self.out / name for name in manifests.FOLDERS]
+        kept = wanted and self.plan.stages
+        return self.stages.storage.lent(p for f in folders if kept for p in f.iterdir())
 
     def _begin_report(self, report: Report, engine: Engine) -> Callable[[], None]:
         def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
@@ -251,10 +264,9 @@ class _Run:
         self.outcome.driver["report, in workers"] = engine.cpu - before
         return write
 
-    def _engine(self) -> Engine:
+    def _engine(self, exchange: Exchange | None) -> Engine:
         options = self.options
         inputs = [f.path for f in self.plan.inputs.files if "://" not in f.path]
-        exchange = open_exchange(options.exchange, self.out, options.quiet)
         ours = [] if exchange else [str(self.ledger.path)]
         return open_engine(
             options.engine,
@@ -320,7 +332,7 @@ class _Run:
         for folder in (corpus, rejected):
             remove(folder, inside=self.out)
             folder.mkdir()
-        schema = assemble.schema_hex(assemble.rejected_schema(folders))
+        schema = assemble.schema_hex(assemble.rejected_schema(folders, self.stages.storage))
         assembled = f"{key}:assembled"
         self.ledger.forget_parts(assembled)  # of a killed run, whose files are gone
         tasks: Iterator[Task] = (
@@ -343,6 +355,9 @@ class _Run:
                 cpu += result["cpu"]
                 documents.update({k: result[k]["documents"] for k in ("kept", "rejected")})
                 progress.update()
+        if not self.options.published:
+            new = (corpus, rejected)
+            self.stages.storage.fetch(path for folder in new for path in folder.iterdir())
         self.outcome.driver["assembling"] = cpu
         self._check_counts(documents)
         if decided:
@@ -371,7 +386,9 @@ class _Run:
         if entry is None:  # of an older version
             self._seal_corpus(key)
             entry = {"key": key, "files": {}}
-        return entry["key"] == key and self.intact.corpus_stands(self.out, entry, engine)
+        if entry["key"] != key or not self.intact.corpus_stands(self.out, entry, engine):
+            return False
+        return all(self.stages.storage.has(path) for path, _ in corpus_seals(self.out))
 
     def _has_corpus(self, key: str) -> bool:
         decided = any(s.sketch for s in self.plan.stages)

@@ -12,6 +12,7 @@ from typing import Any
 from curate.corpus import indexes, manifests
 from curate.corpus.sketches import run_here
 from curate.disk import seals
+from curate.disk.elsewhere import seal_of, version_elsewhere
 from curate.disk.inside import inside
 from curate.disk.seals import Seal
 from curate.engines.base import Engine
@@ -76,13 +77,13 @@ class Intact:
         for name, sealed, changed in ledger.files():
             path = place(out, ledger, name)
             what = seals.fault(path, sealed, content=False)
-            if what is None and path.stat().st_mtime_ns != changed:
+            if what is None and path.lstat().st_mtime_ns != changed:
                 what = seals.fault(path, sealed)
                 touched = True
             if what is not None:
                 found[str(path)] = what
             else:
-                rows.append((name, sealed, path.stat().st_mtime_ns))
+                rows.append((name, sealed, path.lstat().st_mtime_ns))
         self.tell(found)
         if touched and not found:
             ledger.record_files(rows)
@@ -134,8 +135,10 @@ def finished_files(
     beside += [home / name for name in RECORDS]
     sealed += [(path, seals.seal(path)) for path in (*beside, *leaves) if path.is_file()]
     for path, (size, digest) in chain(corpus_seals(out), sealed):
-        stat = path.stat()
-        seal = [stat.st_size if size is None else size, digest]
+        stat, version = path.lstat(), version_elsewhere(path)
+        if size is None:
+            size = seal_of(version)[0] if version else stat.st_size
+        seal = [size, digest]
         name = path.name if path.parent == home else path.relative_to(out).as_posix()
         yield name, seal, stat.st_mtime_ns
 

@@ -30,6 +30,7 @@ class Options:
     sizes: Sizes = field(default_factory=Sizes)  # of the tasks of dedups, and of what they hold
     allow_python: bool = False  # whether functions in files that the recipe names may run
     slurm: tuple[str, ...] = ()  # options of sbatch, as KEY=VALUE
+    published: bool = False  # whether OUT is a URL, where readers find what need not lie here
 
     def count(self) -> int:
         """Worker processes on this machine."""
@@ -53,6 +54,7 @@ class Outcome:
     driver: dict[str, float] = field(default_factory=dict)
     published: dict[str, Any] | None = None  # of an OUT that is a URL: it, and what was put there
     notices: list[str] = field(default_factory=list)  # on what was found in the finished run
+    carried: dict[str, int] | None = None  # bytes that the driver put into an exchange and fetched
     kept_ids: str = ""  # a hash of the set of ids in corpus/; empty where no stage wrote one
 
     @property

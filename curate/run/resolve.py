@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from curate.corpus.indexes import Index, earlier_files
 from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import MARK, Run, SketchedCorpus, Sketches, run_here, view
+from curate.corpus.sketches import MARK, Run, SketchedCorpus, Sketches, run_here
 from curate.disk.database import database, literal
+from curate.disk.elsewhere import Storage
 from curate.disk.files import replacing
 from curate.disk.units import counted
 from curate.errors import TooMuchGone
@@ -30,10 +31,11 @@ def resolve(
     workers: int,
     run: Run = run_here,
     sizes: Sizes = Sizes(),
+    storage: Storage = Storage(),
 ) -> dict[str, Any]:
     """Writes the decisions; returns the step's counts, and for `guard` what they would remove.
     own: the step's folder; size: documents and bytes of text that reached the step; run: who does
-    what the step splits into tasks, of these sizes."""
+    what the step splits into tasks, of these sizes; storage: where the content of sketches is."""
     from curate.dedup.step import DedupStep, Removal
 
     began = time.perf_counter()
@@ -46,17 +48,18 @@ def resolve(
         replacing(decisions) as aside,
     ):
         files = (*earlier_files(earlier), *corpus.files())
-        view(db, files)
         named = tuple((index.name, index.own) for index in earlier)
-        if not earlier:
-            counts = step.resolve(Sketches(db, aside, own, files, run=run, sizes=sizes))
-        else:
-            whole = corpus.folder / ".spill-resolve" / "with-earlier.parquet"
-            counts = step.resolve(Sketches(db, whole, own, files, named, run, sizes))
+        whole = corpus.folder / ".spill-resolve" / "with-earlier.parquet" if earlier else aside
+        sketches = Sketches(db, whole, own, files, named, run, sizes, storage)
+        dated = isinstance(step, DedupStep) and step.survivor == "newest"
+        if dated or not step.in_tasks:
+            sketches.fetch()
+        counts = step.resolve(sketches)
+        if earlier:
             if isinstance(step, DedupStep) and step.replaces(step.model_dump()):
                 counts["superseded"] = _superseded(db, whole, own / SUPERSEDED)
             counts |= _own_decisions(db, whole, aside, earlier)
-        if isinstance(step, DedupStep) and step.survivor == "newest":
+        if dated:
             counts["notices"] = undated(db, step.label)
         if isinstance(step, Removal):
             counts["removal"] = _removal(db, aside, size, counts.pop("cut", None))

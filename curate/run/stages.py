@@ -18,11 +18,13 @@ from threading import Thread
 from typing import Any
 
 from curate.corpus import indexes
-from curate.corpus.sketches import SketchedCorpus
+from curate.corpus.sketches import SketchedCorpus, lone_here
 from curate.corpus.stage_files import part_of, part_path
+from curate.disk.elsewhere import Storage, all_files
 from curate.disk.files import clear_temporary, write_text
 from curate.disk.inside import check_links, inside, remove
 from curate.disk.seals import Seal, seal, seal_folder
+from curate.disk.units import counted
 from curate.engines.base import Engine, Task
 from curate.engines.cpu_time import cpu_seconds
 from curate.run import deaths
@@ -56,7 +58,8 @@ def _load_ahead(decided_by: str | None) -> None:
 
 
 class Stages:
-    """Runs the stages of a plan into OUT, and adds a record of each to the outcome."""
+    """Runs the stages of a plan into OUT, and adds a record of each to the outcome. storage: where
+    the content of their files is."""
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class Stages:
     ) -> None:
         self.plan, self.out, self.options, self.ledger = plan, out, options, ledger
         self.outcome, self.intact = outcome, intact
+        self.storage = Storage()
         self.parts = len(plan.inputs.partitions)
 
     def run(self, stage: MapStage, engine: Engine) -> None:
@@ -174,14 +178,17 @@ class Stages:
         """By partition, 1 where it is committed and its files are still there, as they were
         written; and the documents that these kept. Other partitions are forgotten."""
         done = bytearray(self.parts)
+        has, gone = self.storage.has, 0
 
         def sealed() -> Iterator[tuple[Path, Seal]]:
+            nonlocal gone
             for part, result in self.ledger.results(key) if key else ():
-                if part < self.parts and all(part_path(folder, part, k).exists() for k in kinds):
+                if part < self.parts and all(has(part_path(folder, part, k)) for k in kinds):
                     done[part] = 1
                     for kind, sealed in result.get("files", {}).items():  # none of older versions
                         yield part_path(folder, part, kind), sealed
                 else:
+                    gone += 1
                     self.ledger.forget_part(key, part)
 
         most = self.parts * len(kinds)
@@ -189,6 +196,9 @@ class Stages:
             part = part_of(Path(path))
             done[part] = 0
             self.ledger.forget_part(key, part)
+        if gone:
+            parts = counted(gone, "partition")
+            say(f"{folder} lacks files of {parts}: computed anew", self.options.quiet)
         kept = sum(r.get("kept", 0) for _, r in self.ledger.results(key)) if any(done) else 0
         return done, kept
 
@@ -273,9 +283,16 @@ class Stages:
         before = engine.cpu
         corpus, own = self._corpus(stage), self._own(stage)
         decisions, size = decisions_path(self.out, stage), (record["kept"], record["bytes_out"])
+        elsewhere = [Path(e.path) for e, v in all_files(own) if v] if own.is_dir() else []
+        if not all(map(self.storage.has, elsewhere)):
+            say(f"{own} lacks files: {label} begins anew", self.options.quiet)
+            remove(own, inside=self.out)
 
-        def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+        def mapped(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
             return engine.map(function, tasks, deaths.retry_once(label))
+
+        # Content in an exchange is for workers alone.
+        run = mapped if self.options.exchange else lone_here(mapped)
 
         if self._decides_in_worker(stage, engine):
             payload = {
@@ -287,11 +304,19 @@ class Stages:
                 "sizes": asdict(self.options.sizes),
                 "ids_changed": corpus.ids_changed,
             }
-            ((_, counts),) = run(RESOLVE, [payload])
+            ((_, counts),) = mapped(RESOLVE, [payload])
         else:
             workers = self.options.count()
             counts = resolve(
-                stage.sketch, corpus, own, decisions, size, workers, run, self.options.sizes
+                stage.sketch,
+                corpus,
+                own,
+                decisions,
+                size,
+                workers,
+                run,
+                self.options.sizes,
+                self.storage,
             )
         return {**counts, "tasks_cpu": round(engine.cpu - before, 3)}
 
@@ -325,6 +350,7 @@ class Stages:
                 self._corpus(stage),
                 self._own(stage),
                 partial(self.seals, stage),
+                self.storage.fetch,
             )
             for stage in self.plan.stages
             if stage.sketch is not None

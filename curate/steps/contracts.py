@@ -183,6 +183,9 @@ class CorpusStep(Settings):
 
     # The module that `resolve` loads, where that takes long: while workers are at the sketches.
     decided_by: ClassVar[str | None] = None
+    # Whether `resolve` reads sketches in tasks alone; if it has to do without, it calls
+    # `Sketches.fetch` first. So the driver of machines that share no folder reads none.
+    in_tasks: ClassVar[bool] = False
 
     @property
     def reach(self) -> Literal["own", "one", "cluster", "any"]:

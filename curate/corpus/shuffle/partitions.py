@@ -287,10 +287,11 @@ def partition_keys(
 
 
 def write_keys_files(task: Task) -> dict[str, list[str]]:
-    """What `write_keys` reads and writes."""
+    """What `write_keys` reads and writes. Who plans the next tasks reads where partitions start."""
     reads = [str(file.path) for file in Group.load(task).files]
     written = PairFiles.within(Path(task["folder"]), task["part"])
-    return {"reads": reads, "writes": [str(path) for path in written]}
+    stay = [str(written.keys), str(written.values)]
+    return {"reads": reads, "writes": [str(path) for path in written], "stay": stay}
 
 
 def write_keys(task: Task) -> dict[str, Any]:

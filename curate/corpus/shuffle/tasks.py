@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.corpus.sketches import Run, SketchFile, Task, run_here
+from curate.corpus.sketches import Run, Sketches, SketchFile, Task
 from curate.disk.files import replacing
 
 MOST = 2**32 - 1  # documents that 32-bit numbers tell apart, with one to spare
@@ -48,17 +48,17 @@ class Group:
 
 
 def groups(
-    files: Sequence[SketchFile],
+    sketches: Sketches,
     most: int,
     weigh: Callable[[pq.FileMetaData], int] = lambda metadata: int(metadata.num_rows),
 ) -> list[Group]:
-    """The files cut into groups of up to `most` sketches, in order. weigh: counts something else
-    of a file than its sketches. A file that has more is a group by itself."""
+    """The files of sketches cut into groups of up to `most` sketches, in order. weigh: counts
+    something else of a file than its sketches. A file that has more is a group by itself."""
     parted: list[Group] = []
     waiting: list[SketchFile] = []
     first = rows = size = 0
-    for file in files:
-        metadata = pq.read_metadata(file.path)
+    footers = sketches.storage.footers(file.path for file in sketches.files)
+    for file, metadata in zip(sketches.files, footers, strict=True):
         weight = weigh(metadata)
         if waiting and size + weight > most:
             parted.append(Group(len(parted), tuple(waiting), first, rows))
@@ -72,9 +72,8 @@ def groups(
 
 
 def run_tasks(run: Run, function: str, tasks: list[Task]) -> list[dict[str, Any]]:
-    """The results of the tasks, in their order. A single task is done in this process, so that a
-    small corpus waits for no worker."""
-    done = list((run if len(tasks) != 1 else run_here)(function, tasks))
+    """The results of the tasks, in their order."""
+    done = list(run(function, tasks))
     return [result for _, result in sorted(done, key=lambda pair: pair[0]["part"])]
 
 

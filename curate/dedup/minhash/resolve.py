@@ -172,7 +172,7 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
     width = packed_bytes(bands * rows, step.kept_bits)
     first = step.survivor == "first"
     sizes = sketches.sizes
-    sketch_groups = groups(sketches.files, sizes.task_documents)
+    sketch_groups = groups(sketches, sizes.task_documents)
 
     def keys(folder: Path, done: Done) -> dict[str, Any]:
         return partition_keys(sketches, folder, sketch_groups, step.label, "bands", bands)

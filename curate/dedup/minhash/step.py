@@ -53,6 +53,7 @@ class DedupMinhash(DedupStep):
     name: ClassVar[str] = "dedup_minhash"
     paper: ClassVar[str] = "Broder 1997; Mining of Massive Datasets, chapter 3"
     decided_by: ClassVar[str | None] = "curate.dedup.minhash.resolve"
+    in_tasks: ClassVar[bool] = True
     version: ClassVar[int] = 2  # sketches hold band keys as bytes
 
     preset: Literal["fineweb", "lee2022", "dclm", "refinedweb"] = Field(

@@ -63,7 +63,8 @@ Make = Callable[[pa.Array], tuple[np.ndarray, np.ndarray]]
 def _files(task: Task) -> dict[str, list[str]]:
     candidates, ordered = CandidateTask.load(task), Path(task["ordered"])
     reads = [*candidates.reads(), str(ordered / POSITIONS), str(ordered / BEGINS)]
-    return {"reads": reads, "writes": [str(path) for path in _written(candidates)]}
+    written = [str(path) for path in _written(candidates)]
+    return {"reads": reads, "writes": written, "stay": written}
 
 
 def _written(candidates: CandidateTask) -> SliceFiles:

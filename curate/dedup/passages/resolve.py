@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from curate.corpus.decisions import COLUMNS, ROWS, join_pieces, piece_files, write_piece
 from curate.corpus.phases import Done, Phase, forget, run_phases
@@ -55,7 +54,7 @@ def write_owners_files(task: Task) -> dict[str, list[str]]:
     """The files that `write_owners` reads (a record batch of each) and writes."""
     reads = [str(p) for pair in row_files(Path(task["rows"]), task["groups"]) for p in pair]
     written = owner_files(Path(task["folder"]), task["part"] + 1)[-1]
-    return {"reads": reads, "writes": [str(written)]}
+    return {"reads": reads, "writes": [str(written)], "stay": [str(written)]}
 
 
 def write_owners(task: Task) -> dict[str, Any]:
@@ -197,7 +196,8 @@ def phases(step: DedupPassages, sketches: Sketches, sketch_groups: list[Group]) 
     chosen = {"survivor": step.survivor, "keep": step.keep}
 
     def keys(folder: Path, done: Done) -> dict[str, Any]:
-        about = sum(estimated_passages(pq.read_metadata(file.path)) for file in sketches.files)
+        footers = sketches.storage.footers(file.path for file in sketches.files)
+        about = sum(map(estimated_passages, footers))
         return partition_passages(sketches, folder, sketch_groups, about)
 
     def shared(folder: Path, done: Done) -> dict[str, Any]:
@@ -251,7 +251,7 @@ def phases(step: DedupPassages, sketches: Sketches, sketch_groups: list[Group]) 
 def resolve(step: DedupPassages, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions on every passage that stands more than once; returns counts, and `cut`,
     how many bytes go."""
-    sketch_groups = groups(sketches.files, sketches.sizes.task_passages, estimated_passages)
+    sketch_groups = groups(sketches, sketches.sizes.task_passages, estimated_passages)
     done = run_phases(sketches.folder, phases(step, sketches, sketch_groups))
     join_pieces(
         sketches.decisions, DECISIONS, piece_files(done.folder("pieces"), len(sketch_groups))

@@ -151,7 +151,8 @@ def write_rows_files(task: Task) -> dict[str, list[str]]:
     reads = [*group.reads(), str(repeated_file(Path(task["keys"]), group.part))]
     reads += [str(path) for pair in shared for path in pair]
     written = [*row_files(folder, group.part + 1)[-1], *member_files(folder, group.part)]
-    return {"reads": reads, "writes": [str(path) for path in written]}
+    names = [str(path) for path in written]
+    return {"reads": reads, "writes": names, "stay": names}
 
 
 def write_rows(task: Task) -> dict[str, Any]:

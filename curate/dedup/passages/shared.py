@@ -96,8 +96,12 @@ def partition_passages(
 def write_keys_files(task: Task) -> dict[str, list[str]]:
     """The files that `write_keys` reads and writes."""
     folder, group = Path(task["folder"]), Group.load(task)
-    written = [*PairFiles.within(folder, group.part), repeated_file(folder, group.part)]
-    return {"reads": [str(f.path) for f in group.files], "writes": [str(p) for p in written]}
+    pairs, repeated = PairFiles.within(folder, group.part), repeated_file(folder, group.part)
+    return {
+        "reads": [str(f.path) for f in group.files],
+        "writes": [str(p) for p in (*pairs, repeated)],
+        "stay": [str(p) for p in (pairs.keys, pairs.values, repeated)],
+    }
 
 
 def _passages_in(path: Path) -> int:
@@ -157,6 +161,7 @@ def write_shared_files(task: Task) -> dict[str, Any]:
         "reads": [str(p) for each in read for p in each],
         "parts": partition_ranges(read, *task["partitions"]),
         "writes": [str(p) for p in written],
+        "stay": [str(p) for p in written],
     }
 
 

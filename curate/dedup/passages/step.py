@@ -34,6 +34,7 @@ class DedupPassages(DedupStep):
     name: ClassVar[str] = "dedup_passages"
     paper: ClassVar[str] = "Raffel et al. 2020, section 2.2; Wenzek et al. 2020, section 3.2"
     decided_by: ClassVar[str | None] = "curate.dedup.passages.resolve"
+    in_tasks: ClassVar[bool] = True
     version: ClassVar[int] = 2  # sketches are packed
     free: ClassVar[frozenset[str]] = DedupStep.free | {"min_sentences", "min_words"}
 

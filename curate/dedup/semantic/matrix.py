@@ -87,7 +87,7 @@ def frequencies(
     """(df: int64[features], the counts of the sampled documents in order of their rows). row_of: as
     `write_matrix` has it; work: a folder for files."""
     tasks, sample_rows = [], []
-    for group in groups(sketches.files, sketches.sizes.task_embeddings):
+    for group in groups(sketches, sketches.sizes.task_embeddings):
         rows = row_of[group.first : group.first + group.rows]
         sample = np.flatnonzero(rows < hashed.SAMPLE)
         sample_rows.append(rows[sample])
@@ -147,7 +147,7 @@ def group_rows(sketches: Sketches, work: Path, basis: Path) -> Iterator[tuple[sl
     """(which documents, by arrival; their rows: int16[documents, size]) group by group. basis: its
     file; work: a folder for files."""
     settings = {"basis": str(basis), "folder": str(work)}
-    sketch_groups = groups(sketches.files, sketches.sizes.task_embeddings)
+    sketch_groups = groups(sketches, sketches.sizes.task_embeddings)
     tasks = [{**group.dump(), **settings} for group in sketch_groups]
     run_tasks(sketches.run, f"{__name__}:embed_group", _missing(tasks, rows_file))
     for task in tasks:

@@ -212,7 +212,7 @@ def regions_of(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Region
     if done.exists():
         return Regions.load(done)
     clear_temporary(work)
-    sketch_groups = groups(sketches.files, sketches.sizes.task_sketch_bytes, _bytes)
+    sketch_groups = groups(sketches, sketches.sizes.task_sketch_bytes, _bytes)
     regions = _regions_in_process if len(sketch_groups) < 2 else _regions_by_tasks
     arrived = regions(step, sketches, work, sketch_groups)
     path = work / ARRIVED

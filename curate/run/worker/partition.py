@@ -66,11 +66,12 @@ def warm_up() -> None:
 
 
 def sketch_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
-    """What `sketch_partition` reads and writes."""
+    """What `sketch_partition` reads and writes, for other tasks alone."""
     spec, part = load_spec(payload["spec"]), payload["part"]
     folder = Path(spec["folder"])
     reads = [payload["spec"], *spec["files"], *kept_paths(folder, part)]
-    return {"reads": reads, "writes": [str(part_path(folder, part, spec["sketch_kind"]))]}
+    written = [str(part_path(folder, part, spec["sketch_kind"]))]
+    return {"reads": reads, "writes": written, "stay": written}
 
 
 def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
@@ -136,7 +137,8 @@ def _split_quarantined(
 
 
 def run_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
-    """What `run_partition` reads beside the input, and writes; may: where there is reason to."""
+    """What `run_partition` reads beside the input, and writes; may: where there is reason to; stay:
+    what other tasks alone read."""
     spec, part = load_spec(payload["spec"]), payload["part"]
     folder = Path(spec["folder"])
     reads = [payload["spec"], *spec["files"]]
@@ -147,12 +149,13 @@ def run_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
     reads += [spec["ids"]] if spec["ids"] else []
     reads += [spec["decisions"]] if spec["decisions"] else []
     reads += [str(file) for step in spec["steps"] if (file := step.prepared(folder)) is not None]
-    kinds = written_kinds(spec).values()
+    written = {kind: str(part_path(folder, part, kind)) for kind in written_kinds(spec).values()}
     corrupt = [str(part_path(folder, part, "corrupt"))] if spec["plan"] else []
     return {
         "reads": list(dict.fromkeys(reads)),
-        "writes": [str(part_path(folder, part, kind)) for kind in kinds],
+        "writes": [*written.values()],
         "may": corrupt,
+        "stay": [path for kind, path in written.items() if kind != "ids"],
     }
 
 

@@ -126,7 +126,7 @@ def _cuts(
 
 def resolve(step: Perplexity, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions; returns figures by language."""
-    file_groups = groups(sketches.files, sketches.sizes.task_documents)
+    file_groups = groups(sketches, sketches.sizes.task_documents)
     first, paragraphs = step.repeats, step.by == "paragraph"
 
     def seen(folder: Path, done: Done) -> dict[str, Any]:

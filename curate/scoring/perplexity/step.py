@@ -63,6 +63,7 @@ class Perplexity(CorpusStep):
     """
 
     name: ClassVar[str] = "perplexity"
+    in_tasks: ClassVar[bool] = True
     paper: ClassVar[str] = "Wenzek et al. 2020, section 3.4"
 
     model: str = Field(

@@ -34,6 +34,7 @@ class QualityBuckets(CorpusStep):
     name: ClassVar[str] = "quality_buckets"
     paper: ClassVar[str] = "Su et al. 2024 (Nemotron-CC); Olmo 3 (2025), Dolma 3"
     decided_by: ClassVar[str | None] = "curate.scoring.quality.percentiles"
+    in_tasks: ClassVar[bool] = True
 
     scores: tuple[str, ...] = Field(
         min_length=1,

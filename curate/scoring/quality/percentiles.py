@@ -82,7 +82,7 @@ def learned_weights(sums: np.ndarray) -> list[float]:
 
 def resolve(step: QualityBuckets, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions; returns figures for the report."""
-    file_groups = groups(sketches.files, sketches.sizes.task_documents)
+    file_groups = groups(sketches, sketches.sizes.task_documents)
     run, db, by_lang = sketches.run, sketches.connection, step.by is not None
     many = len(step.scores)
 

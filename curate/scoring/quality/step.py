@@ -198,6 +198,8 @@ class QualityShare(Scored, CorpusStep):
     score stay too.
     """
 
+    in_tasks: ClassVar[bool] = True
+
     def sketch_identity(self) -> dict[str, Any]:
         """Without the share: another one needs no new scores."""
         facts = self.identity()
@@ -228,7 +230,7 @@ SCHEMA = pa.schema([*COLUMNS, ("score", pa.float64()), ("threshold", pa.float64(
 
 def resolve(step: QualityShare, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions; returns counts for the report."""
-    file_groups = groups(sketches.files, sketches.sizes.task_documents)
+    file_groups = groups(sketches, sketches.sizes.task_documents)
     run, db = sketches.run, sketches.connection
     share = step.keep_fraction
     assert share is not None

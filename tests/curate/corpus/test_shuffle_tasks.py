@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from curate.corpus.shuffle import tasks as shuffle_tasks
 from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Run, Sketches, SketchFile, Task, run_here, view
+from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, run_here, view
 from curate.dedup.exact import DedupExact
 from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.passages.step import DedupPassages
@@ -58,7 +58,7 @@ def decide(
     own.mkdir(exist_ok=True)
     with database(folder / "spill") as db:
         view(db, files)
-        step.resolve(Sketches(db, path, own, files, run=run, sizes=sizes))
+        step.resolve(Sketches(db, path, own, files, run=lone_here(run), sizes=sizes))
     assert list(own.iterdir()) == []
     return path.read_bytes()
 
@@ -114,7 +114,7 @@ def dying(task: Task) -> Any:
     if task["function"] in VICTIMS and task["part"] == 1 and not mark.exists():
         mark.touch()
         (Path(task["folder"]) / f"{TEMPORARY}{os.getpid()}-half").touch()
-        worker.send({"beat": [0, 0]})
+        worker.beat(0, 0)
         os.kill(os.getpid(), signal.SIGKILL)
     return result
 
@@ -164,7 +164,7 @@ def test_groups_hold_every_file_once_in_order_and_no_more_than_they_may(counts, 
             ),
         )
         files = [SketchFile(p, Path(str(p)), p) for p in range(len(counts))]
-        grouped = groups(files, most)
+        grouped = groups(Sketches(None, Path(), Path(), tuple(files)), most)
     assert [file for group in grouped for file in group.files] == files
     assert [group.part for group in grouped] == list(range(len(grouped)))
     for group in grouped:

@@ -11,7 +11,7 @@ import pytest
 from curate.corpus.shuffle.partitions import documents_in
 from curate.corpus.shuffle.tasks import groups
 from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import SketchFile
+from curate.corpus.sketches import Sketches, SketchFile
 from curate.dedup.minhash.step import DedupMinhash
 from curate.errors import RunFailed
 from tests.curate.dedup.minhash_sketches import (
@@ -143,5 +143,6 @@ def test_decisions_do_not_depend_on_how_memory_is_cut(tmp_path, settings):
 
 def test_more_documents_than_numbers_are_refused(tmp_path):
     files = write(tmp_path, with_keys(random_keys(12, 5, 0)))
+    sketches = Sketches(None, tmp_path, tmp_path, tuple(files))
     with pytest.raises(RunFailed, match="dedup compares up to 11 documents at once, these are 12"):
-        documents_in(groups(files, 100), "dedup", most=12)
+        documents_in(groups(sketches, 100), "dedup", most=12)

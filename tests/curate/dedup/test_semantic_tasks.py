@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Run, Sketches, SketchFile, Task, run_here, view
+from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, run_here, view
 from curate.dedup.semantic import clusters as semantic_clusters
 from curate.dedup.semantic import compare
 from curate.dedup.semantic.step import DedupSemantic
@@ -65,7 +65,7 @@ def decide(
     home.mkdir(exist_ok=True)
     with database(folder / "spill") as db:
         view(db, files)
-        step.resolve(Sketches(db, path, home, files, run=run, sizes=sizes))
+        step.resolve(Sketches(db, path, home, files, run=lone_here(run), sizes=sizes))
     names = ["basis.npz", "centroids.npy", "embeddings.npy", "similarity.parquet"]
     assert sorted(p.name for p in home.iterdir()) == names
     # An archive of arrays says when they were packed.

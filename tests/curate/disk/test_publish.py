@@ -108,7 +108,7 @@ def test_only_what_changed_is_put_and_what_is_gone_goes(objects, tmp_path):
 
 @pytest.mark.parametrize("at", ["part-00000.parquet", "part-00001.parquet", "corpus.json"])
 def test_a_reader_sees_no_manifest_beside_files_of_another_run(objects, tmp_path, at):
-    store = Store("objects://bucket/out")
+    store = Store("objects://bucket/out", wait=0.001)
     first = {"corpus/part-00000.parquet": "a", "corpus/part-00001.parquet": "b"}
     publish(folder(tmp_path, **first), store)
     out = folder(tmp_path, **{name: text * 2 for name, text in first.items()})

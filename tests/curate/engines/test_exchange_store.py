@@ -10,14 +10,29 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from xxhash import xxh3_128_hexdigest
 
-from curate.engines import exchange, exchange_engine, exchange_worker
+from curate.disk import publish
+from curate.disk.elsewhere import version_elsewhere
+from curate.disk.publish import Store
+from curate.disk.seals import fault, seal, seal_folder
+from curate.engines import exchange_engine, exchange_worker
 from curate.engines.base import OnDeath, Task
 from curate.engines.choose import check_engine
-from curate.engines.exchange import NOTE, Exchange, check_exchange, open_exchange, version_of
+from curate.engines.exchange import (
+    FOOTER_BYTES,
+    NOTE,
+    Exchange,
+    check_exchange,
+    open_exchange,
+    put_elsewhere,
+    version_of,
+)
 from curate.engines.exchange_engine import ExchangeEngine
 from curate.errors import RunFailed, UsageError
 
@@ -36,7 +51,7 @@ def double(task: Task) -> dict[str, Any]:
 
 
 def double_files(task: Task) -> dict[str, list[str]]:
-    files = {k: task.get(k, []) for k in ("reads", "writes", "may")}
+    files = {k: task.get(k, []) for k in ("reads", "writes", "may", "stay")}
     files["parts"] = task.get("parts", {})
     return files | {
         "reads": [name for name in files["reads"] if name not in task.get("hidden", [])]
@@ -237,9 +252,9 @@ class Failing:
 @pytest.mark.parametrize("method", ["put", "get", "sizes", "remove_all"])
 def test_a_store_that_is_away_for_a_moment_is_asked_again(out, opened, monkeypatch, method):
     (out / "a").write_bytes(b"x")
-    store = type(opened._store)
+    store = type(opened.store)
     real = getattr(store, method)
-    monkeypatch.setattr(store, method, Failing(exchange.TRIES - 1, real))
+    monkeypatch.setattr(store, method, Failing(publish.TRIES - 1, real))
     with ExchangeEngine(Alone(), opened) as engine:
         run(engine, task_on(out, "a"))
     monkeypatch.setattr(store, method, Failing(100, real))
@@ -257,8 +272,9 @@ def test_what_is_damaged_is_noticed_and_what_is_cut_short_is_put_again(out, open
     opened.put(out / "a", version)
     (at,) = (out.parent / "store").rglob(version)
     at.write_bytes(b"wrong")
-    with pytest.raises(RunFailed, match="is damaged"):
+    with pytest.raises(RunFailed, match="was damaged and is taken away"):
         opened.get(version, out / "b")
+    assert not at.exists()
     at.write_bytes(b"who")  # as a machine leaves it that is lost while it puts
     with ExchangeEngine(Alone(), opened) as engine:
         run(engine, task_on(out, "a"))
@@ -305,12 +321,12 @@ def test_what_a_killed_run_left_is_taken_up_at_the_same_url_and_named_otherwise(
     (out / "a").write_bytes(b"x")
     opened.put(out / "a", version_of(out / "a"))
     again = open_exchange(opened.url + "/", out)
-    assert again is not None and again.versions() == {version_of(out / "a")}
+    assert again is not None and again.stored == {version_of(out / "a")}
     assert capsys.readouterr().err == ""
     assert open_exchange(None, out) is None
     other = open_exchange(f"file://{out.parent}/elsewhere", out)
-    assert other is not None and other.versions() == set() and len(objects(out)) == 1
-    notice = f"{opened.url}/{opened.run} may hold files of a run that was stopped: give --exchange"
+    assert other is not None and other.stored == set() and len(objects(out)) == 1
+    notice = f"files of {out} lie in {opened.url}/{opened.run} and are computed anew where"
     assert [line[: len(notice)] for line in capsys.readouterr().err.splitlines()] == [
         notice,
         notice,
@@ -337,7 +353,7 @@ def test_a_note_in_out_removes_and_reads_nothing_elsewhere(out, capsys, note, ur
     (out / NOTE).write_text(text)
     exchange = open_exchange(url and url.format(victims=victims), out)
     if exchange is not None:
-        exchange.clear()
+        exchange.end()
     assert (victims / "folder/file").exists()
     assert capsys.readouterr().err == (
         f"{out / NOTE} names no folder of an exchange and is passed over: remove it\n"
@@ -350,7 +366,7 @@ def test_a_note_of_another_store_is_named_and_left(out, capsys):
     victim.mkdir(parents=True)
     (out / NOTE).write_text(json.dumps({"url": f"file://{victim.parent}", "run": run}))
     assert open_exchange(None, out) is None and victim.exists()
-    assert capsys.readouterr().err.startswith(f"file://{victim} may hold files")
+    assert capsys.readouterr().err.startswith(f"files of {out} lie in file://{victim} ")
     with pytest.raises(RunFailed, match="is no folder of an exchange"):
         Exchange("file:///some", out, "folder")
 
@@ -405,3 +421,92 @@ def test_a_store_that_cannot_be_written_is_named_before_the_work(tmp_path):
         check_exchange(f"file://{tmp_path}/file/x")
     with pytest.raises(UsageError, match=r"^--exchange nosuch://x: "):
         check_exchange("nosuch://x")
+
+
+def test_a_footer_is_read_without_what_stands_before_it(out, opened):
+    """A short one with the last bytes, a long one with a second read."""
+    for name, columns in (("short", 2), ("long", 400)):
+        path = out / name
+        pq.write_table(pa.table({f"a{i}": [i] * 5 for i in range(columns)}), path)
+        opened.put(path, version_of(path))
+        want = pq.read_metadata(path)
+        put_elsewhere(path, version_of(path))
+        assert (want.serialized_size > FOOTER_BYTES) == (name == "long")
+        (footer,) = opened.footers([path])
+        assert footer.num_rows == 5 and footer.schema.equals(want.schema)
+        assert not path.exists() and opened.has(path)
+
+
+def test_content_elsewhere_is_lent_fetched_and_sealed_by_its_name(out, opened):
+    path = out / "a"
+    path.write_bytes(b"content")
+    sealed, version = seal(path), version_of(path)
+    opened.put(path, version)
+    put_elsewhere(path, version)
+    assert seal(path) == sealed and fault(path, sealed) is None
+    assert seal_folder(out) == {NOTE: seal(out / NOTE), "a": sealed}
+    assert fault(path, [7, "0" * 32]) == "is not what was written"
+    with opened.lent([path, out / NOTE]):
+        assert path.read_bytes() == b"content"
+    assert version_elsewhere(path) == version and not path.exists()
+    (out / "b").symlink_to("a")  # any other link is none of ours
+    assert version_elsewhere(out / "b") is None and not opened.has(out / "b")
+    opened.fetch([path, out / NOTE])
+    assert path.read_bytes() == b"content" and not path.is_symlink()
+    opened.end()
+    assert objects(out) == {} and not (out / NOTE).exists()
+
+
+def test_an_object_in_a_folder_is_whole_while_it_is_put_again(out, opened, monkeypatch):
+    """By another worker, which wrote the same: a reader may be at it."""
+    (out / "a").write_bytes(b"content")
+    version = version_of(out / "a")
+    opened.put(out / "a", version)
+
+    def reads_meanwhile(source: Path, target: Path) -> None:
+        Path(target).write_bytes(b"")
+        opened.get(version, out / "b")
+
+    monkeypatch.setattr(publish.shutil, "copyfile", reads_meanwhile)
+
+    def get_file(_: Any, source: str, target: str) -> None:
+        Path(target).write_bytes(Path(source).read_bytes())
+
+    monkeypatch.setattr(type(opened.store.fs), "get_file", get_file)
+    opened.put(out / "a", version)
+    assert (out / "b").read_bytes() == b"content"
+
+
+def test_an_object_is_published_into_a_store_of_any_file_system(out, opened):
+    path = out / "a"
+    path.write_bytes(b"content")
+    opened.put(path, version_of(path))
+    here = Store(f"file://{out.parent}/published")
+    for store in (here, Store("memory://published")):
+        opened.publish(version_of(path), store, "corpus/a")
+        assert store.sizes() == {"corpus/a": 7} and store.read("corpus/a", 0, 7) == b"content"
+
+
+def test_what_stays_is_given_to_the_next_tasks_without_being_fetched(out, opened):
+    (out / "a").write_bytes(b"x")
+    first, twice = task_on(out, "a", stay=[f"{out}/a.twice"]), task_on(out, "a.twice")
+    with ExchangeEngine(Alone(), opened) as engine:
+        run(engine, first)
+        assert version_elsewhere(out / "a.twice") == version_of_bytes(b"xx")
+        assert opened.fetched == 0
+        (out / "a.twice").rename(out / "b")  # with its folder, as a phase's files are
+        run(engine, {**twice, "reads": [str(out / "b")]})
+        assert (out / "a.twice.twice").read_bytes() == b"xxxx" and opened.fetched == 4
+    assert {*objects(out).values()} == {b"xx"}
+    (out.parent / "store" / opened.run / version_of_bytes(b"xx")).unlink()
+    again = Exchange(opened.url, out, opened.run)
+    assert not again.has(out / "b")
+    with (
+        pytest.raises(RunFailed, match=f"lacks {out}/b: run again, it goes on"),
+        ExchangeEngine(Alone(), again) as engine,
+    ):
+        run(engine, {**twice, "reads": [str(out / "b")]})
+
+
+def version_of_bytes(content: bytes) -> str:
+    return f"{xxh3_128_hexdigest(content)}-{len(content)}"
