@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from curate.disk.files import file_digest
+from curate.errors import Damaged
 
 Seal = list[Any]
+SealedPath = list[Any]  # [path, seal], as a task has it
 DIGEST = "xxh3-128"
 TASK_BYTES = 256 << 20  # what one task compares
 SHA256_DIGITS = 64
@@ -47,6 +49,35 @@ def fault(path: Path, sealed: object, content: bool = True) -> str | None:
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     return None
+
+
+_stamps: dict[str, tuple[Seal, tuple[int, ...]]] = {}  # of files that this process compared
+
+
+def verify(task: dict[str, Any]) -> None:
+    """Compares what a task is about to read; Damaged names the first file that is not what was
+    written. task: `sealed` (path, seal) are its own files; `shared` those that every task reads,
+    which a process compares once, and again where a time of change is another."""
+    for path, sealed in task.get("sealed", ()):
+        _compared(path, sealed)
+    for path, sealed in task.get("shared", ()):
+        if _stamps.get(path) != (sealed, stamp := _stamp(path)):
+            _compared(path, sealed)
+            _stamps[path] = sealed, stamp
+
+
+def _compared(path: str, sealed: Seal) -> None:
+    if (what := fault(Path(path), sealed)) is not None:
+        raise Damaged(f"{path} {what}")
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    """Another one after every write: nobody sets the time of a file's last change of state."""
+    try:
+        stat = Path(path).stat()
+    except OSError:
+        return ()
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def compare_files(payload: dict[str, Any]) -> dict[str, list[str]]:

@@ -23,6 +23,7 @@ from curate.disk.database import database, literal
 from curate.disk.files import clear_temporary, file_digest, replacing, sync_folder
 from curate.disk.inside import remove
 from curate.disk.parquet_writer import conform, writing
+from curate.disk.seals import verify
 from curate.documents.rejected import FOLDER, joined_schema
 from curate.engines.cpu_time import cpu_seconds
 
@@ -82,8 +83,10 @@ def assemble_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
 
 def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
     """One partition's part of corpus and rejected. folders: the stages' folders in order;
-    kept_bytes: text of the documents that the last one kept."""
+    kept_bytes: text of the documents that the last one kept; sealed, shared: what is read, which is
+    compared first."""
     began = cpu_seconds()
+    verify(payload)
     part = payload["part"]
     folders = [Path(f) for f in payload["folders"]]
     changed = changed_ids(payload["ids"], part)

@@ -26,14 +26,14 @@ from curate.engines.base import Engine, Jobs, Task
 from curate.engines.choose import check_engine, open_engine
 from curate.engines.cpu_time import cpu_seconds
 from curate.engines.exchange import check_exchange, open_exchange
-from curate.errors import RunFailed, UsageError, disk_error, name_file
+from curate.errors import Damaged, RunFailed, UsageError, disk_error, name_file
 from curate.formats.inputs import InputPlan
 from curate.formats.part import plan_reading
 from curate.run import assemble, deaths
 from curate.run.intact import Intact, finished_files
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome
-from curate.run.plan import RunPlan, decisions_path, plan_run, stage_folder
+from curate.run.plan import MapStage, RunPlan, decisions_path, plan_run, stage_folder
 from curate.run.records import read_record
 from curate.run.stages import REPORT, Stages
 from curate.steps.recipe import Recipe
@@ -218,6 +218,25 @@ class _Run:
         elif last and not last[1]:
             say(f"resuming the unfinished run in {self.out}", self.options.quiet)
         self.ledger.begin_run(self.plan.digest)
+        while True:
+            try:
+                self._compute()
+                break
+            except Damaged as damage:
+                # As a run that goes on: what is there is compared, and what differs made anew.
+                self.intact.anew(damage)
+                self.outcome = Outcome(self.out, self.plan)
+                self.stages.outcome = self.outcome
+        self.outcome.seconds = time.perf_counter() - began
+        report(self.outcome, self.options.count())
+        sealed = finished_files(self.out, self.home, self._product_seals(), self._leaves())
+        self.ledger.record_files(sealed)
+        self.ledger.end_run()
+        return self.outcome
+
+    def _compute(self) -> None:
+        """Stages, corpus and products, as far as they are not done. Damaged where a file is not
+        what was written."""
         clear_temporary(self.home)
         assemble.clear_unfinished(self.home)
         with self._engine() as engine:
@@ -228,12 +247,6 @@ class _Run:
                 indexes.write_indexes(self.out, self.stages.indexes())
                 self.outcome.kept_ids = manifests.kept_ids(self.out)
         self._products()
-        self.outcome.seconds = time.perf_counter() - began
-        report(self.outcome, self.options.count())
-        sealed = finished_files(self.out, self.home, self._product_seals(), self._leaves())
-        self.ledger.record_files(sealed)
-        self.ledger.end_run()
-        return self.outcome
 
     def _engine(self) -> Engine:
         options = self.options
@@ -304,7 +317,15 @@ class _Run:
         for folder in (corpus, rejected):
             remove(folder, inside=self.out)
             folder.mkdir()
-        schema = assemble.schema_hex(assemble.rejected_schema(folders))
+        last, sole = self.plan.stages[-1], len(folders) == 1
+        kinds = {last.key: ("rejected", "kept", "keys") if sole else ("rejected", "kept")}
+        inputs = [self.stages.inputs(s, *kinds.get(s.key, ("rejected",))) for s in self.plan.stages]
+        sealed = (
+            [f for _, files in of_part for f in files] for of_part in zip(*inputs, strict=True)
+        )
+        ids = self.stages.ids()
+        with self.intact.reading(lambda: self._first_of(self.plan.stages)):
+            schema = assemble.schema_hex(assemble.rejected_schema(folders))
         assembled = f"{key}:assembled"
         self.ledger.forget_parts(assembled)  # of a killed run, whose files are gone
         tasks: Iterator[Task] = (
@@ -316,8 +337,10 @@ class _Run:
                 "rejected": str(rejected),
                 "rejected_schema": schema,
                 "kept_bytes": of_last["bytes_out"],
+                "sealed": of_part,
+                "shared": ids,
             }
-            for part, of_last in self.ledger.results(self.plan.stages[-1].key)
+            for (part, of_last), of_part in zip(self.ledger.results(last.key), sealed, strict=True)
         )
         cpu, documents = 0.0, Counter[str]()
         with Progress("assemble", self.parts, self.options.quiet) as progress:
@@ -330,7 +353,8 @@ class _Run:
         self.outcome.driver["assembling"] = cpu
         self._check_counts(documents)
         if decided:
-            assemble.write_decisions(decided, self.out / "decisions.parquet")
+            with self.intact.reading(self._decided):
+                assemble.write_decisions(decided, self.out / "decisions.parquet")
         else:
             (self.out / "decisions.parquet").unlink(missing_ok=True)
         for kind, aside, name in (("rejected", rejected, "rejected"), ("kept", corpus, "corpus")):
@@ -339,6 +363,18 @@ class _Run:
             manifests.write_manifest(self.out / name, files, key)
         self.ledger.forget_parts(assembled)
         self._seal_corpus(key)
+
+    def _first_of(self, stages: list[MapStage]) -> Iterator[tuple[Path, Seal]]:
+        """The rejected documents of the first partition of these stages."""
+        for stage in stages:
+            for path, sealed in next(self.stages.inputs(stage, "rejected"))[1]:
+                yield Path(path), sealed
+
+    def _decided(self) -> Iterator[tuple[Path, Seal]]:
+        """The decisions of all stages."""
+        for stage in self.plan.stages:
+            if stage.sketch:
+                yield from ((Path(path), sealed) for path, sealed in self.stages.decided(stage))
 
     def _beside_corpus(self) -> list[Path]:
         """What says which files the corpus has, and why."""

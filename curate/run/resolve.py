@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from curate.corpus import journal
 from curate.corpus.indexes import Index, earlier_files
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import MARK, Run, SketchedCorpus, Sketches, run_here, view
@@ -48,14 +49,17 @@ def resolve(
         files = (*earlier_files(earlier), *corpus.files())
         view(db, files)
         named = tuple((index.name, index.own) for index in earlier)
-        if not earlier:
-            counts = step.resolve(Sketches(db, aside, own, files, run=run, sizes=sizes))
-        else:
+        whole = aside
+        if earlier:
             whole = corpus.folder / ".spill-resolve" / "with-earlier.parquet"
+        with journal.resolving(own):
             counts = step.resolve(Sketches(db, whole, own, files, named, run, sizes))
-            if isinstance(step, DedupStep) and step.replaces(step.model_dump()):
+            if earlier and isinstance(step, DedupStep) and step.replaces(step.model_dump()):
                 counts["superseded"] = _superseded(db, whole, own / SUPERSEDED)
+        if earlier:
             counts |= _own_decisions(db, whole, aside, earlier)
+            for index in earlier:  # once more, since it was read meanwhile
+                index.check()
         if isinstance(step, DedupStep) and step.survivor == "newest":
             counts["notices"] = undated(db, step.label)
         if isinstance(step, Removal):

@@ -13,18 +13,21 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from curate.corpus import indexes
+from curate.corpus import indexes, journal
 from curate.corpus.sketches import SketchedCorpus
 from curate.corpus.stage_files import part_of, part_path
 from curate.disk.files import clear_temporary, write_text
 from curate.disk.inside import check_links, inside, remove
-from curate.disk.seals import Seal, seal, seal_folder
+from curate.disk.seals import Seal, SealedPath, fault, seal, seal_folder
 from curate.engines.base import Engine, Task
 from curate.engines.cpu_time import cpu_seconds
+from curate.errors import Damaged
+from curate.formats.partitions import FILES, PARTITIONS
 from curate.run import deaths
 from curate.run.ids import ISSUED
 from curate.run.intact import Intact
@@ -90,7 +93,7 @@ class Stages:
             record["renamed"], record["settle_cpu"] = self._once(
                 f"{stage.key}:ids",
                 folder / "ids.parquet",
-                lambda: self._assign_ids(folder, engine),
+                lambda: self._assign_ids(stage, folder, engine),
                 folder / ISSUED,
             )
         if stage.sketch:
@@ -104,15 +107,25 @@ class Stages:
         first = ("ids",) if stage.index == 0 else ()
         done, kept = self._intact(engine, stage.key, folder, "kept", "keys", "rejected", *first)
         sketched, _ = self._intact(engine, stage.sketch_key, folder, sketch_kind(stage))
+        if 0 in sketched:
+            self._forget_half_done(stage)
+        before = self.plan.stages[stage.index - 1] if stage.index else None
 
-        def tasks(committed: bytearray) -> Iterator[Task]:
-            return ({"spec": str(spec), "part": p} for p in range(self.parts) if not committed[p])
+        def tasks(
+            committed: bytearray, of: MapStage | None, shared: list[SealedPath]
+        ) -> Iterator[Task]:
+            """of: the stage whose files they read."""
+            none: Iterator[tuple[int, list[SealedPath]]] = zip(range(self.parts), repeat([]))
+            for part, sealed in self.inputs(of, "kept", "keys") if of and 0 in committed else none:
+                if not committed[part]:
+                    yield {"spec": str(spec), "part": part, "sealed": sealed, "shared": shared}
 
+        shared = self._shared(stage, folder, spec)
         title, quiet = stage.folder_name[:24], self.options.quiet
         with Progress(title, self.parts, quiet, done.count(1)) as progress:
             for task, result in engine.map(
                 "curate.run.worker.partition:run_partition",
-                tasks(done),
+                tasks(done, before, shared),
                 deaths.find_culprit(self.plan, stage, self.options.quiet),
             ):
                 sketch_files = result.pop("sketch_files")
@@ -125,7 +138,7 @@ class Stages:
         if stage.sketch:
             for task, result in engine.map(
                 "curate.run.worker.partition:sketch_partition",
-                tasks(sketched),
+                tasks(sketched, stage, shared[:1]),
                 deaths.retry_once(stage.folder_name),
             ):
                 self.ledger.commit_part(stage.sketch_key, task["part"], result)
@@ -145,8 +158,18 @@ class Stages:
             self.ledger.forget_stage(decided)
 
         def resolve() -> dict[str, Any]:
+            if sealed and own.exists():
+                journal.write(own, sealed)
             self.ledger.forget_stage(kept)  # it changes from here on
-            counts = self._resolve(stage, record, engine)
+            try:
+                with self.intact.reading(partial(self._sketches, stage), engine, label):
+                    counts = self._resolve(stage, record, engine)
+                    made = seal(path)
+                if what := fault(path, made):
+                    raise Damaged(f"{path} {what}")
+            except Damaged:  # what it left may be made of what is damaged
+                remove(own, inside=self.out)
+                raise
             place = f"{own.parent.name}/{own.name}"
             self.ledger.commit_stage(kept, {"folder": place, "files": seal_folder(own)})
             return counts
@@ -159,6 +182,60 @@ class Stages:
         seconds = record["decided"].get("seconds")
         if seconds is not None:
             record["seconds"][f"{stage.sketch.label}: deciding"] = seconds
+
+    def _forget_half_done(self, stage: MapStage) -> None:
+        """Removes what a killed resolve left, of sketches or ids of which some are made anew."""
+        if stage.sketch and self.ledger.stage_result(f"{stage.folder_key}:own") is None:
+            remove(self._own(stage), inside=self.out)
+
+    def inputs(self, stage: MapStage, *kinds: str) -> Iterator[tuple[int, list[SealedPath]]]:
+        """Each partition with the files of these kinds that a stage has of it, for `verify`."""
+        folder = stage_folder(self.out, stage.folder_name)
+        rows = self.ledger.results(stage.key)
+        for part in range(self.parts):
+            number, result = next(rows, (None, {}))
+            if number != part:
+                raise Damaged(f"{self.ledger.path} has a damaged row")
+            files = result.get("files", {})  # none of older versions
+            paths = {kind: str(part_path(folder, part, kind)) for kind in kinds if kind in files}
+            yield part, [[path, files[kind]] for kind, path in paths.items()]
+
+    def recorded(self, key: str, path: Path) -> list[SealedPath]:
+        """A file of what is done once, with its seal."""
+        files = (self.ledger.stage_result(key) or {}).get("files", {})
+        return [[str(path), files[path.name]]] if path.name in files else []
+
+    def decided(self, stage: MapStage) -> list[SealedPath]:
+        """The decisions of the step behind a stage."""
+        return self.recorded(f"{stage.decisions_key}:resolved", decisions_path(self.out, stage))
+
+    def ids(self) -> list[SealedPath]:
+        """The settled ids."""
+        first = self.plan.stages[0]
+        folder = stage_folder(self.out, first.folder_name)
+        return self.recorded(f"{first.key}:ids", folder / "ids.parquet")
+
+    def _shared(self, stage: MapStage, folder: Path, spec: Path) -> list[SealedPath]:
+        """What every task of a stage reads: its specification, then what that names."""
+        written = [spec, *((folder / n for n in (FILES, PARTITIONS)) if stage.index == 0 else ())]
+        shared: list[SealedPath] = [[str(path), seal(path)] for path in written]
+        for step in stage.steps:
+            if (file := step.prepared(folder)) is not None:
+                shared += self.recorded(f"{stage.key}:{step.label}", file)
+        if stage.index == 1:
+            shared += self.ids()
+        if stage.apply:
+            shared += self.decided(self.plan.stages[stage.index - 1])
+        return shared
+
+    def _sketches(self, stage: MapStage) -> Iterator[tuple[Path, Seal]]:
+        """What a resolve reads."""
+        folder = stage_folder(self.out, stage.folder_name)
+        for part, result in self.ledger.results(stage.sketch_key):
+            for kind, sealed in result.get("files", {}).items():
+                yield part_path(folder, part, kind), sealed
+        if stage.index == 0:
+            yield from ((Path(path), sealed) for path, sealed in self.ids())
 
     def _prepare(self, stage: MapStage, folder: Path) -> list[dict[str, Any]]:
         """What steps do once for all workers; what could not be read."""
@@ -246,14 +323,21 @@ class Stages:
         self.ledger.commit_stage(key, entry)
         return entry["value"], entry.get("cpu")
 
-    def _assign_ids(self, folder: Path, engine: Engine) -> int:
+    def _assign_ids(self, stage: MapStage, folder: Path, engine: Engine) -> int:
         from curate.run.ids import assign_ids
+
+        self._forget_half_done(stage)
+
+        def own() -> Iterator[tuple[Path, Seal]]:
+            for _, files in self.inputs(stage, "ids"):
+                yield from ((Path(path), sealed) for path, sealed in files)
 
         def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
             return engine.map(function, tasks, deaths.retry_once("settling ids"))
 
         most = self.options.sizes.task_partitions
-        return assign_ids(self.plan.inputs, folder, self.plan.earlier, run, most)
+        with self.intact.reading(own, engine, "ids"):
+            return assign_ids(self.plan.inputs, folder, self.plan.earlier, run, most)
 
     def _own(self, stage: MapStage) -> Path:
         folder = inside(stage_folder(self.out, stage.folder_name), f"resolve-{stage.folder_key}")

@@ -14,8 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.corpus.sketches import Run, SketchFile, Task, run_here
-from curate.disk.files import replacing
+from curate.corpus import journal
+from curate.corpus.sketches import Run, SketchFile, Task, named, run_here
+from curate.disk.files import committed, replacing
+from curate.disk.seals import seal
 
 MOST = 2**32 - 1  # documents that 32-bit numbers tell apart, with one to spare
 
@@ -73,9 +75,35 @@ def groups(
 
 def run_tasks(run: Run, function: str, tasks: list[Task]) -> list[dict[str, Any]]:
     """The results of the tasks, in their order. A single task is done in this process, so that a
-    small corpus waits for no worker."""
-    done = list((run if len(tasks) != 1 else run_here)(function, tasks))
-    return [result for _, result in sorted(done, key=lambda pair: pair[0]["part"])]
+    small corpus waits for no worker. In a resolve the workers seal what they write."""
+    if len(tasks) == 1 or not journal.active():
+        done = list((run if len(tasks) != 1 else run_here)(function, tasks))
+        return [result for _, result in sorted(done, key=lambda pair: pair[0]["part"])]
+    results: list[Any] = [None] * len(tasks)
+    numbers = {task["part"]: number for number, task in enumerate(tasks)}
+    sealing = [{"part": task["part"], "function": function, "task": task} for task in tasks]
+    for task, answer in run(f"{__name__}:seal_written", sealing):
+        for path, sealed in answer["sealed"]:
+            journal.note(Path(path), sealed)
+        results[numbers[task["part"]]] = answer["result"]
+    return results
+
+
+def seal_written_files(payload: Task) -> dict[str, Any]:
+    """What the task of `seal_written` reads and writes."""
+    files: dict[str, Any] = named(f"{payload['function']}_files")(payload["task"])
+    return files
+
+
+def seal_written(payload: Task) -> dict[str, Any]:
+    """A task: another one, `task` of a `function`, and the seals of the files that it wrote."""
+    written: list[Path] = []
+    committed.append(written.append)
+    try:
+        result = named(payload["function"])(payload["task"])
+    finally:
+        committed.remove(written.append)
+    return {"result": result, "sealed": [[str(path), seal(path)] for path in written]}
 
 
 def write_slices(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
