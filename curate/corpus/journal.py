@@ -29,6 +29,14 @@ def write(folder: Path, seals: Mapping[str, Seal]) -> None:
     files.write_text(folder / NAME, "".join(f"{json.dumps(row)}\n" for row in seals.items()))
 
 
+def finish(folder: Path) -> dict[str, Seal]:
+    """The seals of what a resolve has left for good, by name; the journal ends."""
+    journal = Journal(folder)
+    journal.read()
+    (folder / NAME).unlink(missing_ok=True)
+    return journal.seals
+
+
 def active() -> bool:
     """Whether this process is in a resolve."""
     return _current is not None
@@ -67,7 +75,6 @@ def resolving(folder: Path) -> Iterator[None]:
             journal.check(error)
             raise
         journal.check()
-        (folder / NAME).unlink(missing_ok=True)
     finally:
         files.committed.remove(journal.note)
         _current = None
@@ -80,8 +87,8 @@ class Journal:
         self.folder = folder
         self.seals: dict[str, Seal] = {}
 
-    def take_up(self) -> None:
-        """Reads what a killed process left, and compares it."""
+    def read(self) -> None:
+        """Reads what stands there."""
         path = self.folder / NAME
         for line in path.read_bytes().splitlines() if path.is_file() else ():
             try:
@@ -89,11 +96,15 @@ class Journal:
             except ValueError:  # cut where the process was killed: as if it were not there
                 continue
             self._set(name, sealed)
+
+    def take_up(self) -> None:
+        """Compares what a killed process left; what has no seal is removed."""
+        self.read()
         for name in [n for n in self.seals if f"/{files.TEMPORARY}" in f"/{n}"]:
             del self.seals[name]  # of half a phase, or of a task's scratch
         self.check()
         for left in sorted(self.folder.rglob("*")):
-            if left.is_file() and left != path and self._name(left) not in self.seals:
+            if left.is_file() and left.name != NAME and self._name(left) not in self.seals:
                 remove(left, inside=self.folder)
 
     def note(self, path: Path, sealed: Seal | None = None) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from curate.corpus import indexes, manifests
 from curate.disk.files import clear_temporary
 from curate.disk.inside import all_inside, remove
-from curate.disk.seals import Seal, seal
+from curate.disk.seals import Seal, seal, verify
 from curate.engines.base import Engine, Jobs, Task
 from curate.engines.choose import check_engine, open_engine
 from curate.engines.cpu_time import cpu_seconds
@@ -30,7 +30,7 @@ from curate.errors import Damaged, RunFailed, UsageError, disk_error, name_file
 from curate.formats.inputs import InputPlan
 from curate.formats.part import plan_reading
 from curate.run import assemble, deaths
-from curate.run.intact import Intact, finished_files
+from curate.run.intact import Intact, changed_after, corpus_seals, finished_files
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome
 from curate.run.plan import MapStage, RunPlan, decisions_path, plan_run, stage_folder
@@ -221,14 +221,17 @@ class _Run:
         while True:
             try:
                 self._compute()
+                self.outcome.seconds = time.perf_counter() - began
+                with self.intact.reading(self._changed):
+                    if self.plan.stages:
+                        self.outcome.kept_ids = manifests.kept_ids(self.out)
+                    report(self.outcome, self.options.count())
                 break
             except Damaged as damage:
                 # As a run that goes on: what is there is compared, and what differs made anew.
                 self.intact.anew(damage)
                 self.outcome = Outcome(self.out, self.plan)
                 self.stages.outcome = self.outcome
-        self.outcome.seconds = time.perf_counter() - began
-        report(self.outcome, self.options.count())
         sealed = finished_files(self.out, self.home, self._product_seals(), self._leaves())
         self.ledger.record_files(sealed)
         self.ledger.end_run()
@@ -245,7 +248,6 @@ class _Run:
             if self.plan.stages:
                 self._write_corpus(engine)
                 indexes.write_indexes(self.out, self.stages.indexes())
-                self.outcome.kept_ids = manifests.kept_ids(self.out)
         self._products()
 
     def _engine(self) -> Engine:
@@ -352,17 +354,21 @@ class _Run:
                 progress.update()
         self.outcome.driver["assembling"] = cpu
         self._check_counts(documents)
+        beside: dict[str, Seal] = {}  # of what says which files the corpus has, and why
         if decided:
             with self.intact.reading(self._decided):
                 assemble.write_decisions(decided, self.out / "decisions.parquet")
+                beside["decisions.parquet"] = seal(self.out / "decisions.parquet")
         else:
             (self.out / "decisions.parquet").unlink(missing_ok=True)
         for kind, aside, name in (("rejected", rejected, "rejected"), ("kept", corpus, "corpus")):
             assemble.swap(aside, self.out / name)
             files = (result[kind] for _, result in self.ledger.results(assembled))
             manifests.write_manifest(self.out / name, files, key)
+            path = manifests.manifest_path(self.out / name)
+            beside[path.name] = seal(path)
         self.ledger.forget_parts(assembled)
-        self._seal_corpus(key)
+        self._seal_corpus(key, beside)
 
     def _first_of(self, stages: list[MapStage]) -> Iterator[tuple[Path, Seal]]:
         """The rejected documents of the first partition of these stages."""
@@ -376,20 +382,26 @@ class _Run:
             if stage.sketch:
                 yield from ((Path(path), sealed) for path, sealed in self.stages.decided(stage))
 
-    def _beside_corpus(self) -> list[Path]:
-        """What says which files the corpus has, and why."""
-        beside = [manifests.manifest_path(self.out / name) for name in manifests.FOLDERS]
-        return [*beside, self.out / "decisions.parquet"]
+    def _seal_corpus(self, key: str, files: dict[str, Seal]) -> None:
+        self.ledger.commit_stage(CORPUS, {"key": key, "files": files, "at": time.time_ns()})
 
-    def _seal_corpus(self, key: str) -> None:
-        files = {path.name: seal(path) for path in self._beside_corpus() if path.exists()}
-        self.ledger.commit_stage(CORPUS, {"key": key, "files": files})
+    def _changed(self) -> Iterator[tuple[Path, Seal]]:
+        """The files of corpus and products that changed after these were whole, or are gone."""
+        entry = self.ledger.stage_result(CORPUS) or {}
+        yield from changed_after(entry.get("at"), corpus_seals(self.out))
+        rows = [(entry, "files")]
+        rows += [(self.ledger.stage_result(p.key) or {}, "seals") for p in self.plan.products]
+        for row, name in rows:
+            seals = row.get(name, {}).items()
+            yield from changed_after(row.get("at"), ((self.out / file, of) for file, of in seals))
 
     def _corpus_stands(self, key: str, engine: Engine) -> bool:
         """Whether the corpus is what was written, and nothing else lies there."""
         entry = self.ledger.stage_result(CORPUS)
         if entry is None:  # of an older version
-            self._seal_corpus(key)
+            beside = [manifests.manifest_path(self.out / name) for name in manifests.FOLDERS]
+            beside.append(self.out / "decisions.parquet")
+            self._seal_corpus(key, {p.name: seal(p) for p in beside if p.exists()})
             entry = {"key": key, "files": {}}
         return entry["key"] == key and self.intact.corpus_stands(self.out, entry, engine)
 
@@ -411,6 +423,9 @@ class _Run:
     def _products(self) -> None:
         from curate.run.build import build_product
 
+        if self.plan.products and self.plan.stages:
+            beside = (self.ledger.stage_result(CORPUS) or {}).get("files", {})
+            verify({"sealed": [[str(self.out / name), of] for name, of in beside.items()]})
         for stage in self.plan.products:
             before = {k: self.plan.products[i] for k, i in stage.inputs.items()}
             record = build_product(

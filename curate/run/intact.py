@@ -92,8 +92,8 @@ class Intact:
         self._anew += 1
         if self._anew > MOST_ANEW:
             raise RunFailed(
-                f"{damage}; {MOST_ANEW} files were damaged before it while this run went on: see what"
-                " else writes there, and whether the disk is sound, and run again"
+                f"{damage}; {MOST_ANEW} files before it were damaged while this run went on: see"
+                " what else writes there, and whether the disk is sound, and run again"
             ) from damage
         self._tell([str(damage)])
 
@@ -145,6 +145,16 @@ def corpus_seals(out: Path) -> Iterator[tuple[Path, Seal]]:
     for name in manifests.FOLDERS:
         for file, entry in manifests.entries(out / name):
             yield inside(out / name, file), [None, entry["sha256"]]
+
+
+def changed_after(
+    at: int | None, files: Iterable[tuple[Path, Seal]]
+) -> Iterator[tuple[Path, Seal]]:
+    """Those of the files that changed after a time (in nanoseconds; None: of older versions, which
+    noted none), or are gone."""
+    for path, sealed in files if at is not None else ():
+        if not path.is_file() or path.stat().st_mtime_ns > at:
+            yield path, sealed
 
 
 def extra_files(out: Path) -> list[Path]:

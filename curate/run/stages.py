@@ -23,7 +23,7 @@ from curate.corpus.sketches import SketchedCorpus
 from curate.corpus.stage_files import part_of, part_path
 from curate.disk.files import clear_temporary, write_text
 from curate.disk.inside import check_links, inside, remove
-from curate.disk.seals import Seal, SealedPath, fault, seal, seal_folder
+from curate.disk.seals import Seal, SealedPath, fault, seal
 from curate.engines.base import Engine, Task
 from curate.engines.cpu_time import cpu_seconds
 from curate.errors import Damaged
@@ -171,7 +171,7 @@ class Stages:
                 remove(own, inside=self.out)
                 raise
             place = f"{own.parent.name}/{own.name}"
-            self.ledger.commit_stage(kept, {"folder": place, "files": seal_folder(own)})
+            self.ledger.commit_stage(kept, {"folder": place, "files": journal.finish(own)})
             return counts
 
         record["decides"] = stage.sketch.label
