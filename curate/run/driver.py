@@ -228,14 +228,21 @@ class _Run:
                     report(self.outcome, self.options.count())
                 break
             except Damaged as damage:
-                # As a run that goes on: what is there is compared, and what differs made anew.
-                self.intact.anew(damage)
-                self.outcome = Outcome(self.out, self.plan)
-                self.stages.outcome = self.outcome
+                self._begin_again(damage)
+            except FileNotFoundError as error:
+                if not error.filename or self.out not in Path(error.filename).parents:
+                    raise
+                self._begin_again(Damaged(f"{error.filename} is missing"))
         sealed = finished_files(self.out, self.home, self._product_seals(), self._leaves())
         self.ledger.record_files(sealed)
         self.ledger.end_run()
         return self.outcome
+
+    def _begin_again(self, damage: Damaged) -> None:
+        """As a run that goes on: what is there is compared, and what differs made anew."""
+        self.intact.anew(damage)
+        self.outcome = Outcome(self.out, self.plan)
+        self.stages.outcome = self.outcome
 
     def _compute(self) -> None:
         """Stages, corpus and products, as far as they are not done. Damaged where a file is not

@@ -14,6 +14,7 @@ from curate.corpus.sketches import run_here
 from curate.disk import seals
 from curate.disk.inside import inside
 from curate.disk.seals import Seal
+from curate.disk.units import counted
 from curate.engines.base import Engine
 from curate.errors import Damaged, RunFailed, UsageError
 from curate.run import deaths
@@ -34,7 +35,7 @@ class Intact:
     def __init__(self, options: Options, end: str = ": what it belongs to is made anew") -> None:
         self.options, self._end = options, end
         self._said: set[str] = set()
-        self._anew = 0
+        self._anew: set[str] = set()  # the damages that this run made good while it went on
 
     def faults(
         self,
@@ -87,15 +88,16 @@ class Intact:
             raise cause
 
     def anew(self, damage: Damaged) -> None:
-        """A file that was damaged while this run went on: says so. RunFailed where that happens
-        again and again."""
-        self._anew += 1
-        if self._anew > MOST_ANEW:
+        """A file that was damaged while this run went on: says so. RunFailed where it is the same
+        one again, or one of many."""
+        line = str(damage)
+        if line in self._anew or len(self._anew) == MOST_ANEW:
             raise RunFailed(
-                f"{damage}; {MOST_ANEW} files before it were damaged while this run went on: see"
-                " what else writes there, and whether the disk is sound, and run again"
+                f"{line}, after {counted(len(self._anew), 'file')} had been made anew while this"
+                " run went on: see what else writes there, and whether the disk is sound"
             ) from damage
-        self._tell([str(damage)])
+        self._anew.add(line)
+        self._tell([line])
 
     def tell(self, faults: Mapping[str, str]) -> None:
         """A line a file, of the first ones."""
@@ -152,7 +154,9 @@ def changed_after(
 ) -> Iterator[tuple[Path, Seal]]:
     """Those of the files that changed after a time (in nanoseconds; None: of older versions, which
     noted none), or are gone."""
-    for path, sealed in files if at is not None else ():
+    if at is None:
+        return
+    for path, sealed in files:
         if not path.is_file() or path.stat().st_mtime_ns > at:
             yield path, sealed
 

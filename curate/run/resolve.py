@@ -13,6 +13,7 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import MARK, Run, SketchedCorpus, Sketches, run_here, view
 from curate.disk.database import database, literal
 from curate.disk.files import replacing
+from curate.disk.seals import seal
 from curate.disk.units import counted
 from curate.errors import TooMuchGone
 
@@ -32,7 +33,8 @@ def resolve(
     run: Run = run_here,
     sizes: Sizes = Sizes(),
 ) -> dict[str, Any]:
-    """Writes the decisions; returns the step's counts, and for `guard` what they would remove.
+    """Writes the decisions; returns their seal, the step's counts, and for `guard` what they would
+    remove.
     own: the step's folder; size: documents and bytes of text that reached the step; run: who does
     what the step splits into tasks, of these sizes."""
     from curate.dedup.step import DedupStep, Removal
@@ -64,7 +66,8 @@ def resolve(
             counts["notices"] = undated(db, step.label)
         if isinstance(step, Removal):
             counts["removal"] = _removal(db, aside, size, counts.pop("cut", None))
-    return {**counts, "seconds": round(time.perf_counter() - began, 3)}
+    seconds = round(time.perf_counter() - began, 3)
+    return {**counts, "seconds": seconds, "seal": seal(decisions)}
 
 
 def undated(db: Any, label: str) -> list[str]:

@@ -164,8 +164,7 @@ class Stages:
             try:
                 with self.intact.reading(partial(self._sketches, stage), engine, label):
                     counts = self._resolve(stage, record, engine)
-                    made = seal(path)
-                if what := fault(path, made):
+                if what := fault(path, counts.pop("seal")):
                     raise Damaged(f"{path} {what}")
             except Damaged:  # what it left may be made of what is damaged
                 remove(own, inside=self.out)

@@ -25,7 +25,8 @@ from curate.errors import CurateError
 from curate.run import driver
 from curate.run.outcome import Options
 from curate.steps.recipe import parse
-from tests.curate.conftest import digests
+from tests.curate.conftest import Bench, digests
+from tests.parameters import mostly_slow
 
 RECIPE = """
 read: {partition_bytes: 8000, batch_rows: 20}
@@ -341,6 +342,9 @@ class Watched:
             yield pair
 
 
+EVERY = 0
+
+
 class Meanwhile:
     """A run, and what is done to its OUT at a moment: when a task has its result, or the driver
     has put a file in its place. act: gets OUT and the file that the driver is about to seal."""
@@ -354,7 +358,7 @@ class Meanwhile:
 
         def now(new: Path | None = None) -> None:
             self.moments += 1
-            if self.moments == moment:
+            if moment in (self.moments, EVERY):
                 act(self.out, new)
 
         said = io.StringIO()
@@ -379,7 +383,7 @@ def committed_files(out: Path, new: Path | None) -> list[Path]:
     """What may be damaged: not what is half-written, nor what its writer is about to seal; the
     ledger is open."""
     paths = (p for p in sorted(out.rglob("*")) if p.is_file() and p != new)
-    hidden = (".part-", ".spill", ".journal")
+    hidden = (".part-", ".spill")
     return [
         p
         for p in paths
@@ -387,6 +391,19 @@ def committed_files(out: Path, new: Path | None) -> list[Path]:
         and not any(h in piece for h in hidden for piece in p.relative_to(out).parts[:-1])
         and not p.name.startswith(hidden)
     ]
+
+
+def when(pattern: str):
+    """An `act` for every moment: flips a bit of the middle file of a pattern, once it is there."""
+    done: list[Path] = []
+
+    def act(out: Path, new: Path | None) -> None:
+        paths = [p for p in sorted(out.glob(pattern)) if p != new]
+        if paths and not done:
+            done.append(paths[len(paths) // 2])
+            flip(done[0], touch=done[0].parent.name in ("corpus", "jsonl"))
+
+    return act, done
 
 
 def damage_one(draw: random.Random, out: Path, new: Path | None, stale: Path | None) -> str:
@@ -468,11 +485,52 @@ def wrong_meanwhile(whole, seeds: range) -> list[object]:
     return wrong
 
 
-def test_damage_while_the_run_goes_on_ends_in_the_right_bytes_or_one_line(whole):
-    assert wrong_meanwhile(whole, range(6)) == []
+@pytest.fixture(scope="module")
+def small(tmp_path_factory, make_pages):
+    """An undisturbed run of few documents."""
+    bench = Bench(tmp_path_factory.mktemp("small"))
+    bench.jsonl("in.jsonl", make_pages(60))
+    run = Meanwhile(bench, "filters", bench.folder / "small")
+    assert run.run().returncode == 0
+    return bench, results(run.out)
+
+
+READ_AGAIN = {
+    "by a task of the next stage": "stages/00-*/part-*.kept.parquet",
+    "by all tasks of the next stage": "stages/00-*/decisions-*.parquet",
+    "by a settlement of ids": "stages/00-*/part-*.ids.parquet",
+    "by a dedup": "stages/01-*/part-*.sketch-*.parquet",
+    "by tasks of a dedup, in ranges": "stages/01-*/resolve-*/phase-keys/keys-*",
+    "by tasks of a dedup, whole": "stages/01-*/resolve-*/phase-buckets/members-*",
+    "when the corpus is put together": "stages/00-*/part-*.rejected.parquet",
+    "by a product": "corpus/part-*.parquet",
+    "by nobody": "jsonl/*",
+}
+
+
+@pytest.mark.parametrize("reads", mostly_slow(READ_AGAIN, 5))
+def test_a_bit_that_flips_before_a_file_is_read_again_is_mended_by_the_same_run(small, reads):
+    bench, right = small
+    act, damaged = when(READ_AGAIN[reads])
+    run = Meanwhile(bench, "filters", bench.folder / reads.replace(" ", "-"))
+    done = run.run(EVERY, act)
+    assert done.returncode == 0 and damaged, done.stderr
+    assert f"{damaged[0]} is not what was written: what it belongs to is made anew" in done.stderr
+    assert results(run.out) == right
+
+
+def test_a_file_that_is_damaged_again_and_again_ends_the_run_with_a_line(small):
+    def act(out: Path, new: Path | None) -> None:
+        for path in out.glob("stages/01-*/part-00000.kept.parquet"):
+            if path != new and list(out.glob(".corpus-new")):
+                flip(path)
+
+    run = Meanwhile(small[0], "filters", small[0].folder / "again")
+    done = run.run(EVERY, act)
+    assert done.returncode == 1 and done.stderr.splitlines()[-1].count("made anew while") == 1
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_many_damages_while_the_run_goes_on_end_in_the_right_bytes_or_one_line(whole):
+def test_five_hundred_damages_while_the_run_goes_on_end_in_the_right_bytes_or_one_line(whole):
     assert wrong_meanwhile(whole, range(2000, 2500)) == []
