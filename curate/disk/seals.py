@@ -8,10 +8,11 @@ seal is [size, digest], as JSON has it: xxh3-128 in hexadecimal, or the sha256 o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from curate.disk.files import file_digest
+from curate.disk.files import committed, file_digest
 from curate.errors import Damaged
 
 Seal = list[Any]
@@ -49,6 +50,21 @@ def fault(path: Path, sealed: object, content: bool = True) -> str | None:
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     return None
+
+
+@contextmanager
+def sealing() -> Iterator[list[SealedPath]]:
+    """The files that this process puts in their place within (`replacing`), sealed at once."""
+    made: list[SealedPath] = []
+
+    def add(path: Path) -> None:
+        made.append([str(path), seal(path)])
+
+    committed.append(add)
+    try:
+        yield made
+    finally:
+        committed.remove(add)
 
 
 _stamps: dict[str, tuple[Seal, tuple[int, ...]]] = {}  # of files that this process compared

@@ -30,7 +30,7 @@ from curate.refresh.products import check_products, make_products, products_fold
 from curate.refresh.removals import Removals
 from curate.refresh.state import Refresh, State
 from curate.run.driver import check_code, run_planned
-from curate.run.homes import FILE, FOLDER
+from curate.run.homes import FILE
 from curate.run.ids import ISSUED
 from curate.run.outcome import Options
 from curate.run.plan import EarlierIds, RunPlan, plan_run, stage_folder
@@ -284,14 +284,14 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
 def _check_earlier(state: State, earlier: list[Refresh], base: Path | None) -> None:
     """RunFailed where what a refresh goes on from is not what was written: the snapshot, and the
     ids of earlier runs."""
-    sealed = {f"{RUNS}/{r.name}/{IDS}": state.fact(f"ids {r.name}") for r in earlier}
+    sealed = {run_of(state.home, r.name) / IDS: state.fact(f"ids {r.name}") for r in earlier}
     if base is not None:
         snapshot.check(base)
-        path = find_manifest(base) or manifest_path(base)
-        sealed[f"{FOLDER}/{path.name}"] = state.fact(f"manifest {base.name}")
-    for name, of in sealed.items():
-        if of and (what := fault(state.home / name, of)):  # none of older versions
-            raise RunFailed(f"{state.home / name} {what}: {snapshot.PUT_BACK}")
+        if find_manifest(base) == manifest_path(base):  # older versions wrote it elsewhere
+            sealed[manifest_path(base)] = state.fact(f"manifest {base.name}")
+    for path, of in sealed.items():
+        if of and (what := fault(path, of)):  # none of older versions
+            raise RunFailed(f"{path} {what}: {snapshot.PUT_BACK}")
 
 
 def _plan_new(recipe: Recipe, plan: InputPlan, earlier: list[Refresh], home: Path) -> RunPlan:

@@ -36,7 +36,7 @@ from curate.run.homes import CURRENT, FOLDER, manifest
 _GONE_INSIDE = "_removed.parquet"  # the list of removed documents of older versions
 
 
-PUT_BACK = "put back a copy of it, or --rebuild this HOME from all of its inputs"
+PUT_BACK = "put back a copy of it, go back to another snapshot with --rollback, or --rebuild"
 
 
 def folder_of(home: Path, name: str) -> Path:

@@ -21,7 +21,7 @@ from curate.disk.publish import manifests
 from curate.disk.seals import seal, verify
 from curate.engines.local import call_apart
 from curate.errors import RunFailed
-from curate.run.intact import Intact
+from curate.run.intact import Intact, newest
 from curate.run.ledger import Ledger
 from curate.run.plan import ProductStage, RunPlan, stage_folder
 from curate.run.records import read_record
@@ -129,7 +129,8 @@ def build_product(
     }
     # Training keeps its own account of checkpoints, and goes on changing what stands there.
     sealed = {} if in_place else {name: seal(folder / name) for name in files}
-    ledger.commit_stage(stage.key, {**record, "seals": sealed, "at": time.time_ns()})
+    at = newest(folder / name for name in sealed)
+    ledger.commit_stage(stage.key, {**record, "seals": sealed, "at": at})
     if in_place:
         ledger.commit_stage(f"published:{product.makes}", {**begun, "files": files})
     else:

@@ -30,7 +30,7 @@ from curate.errors import Damaged, RunFailed, UsageError, disk_error, name_file
 from curate.formats.inputs import InputPlan
 from curate.formats.part import plan_reading
 from curate.run import assemble, deaths
-from curate.run.intact import Intact, changed_after, corpus_seals, finished_files
+from curate.run.intact import Intact, changed_after, corpus_seals, finished_files, newest
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome
 from curate.run.plan import MapStage, RunPlan, decisions_path, plan_run, stage_folder
@@ -205,6 +205,7 @@ class _Run:
         self.intact = Intact(options)
         self.stages = Stages(plan, out, options, ledger, self.outcome, self.intact)
         self.parts = len(plan.inputs.partitions)
+        self._stood = 0  # since when a corpus that was there stands as it was written, in ns
 
     def execute(self, report: Report) -> Outcome:
         """Does what is missing, or takes the finished run as it is."""
@@ -226,6 +227,9 @@ class _Run:
                     if self.plan.stages:
                         self.outcome.kept_ids = manifests.kept_ids(self.out)
                     report(self.outcome, self.options.count())
+                leaves = self._leaves()
+                sealed = finished_files(self.out, self.home, self._product_seals(), leaves)
+                self.ledger.record_files(sealed)
                 break
             except Damaged as damage:
                 self._begin_again(damage)
@@ -233,8 +237,7 @@ class _Run:
                 if not error.filename or self.out not in Path(error.filename).parents:
                     raise
                 self._begin_again(Damaged(f"{error.filename} is missing"))
-        sealed = finished_files(self.out, self.home, self._product_seals(), self._leaves())
-        self.ledger.record_files(sealed)
+        self.ledger.forget_parts(f"{self.plan.corpus_key}:assembled")
         self.ledger.end_run()
         return self.outcome
 
@@ -322,6 +325,7 @@ class _Run:
         if self._has_corpus(key) and self._corpus_stands(key, engine):
             return
         self.ledger.forget_stage(CORPUS)
+        self._stood = 0
         corpus, rejected = self.out / ".corpus-new", self.out / ".rejected-new"
         for folder in (corpus, rejected):
             remove(folder, inside=self.out)
@@ -355,6 +359,9 @@ class _Run:
         with Progress("assemble", self.parts, self.options.quiet) as progress:
             again = deaths.retry_once("the assembly")
             for task, result in engine.map("curate.run.assemble:assemble_partition", tasks, again):
+                for kind, folder in (("kept", corpus), ("rejected", rejected)):
+                    path = folder / result[kind]["name"]
+                    result[f"{kind}_changed"] = path.stat().st_mtime_ns
                 self.ledger.commit_part(assembled, task["part"], result)
                 cpu += result["cpu"]
                 documents.update({k: result[k]["documents"] for k in ("kept", "rejected")})
@@ -374,7 +381,6 @@ class _Run:
             manifests.write_manifest(self.out / name, files, key)
             path = manifests.manifest_path(self.out / name)
             beside[path.name] = seal(path)
-        self.ledger.forget_parts(assembled)
         self._seal_corpus(key, beside)
 
     def _first_of(self, stages: list[MapStage]) -> Iterator[tuple[Path, Seal]]:
@@ -390,13 +396,18 @@ class _Run:
                 yield from ((Path(path), sealed) for path, sealed in self.stages.decided(stage))
 
     def _seal_corpus(self, key: str, files: dict[str, Seal]) -> None:
-        self.ledger.commit_stage(CORPUS, {"key": key, "files": files, "at": time.time_ns()})
+        at = newest(self.out / name for name in files)
+        self.ledger.commit_stage(CORPUS, {"key": key, "files": files, "at": at})
 
     def _changed(self) -> Iterator[tuple[Path, Seal]]:
         """The files of corpus and products that changed after these were whole, or are gone."""
-        entry = self.ledger.stage_result(CORPUS) or {}
-        yield from changed_after(entry.get("at"), corpus_seals(self.out))
-        rows = [(entry, "files")]
+        for _, result in self.ledger.results(f"{self.plan.corpus_key}:assembled"):
+            for kind, name in (("kept", "corpus"), ("rejected", "rejected")):
+                sealed = self.out / name / result[kind]["name"], [None, result[kind]["sha256"]]
+                yield from changed_after(result[f"{kind}_changed"], [sealed])
+        if self._stood:
+            yield from changed_after(self._stood, corpus_seals(self.out))
+        rows = [(self.ledger.stage_result(CORPUS) or {}, "files")]
         rows += [(self.ledger.stage_result(p.key) or {}, "seals") for p in self.plan.products]
         for row, name in rows:
             seals = row.get(name, {}).items()
@@ -404,6 +415,7 @@ class _Run:
 
     def _corpus_stands(self, key: str, engine: Engine) -> bool:
         """Whether the corpus is what was written, and nothing else lies there."""
+        self._stood = time.time_ns() - 1_000_000_000  # clocks of file systems are late
         entry = self.ledger.stage_result(CORPUS)
         if entry is None:  # of an older version
             beside = [manifests.manifest_path(self.out / name) for name in manifests.FOLDERS]

@@ -161,6 +161,11 @@ def changed_after(
             yield path, sealed
 
 
+def newest(files: Iterable[Path]) -> int:
+    """The latest time of change among the files, in nanoseconds."""
+    return max((path.stat().st_mtime_ns for path in files), default=0)
+
+
 def extra_files(out: Path) -> list[Path]:
     """What lies in OUT/corpus and OUT/rejected and is in no manifest."""
     extra: list[Path] = []

@@ -23,11 +23,10 @@ from curate.corpus.sketches import SketchedCorpus
 from curate.corpus.stage_files import part_of, part_path
 from curate.disk.files import clear_temporary, write_text
 from curate.disk.inside import check_links, inside, remove
-from curate.disk.seals import Seal, SealedPath, fault, seal
+from curate.disk.seals import Seal, SealedPath, fault, seal, sealing
 from curate.engines.base import Engine, Task
 from curate.engines.cpu_time import cpu_seconds
 from curate.errors import Damaged
-from curate.formats.partitions import FILES, PARTITIONS
 from curate.run import deaths
 from curate.run.ids import ISSUED
 from curate.run.intact import Intact
@@ -79,11 +78,11 @@ class Stages:
         folder = stage_folder(self.out, stage.folder_name)
         folder.mkdir(parents=True, exist_ok=True)
         clear_temporary(folder)
-        spec = self._write_spec(stage, folder)
+        written = self._write_spec(stage, folder)
         unreadable = self._prepare(stage, folder)
         decided_by = stage.sketch.decided_by if stage.sketch else None
         _load_ahead(None if self._decides_in_worker(stage, engine) else decided_by)
-        self._map(stage, folder, spec, engine)
+        self._map(stage, folder, written, engine)
         record = sum_up(stage, self.parts, (r for _, r in self.ledger.results(stage.key)))
         for file in unreadable:  # of files beside the input
             record["corrupt"] += file["corrupt"]
@@ -101,9 +100,11 @@ class Stages:
         self.ledger.commit_stage(stage.key, {"folder": stage.folder_name})
         self.outcome.stages.append(record)
 
-    def _map(self, stage: MapStage, folder: Path, spec: Path, engine: Engine) -> None:
+    def _map(
+        self, stage: MapStage, folder: Path, written: list[SealedPath], engine: Engine
+    ) -> None:
         """Documents through the stage, and sketches where a reused stage has none, until the
-        ledger has all partitions."""
+        ledger has all partitions. written: as of `_write_spec`."""
         first = ("ids",) if stage.index == 0 else ()
         done, kept = self._intact(engine, stage.key, folder, "kept", "keys", "rejected", *first)
         sketched, _ = self._intact(engine, stage.sketch_key, folder, sketch_kind(stage))
@@ -118,9 +119,10 @@ class Stages:
             none: Iterator[tuple[int, list[SealedPath]]] = zip(range(self.parts), repeat([]))
             for part, sealed in self.inputs(of, "kept", "keys") if of and 0 in committed else none:
                 if not committed[part]:
-                    yield {"spec": str(spec), "part": part, "sealed": sealed, "shared": shared}
+                    task = {"spec": written[0][0], "part": part}
+                    yield {**task, "sealed": sealed, "shared": shared}
 
-        shared = self._shared(stage, folder, spec)
+        shared = [*written, *self._read_by_all(stage, folder)]
         title, quiet = stage.folder_name[:24], self.options.quiet
         with Progress(title, self.parts, quiet, done.count(1)) as progress:
             for task, result in engine.map(
@@ -138,7 +140,7 @@ class Stages:
         if stage.sketch:
             for task, result in engine.map(
                 "curate.run.worker.partition:sketch_partition",
-                tasks(sketched, stage, shared[:1]),
+                tasks(sketched, stage, written[:1]),
                 deaths.retry_once(stage.folder_name),
             ):
                 self.ledger.commit_part(stage.sketch_key, task["part"], result)
@@ -214,10 +216,9 @@ class Stages:
         folder = stage_folder(self.out, first.folder_name)
         return self.recorded(f"{first.key}:ids", folder / "ids.parquet")
 
-    def _shared(self, stage: MapStage, folder: Path, spec: Path) -> list[SealedPath]:
-        """What every task of a stage reads: its specification, then what that names."""
-        written = [spec, *((folder / n for n in (FILES, PARTITIONS)) if stage.index == 0 else ())]
-        shared: list[SealedPath] = [[str(path), seal(path)] for path in written]
+    def _read_by_all(self, stage: MapStage, folder: Path) -> list[SealedPath]:
+        """What every task of a stage reads beside what `_write_spec` wrote."""
+        shared: list[SealedPath] = []
         for step in stage.steps:
             if (file := step.prepared(folder)) is not None:
                 shared += self.recorded(f"{stage.key}:{step.label}", file)
@@ -268,15 +269,18 @@ class Stages:
         kept = sum(r.get("kept", 0) for _, r in self.ledger.results(key)) if any(done) else 0
         return done, kept
 
-    def _write_spec(self, stage: MapStage, folder: Path) -> Path:
+    def _write_spec(self, stage: MapStage, folder: Path) -> list[SealedPath]:
+        """Writes the stage's specification and what it names; gives both, the first one first."""
         first = stage.index == 0
         before = None if first else self.plan.stages[stage.index - 1]
         previous = stage_folder(self.out, before.folder_name) if before else None
+        with sealing() as of_plan:
+            plan = self.plan.inputs.write(folder) if first else None
         spec = {
             "home": str(folder.absolute()),  # so that a copy elsewhere knows how far it has moved
             "files": named_files([stage.apply, *stage.steps, stage.sketch]),
             "input": str(previous) if previous else None,
-            "plan": self.plan.inputs.write(folder) if first else None,
+            "plan": plan,
             "read": self.plan.recipe.read.model_dump(mode="json"),
             "ids": str(previous / "ids.parquet") if previous and stage.index == 1 else None,
             "apply": stage.apply.identity() if stage.apply else None,
@@ -287,8 +291,9 @@ class Stages:
             "later": {"steps": list(map(for_rehearsal, self._behind(stage))), "of": self._steps()},
         }
         path = self._spec_path(stage)
-        write_text(path, json.dumps(relative_paths(spec, folder, os.path.relpath), indent=1))
-        return path
+        with sealing() as written:
+            write_text(path, json.dumps(relative_paths(spec, folder, os.path.relpath), indent=1))
+        return [*written, *of_plan]
 
     def _spec_path(self, stage: MapStage) -> Path:
         folder = stage_folder(self.out, stage.folder_name)
@@ -315,8 +320,11 @@ class Stages:
             if not self.intact.faults(sealed):
                 return entry["value"], entry.get("cpu")
         began = cpu_seconds()
-        value = work()
-        files = {path.name: seal(path) for path in (file, *beside) if path.exists()}
+        with sealing() as made:
+            value = work()
+        seals: dict[str, Seal] = dict(made)
+        paths = [path for path in (file, *beside) if path.exists()]
+        files = {path.name: seals.get(str(path)) or seal(path) for path in paths}
         cpu = round(cpu_seconds() - began, 3)
         entry = {"value": value, "cpu": cpu, "folder": file.parent.name, "files": files}
         self.ledger.commit_stage(key, entry)

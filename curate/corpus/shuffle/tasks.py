@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from curate.corpus import journal
 from curate.corpus.sketches import Run, SketchFile, Task, named, run_here
-from curate.disk.files import committed, replacing
-from curate.disk.seals import seal
+from curate.disk.files import replacing
+from curate.disk.seals import sealing
 
 MOST = 2**32 - 1  # documents that 32-bit numbers tell apart, with one to spare
 
@@ -97,13 +97,9 @@ def seal_written_files(payload: Task) -> dict[str, Any]:
 
 def seal_written(payload: Task) -> dict[str, Any]:
     """A task: another one, `task` of a `function`, and the seals of the files that it wrote."""
-    written: list[Path] = []
-    committed.append(written.append)
-    try:
+    with sealing() as written:
         result = named(payload["function"])(payload["task"])
-    finally:
-        committed.remove(written.append)
-    return {"result": result, "sealed": [[str(path), seal(path)] for path in written]}
+    return {"result": result, "sealed": written}
 
 
 def write_slices(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
