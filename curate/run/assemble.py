@@ -82,7 +82,7 @@ def assemble_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
-    """One partition's part of corpus and rejected. folders: the stages' folders in order;
+    """One partition's part of corpus and rejected, and their times of change. folders: the stages' folders in order;
     kept_bytes: text of the documents that the last one kept; sealed, shared: what is read, which is
     compared first."""
     began = cpu_seconds()
@@ -98,9 +98,11 @@ def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
     else:
         kept = _copied(part_path(folders[-1], part, "kept"), target)
     kept |= {"name": name, "text_bytes": payload["kept_bytes"], "ids": file_ids_hash(target)}
-    rejected = _rejected(folders, part, changed, schema, Path(payload["rejected"]) / name)
+    other = Path(payload["rejected"]) / name
+    rejected = _rejected(folders, part, changed, schema, other)
+    times = {"kept": target.stat().st_mtime_ns, "rejected": other.stat().st_mtime_ns}
     cpu = cpu_seconds() - began
-    return {"kept": kept, "rejected": {"name": name, **rejected}, "cpu": cpu}
+    return {"kept": kept, "rejected": {"name": name, **rejected}, "changed": times, "cpu": cpu}
 
 
 def clear_unfinished(out: Path) -> None:

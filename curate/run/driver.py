@@ -359,9 +359,9 @@ class _Run:
         with Progress("assemble", self.parts, self.options.quiet) as progress:
             again = deaths.retry_once("the assembly")
             for task, result in engine.map("curate.run.assemble:assemble_partition", tasks, again):
-                for kind, folder in (("kept", corpus), ("rejected", rejected)):
-                    path = folder / result[kind]["name"]
-                    result[f"{kind}_changed"] = path.stat().st_mtime_ns
+                if self.options.exchange:  # files that came have times of their own
+                    for kind, folder in (("kept", corpus), ("rejected", rejected)):
+                        result["changed"][kind] = newest([folder / result[kind]["name"]])
                 self.ledger.commit_part(assembled, task["part"], result)
                 cpu += result["cpu"]
                 documents.update({k: result[k]["documents"] for k in ("kept", "rejected")})
@@ -404,7 +404,7 @@ class _Run:
         for _, result in self.ledger.results(f"{self.plan.corpus_key}:assembled"):
             for kind, name in (("kept", "corpus"), ("rejected", "rejected")):
                 sealed = self.out / name / result[kind]["name"], [None, result[kind]["sha256"]]
-                yield from changed_after(result[f"{kind}_changed"], [sealed])
+                yield from changed_after(result["changed"][kind], [sealed])
         if self._stood:
             yield from changed_after(self._stood, corpus_seals(self.out))
         rows = [(self.ledger.stage_result(CORPUS) or {}, "files")]

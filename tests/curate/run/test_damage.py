@@ -22,7 +22,7 @@ from curate.corpus.sizes import Sizes
 from curate.disk.files import committed
 from curate.engines.base import WorkerBug
 from curate.errors import CurateError
-from curate.run import driver
+from curate.run import driver, ledger
 from curate.run.outcome import Options
 from curate.steps.recipe import parse
 from tests.curate.conftest import Bench, digests
@@ -196,6 +196,24 @@ def test_a_ledger_that_is_no_database_any_more_is_one_line(case):
     assert "ledger.db is damaged" in done.stderr and "move it away" in done.stderr
     (case.out / "ledger.db").unlink()
     assert case.run().returncode == 0 and case.is_right()
+
+
+@pytest.mark.parametrize("seed", mostly_slow(range(20)))
+def test_a_large_ledger_shows_damage_when_it_is_read(made, monkeypatch, seed):
+    """Its pages are not checked when it is opened."""
+    monkeypatch.setattr(ledger, "CHECKED_BYTES", 0)
+    case, draw = Case(made, f"pages-{seed}"), random.Random(seed)
+    path = case.out / "ledger.db"
+    data = bytearray(path.read_bytes())
+    begin = draw.randrange(100, len(data))
+    size = draw.choice([1, 8, 4096, 16384])
+    data[begin : begin + size] = draw.randbytes(len(data[begin : begin + size]))
+    changed(path, bytes(data))
+    sets = (LATER[0],) if seed % 2 else ()
+    done = case.run(*sets)
+    right = done.returncode == 0 and case.is_right(*sets)
+    told = done.returncode == 1 and "ledger.db" in done.stderr.splitlines()[-1]
+    assert right or told, (done.returncode, done.stderr)
 
 
 def test_an_out_of_an_older_version_is_taken_as_before_and_sealed(case):
