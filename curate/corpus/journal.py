@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from curate.disk import files
-from curate.disk.inside import remove
+from curate.disk.inside import is_below, remove
 from curate.disk.seals import Seal, fault, seal
 from curate.errors import Damaged
 
@@ -93,9 +93,10 @@ class Journal:
         for line in path.read_bytes().splitlines() if path.is_file() else ():
             try:
                 name, sealed = json.loads(line)
-            except ValueError:  # cut where the process was killed: as if it were not there
+            except (ValueError, TypeError):  # cut where the process was killed: as if not there
                 continue
-            self._set(name, sealed)
+            if is_below(name):
+                self._set(name, sealed)
 
     def take_up(self) -> None:
         """Compares what a killed process left; what has no seal is removed."""
@@ -108,15 +109,18 @@ class Journal:
                 remove(left, inside=self.folder)
 
     def note(self, path: Path, sealed: Seal | None = None) -> None:
+        """As the function of this name."""
         if self.folder in path.parents and path.name != NAME:
             self._append({self._name(path): sealed or seal(path)})
 
     def moved(self, before: Path, now: Path) -> None:
+        """As the function of this name."""
         seals = {p: self.seals.get(self._name(before / p.name)) for p in now.iterdir()}
         gone = dict.fromkeys(name for name in self._below(before))
         self._append({self._name(p): sealed or seal(p) for p, sealed in seals.items()} | gone)
 
     def release(self, path: Path) -> None:
+        """As the function of this name."""
         names = self._below(path)
         for name in names:
             self._compare(name)
@@ -125,7 +129,7 @@ class Journal:
     def check(self, cause: Exception | None = None) -> None:
         """Compares all. cause: what else would end the resolve."""
         if not isinstance(cause, Damaged):
-            for name in self.seals:
+            for name in list(self.seals):
                 self._compare(name, cause)
 
     def _compare(self, name: str, cause: Exception | None = None) -> None:
@@ -146,9 +150,13 @@ class Journal:
             self.seals[name] = sealed
 
     def _below(self, path: Path) -> list[str]:
-        """The names of a file, or of all below a folder."""
+        """The names of a file, or of all below a folder. Other threads may note files meanwhile."""
         name = self._name(path)
-        return [name] if name in self.seals else [n for n in self.seals if n.startswith(f"{name}/")]
+        return (
+            [name]
+            if name in self.seals
+            else [n for n in list(self.seals) if n.startswith(f"{name}/")]
+        )
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.folder).as_posix()

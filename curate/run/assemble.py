@@ -82,9 +82,9 @@ def assemble_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
-    """One partition's part of corpus and rejected, and their times of change. folders: the stages' folders in order;
-    kept_bytes: text of the documents that the last one kept; sealed, shared: what is read, which is
-    compared first."""
+    """One partition's part of corpus and rejected, and their times of change. folders: the stages'
+    folders in order; kept_bytes: text of the documents that the last one kept; sealed,
+    shared: what is read, which is compared first."""
     began = cpu_seconds()
     verify(payload)
     part = payload["part"]
