@@ -85,6 +85,8 @@ def test_a_killed_resolve_is_gone_on_with_and_what_it_did_not_seal_is_removed(tm
         assert not (home / "left").exists()
         run_phases(home, chain(ran))
     assert ran == ["d"]
+    left = [f"phase-{name}/{file}" for name in "cd" for file in ("data", "facts.json")]
+    assert sorted(journal.finish(home)) == left
     assert sorted(p.name for p in home.iterdir()) == ["phase-c", "phase-d"]
 
 

@@ -15,6 +15,7 @@ from curate.refresh import retention, run, snapshot
 from curate.refresh.state import State
 from tests.curate.command_line import ROOT
 from tests.curate.refresh.growing import Home, inputs
+from tests.parameters import mostly_slow
 
 
 class Died(Exception):
@@ -126,7 +127,7 @@ def test_killed_by_a_signal_it_goes_on(bench):
     assert done.new and done.name in name and done.totals["read"] == 30
 
 
-@pytest.mark.parametrize("kind", ["part", "manifest", "ids"])
+@pytest.mark.parametrize("kind", mostly_slow(["part", "manifest", "ids"]))
 def test_a_refresh_compares_what_it_goes_on_from(bench, kind):
     a, b, _ = (bench.jsonl(f"{n}.jsonl", r) for n, r in zip("abc", inputs(20), strict=True))
     home = Home(bench, [{"dedup_exact": {}}])
