@@ -333,9 +333,6 @@ class _Run:
         last, sole = self.plan.stages[-1], len(folders) == 1
         kinds = {last.key: ("rejected", "kept", "keys") if sole else ("rejected", "kept")}
         inputs = [self.stages.inputs(s, *kinds.get(s.key, ("rejected",))) for s in self.plan.stages]
-        sealed = (
-            [f for _, files in of_part for f in files] for of_part in zip(*inputs, strict=True)
-        )
         ids = self.stages.ids()
         with self.intact.reading(lambda: self._first_of(self.plan.stages)):
             schema = assemble.schema_hex(assemble.rejected_schema(folders))
@@ -349,11 +346,11 @@ class _Run:
                 "corpus": str(corpus),
                 "rejected": str(rejected),
                 "rejected_schema": schema,
-                "kept_bytes": of_last["bytes_out"],
-                "sealed": of_part,
+                "kept_bytes": of_part[-1][0]["bytes_out"],
+                "sealed": [file for _, files in of_part for file in files],
                 "shared": ids,
             }
-            for (part, of_last), of_part in zip(self.ledger.results(last.key), sealed, strict=True)
+            for part, of_part in enumerate(zip(*inputs, strict=True))
         )
         cpu, documents = 0.0, Counter[str]()
         with Progress("assemble", self.parts, self.options.quiet) as progress:

@@ -116,8 +116,9 @@ class Stages:
             committed: bytearray, of: MapStage | None, shared: list[SealedPath]
         ) -> Iterator[Task]:
             """of: the stage whose files they read."""
-            none: Iterator[tuple[int, list[SealedPath]]] = zip(range(self.parts), repeat([]))
-            for part, sealed in self.inputs(of, "kept", "keys") if of and 0 in committed else none:
+            none: Iterator[tuple[Any, list[SealedPath]]] = repeat((None, []), self.parts)
+            inputs = self.inputs(of, "kept", "keys") if of and 0 in committed else none
+            for part, (_, sealed) in enumerate(inputs):
                 if not committed[part]:
                     task = {"spec": written[0][0], "part": part}
                     yield {**task, "sealed": sealed, "shared": shared}
@@ -189,8 +190,10 @@ class Stages:
         if stage.sketch and self.ledger.stage_result(f"{stage.folder_key}:own") is None:
             remove(self._own(stage), inside=self.out)
 
-    def inputs(self, stage: MapStage, *kinds: str) -> Iterator[tuple[int, list[SealedPath]]]:
-        """Each partition with the files of these kinds that a stage has of it, for `verify`."""
+    def inputs(
+        self, stage: MapStage, *kinds: str
+    ) -> Iterator[tuple[dict[str, Any], list[SealedPath]]]:
+        """Of each partition, in order: its result, and the files of these kinds, for `verify`."""
         folder = stage_folder(self.out, stage.folder_name)
         rows = self.ledger.results(stage.key)
         for part in range(self.parts):
@@ -199,7 +202,7 @@ class Stages:
                 raise Damaged(f"{self.ledger.path} has a damaged row")
             files = result.get("files", {})  # none of older versions
             paths = {kind: str(part_path(folder, part, kind)) for kind in kinds if kind in files}
-            yield part, [[path, files[kind]] for kind, path in paths.items()]
+            yield result, [[path, files[kind]] for kind, path in paths.items()]
 
     def recorded(self, key: str, path: Path) -> list[SealedPath]:
         """A file of what is done once, with its seal."""
