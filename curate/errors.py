@@ -28,6 +28,10 @@ class RunFailed(CurateError):
     exit_code = 1
 
 
+class Damaged(RunFailed):
+    """A file is not what was written; the message says which and how. A run makes it anew."""
+
+
 class TooMuchGone(RunFailed):
     """A dedup would remove more than its `max_removal`; share: of documents, or of bytes."""
 

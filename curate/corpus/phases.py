@@ -2,8 +2,8 @@
 
 A phase writes into a folder aside, which is synced and renamed when it is whole. A folder that an
 earlier phase left is removed once nothing that follows reads it. What a phase returns, its facts,
-stands in its folder beside the facts of all phases before it, and the seals of its files beside it:
-where a file is not what they say, all phases begin anew.
+stands in its folder beside the facts of all phases before it. The journal of the resolve
+(corpus/journal.py) has the seals of all files; they are compared when a folder is removed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from curate.corpus import journal
 from curate.disk.files import clear_temporary, sync_folder, temporary_name
 from curate.disk.inside import remove
-from curate.disk.seals import fault, seal_folder
 
-FACTS, SEALS = "facts.json", "seals.json"
+FACTS = "facts.json"
 
 
 @dataclass
@@ -57,14 +57,9 @@ def run_phases(home: Path, phases: Sequence[Phase]) -> Done:
     done = Done(home)
     ready = 0
     for number, phase in enumerate(phases, start=1):
-        if not done.file(phase.name, FACTS).exists():
-            continue
-        facts = _facts(done.folder(phase.name))
-        if facts is None:  # what came after it was made of it
-            forget(home)
-            ready, done.facts = 0, {}
-            break
-        ready, done.facts = number, facts
+        facts = done.file(phase.name, FACTS)
+        if facts.exists():
+            ready, done.facts = number, json.loads(facts.read_text(encoding="utf-8"))
     for number, phase in enumerate(phases, start=1):
         if number > ready:
             _commit(done, phase)
@@ -88,32 +83,21 @@ def _commit(done: Done, phase: Phase) -> None:
     clear_temporary(aside)  # what workers that died left
     all_facts = {**done.facts, **facts}
     (aside / FACTS).write_text(json.dumps(all_facts), encoding="utf-8")
-    (aside / SEALS).write_text(json.dumps(seal_folder(aside)), encoding="utf-8")
     for path in (path for path in aside.iterdir() if not path.is_symlink()):
         with path.open("rb+") as file:
             os.fsync(file.fileno())
     sync_folder(aside)
     aside.rename(done.folder(phase.name))
+    journal.moved(aside, done.folder(phase.name))
     sync_folder(done.home)
     done.facts = all_facts
-
-
-def _facts(folder: Path) -> dict[str, Any] | None:
-    """What a phase and those before it returned; None where its files are not what it wrote."""
-    try:
-        seals = json.loads((folder / SEALS).read_text(encoding="utf-8"))
-        if FACTS not in seals or any(fault(folder / name, seals[name]) for name in seals):
-            return None
-        facts: dict[str, Any] = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError):
-        return None
-    return facts
 
 
 def _remove(folder: Path) -> None:
     """Takes a phase's folder away as a whole: half of one must not look like all of it."""
     if not folder.exists():
         return
+    journal.release(folder)
     aside = folder.with_name(temporary_name(f"gone-{folder.name}"))
     folder.rename(aside)
     remove(aside, inside=folder.parent)

@@ -31,10 +31,15 @@ Task = dict[str, Any]
 Run = Callable[[str, list[Task]], Iterator[tuple[Task, dict[str, Any]]]]
 
 
+def named(function: str) -> Any:
+    """The function of "module:name"."""
+    module, _, name = function.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
 def run_here(function: str, tasks: Iterable[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
     """The tasks one after the other in this process."""
-    module, _, name = function.partition(":")
-    work = getattr(importlib.import_module(module), name)
+    work = named(function)
     for task in tasks:
         yield task, work(task)
 

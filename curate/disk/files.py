@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -112,6 +112,10 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+# Told of every file that `replacing` has put in its place, by this process.
+committed: list[Callable[[Path], None]] = []
+
+
 @contextmanager
 def replacing(path: Path, sync: bool = True, if_other: bool = False) -> Iterator[Path]:
     """Gives a temporary path beside `path`; what was written there becomes `path` at the end. sync:
@@ -129,6 +133,8 @@ def replacing(path: Path, sync: bool = True, if_other: bool = False) -> Iterator
         aside.replace(path)
         if sync:
             sync_folder(path.parent)
+        for tell in committed:
+            tell(path)
     finally:
         aside.unlink(missing_ok=True)
 

@@ -8,13 +8,16 @@ seal is [size, digest], as JSON has it: xxh3-128 in hexadecimal, or the sha256 o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from curate.disk.elsewhere import all_files, seal_of, version_elsewhere
-from curate.disk.files import file_digest
+from curate.disk.files import committed, file_digest
+from curate.errors import Damaged
 
 Seal = list[Any]
+SealedPath = list[Any]  # [path, seal], as a task has it
 DIGEST = "xxh3-128"
 TASK_BYTES = 256 << 20  # what one task compares
 SHA256_DIGITS = 64
@@ -53,6 +56,50 @@ def fault(path: Path, sealed: object, content: bool = True) -> str | None:
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     return None
+
+
+@contextmanager
+def sealing() -> Iterator[list[SealedPath]]:
+    """The files that this process puts in their place within (`replacing`), sealed at once."""
+    made: list[SealedPath] = []
+
+    def add(path: Path) -> None:
+        made.append([str(path), seal(path)])
+
+    committed.append(add)
+    try:
+        yield made
+    finally:
+        committed.remove(add)
+
+
+_stamps: dict[str, tuple[Seal, tuple[int, ...]]] = {}  # of files that this process compared
+
+
+def verify(task: dict[str, Any]) -> None:
+    """Compares what a task is about to read; Damaged names the first file that is not what was
+    written. task: `sealed` (path, seal) are its own files; `shared` those that every task reads,
+    which a process compares once, and again where a time of change is another."""
+    for path, sealed in task.get("sealed", ()):
+        _compared(path, sealed)
+    for path, sealed in task.get("shared", ()):
+        if _stamps.get(path) != (sealed, stamp := _stamp(path)):
+            _compared(path, sealed)
+            _stamps[path] = sealed, stamp
+
+
+def _compared(path: str, sealed: Seal) -> None:
+    if (what := fault(Path(path), sealed)) is not None:
+        raise Damaged(f"{path} {what}")
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    """Another one after every write: nobody sets the time of a file's last change of state."""
+    try:
+        stat = Path(path).stat()
+    except OSError:
+        return ()
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def compare_files(payload: dict[str, Any]) -> dict[str, list[str]]:

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from curate.errors import CurateError, RunFailed
+from curate.errors import CurateError, Damaged, RunFailed
 
 Task = dict[str, Any]
 Self = TypeVar("Self", bound="TaskLoop")
@@ -149,6 +149,11 @@ def refill(waiting: deque[Task], tasks: Iterator[Task], count: int) -> bool:
     return bool(waiting)
 
 
+def kind_of(error: CurateError) -> str:
+    """The "kind" of a worker's answer about an error that tells the user enough."""
+    return "damaged" if isinstance(error, Damaged) else "known"
+
+
 def failure(error: dict[str, Any]) -> CurateError:
     """What a worker's answer {"kind", "message", "code", "traceback"} is for the user."""
     if error["kind"] == "memory":
@@ -156,6 +161,8 @@ def failure(error: dict[str, Any]) -> CurateError:
             "a worker ran out of memory: use fewer --workers or a smaller read.batch_bytes and run"
             " again, it resumes"
         )
+    if error["kind"] == "damaged":
+        return Damaged(error["message"])
     if error["kind"] == "known":
         failed = RunFailed(error["message"])
         failed.exit_code = error["code"]

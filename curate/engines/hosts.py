@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.engines import idle_workers
-from curate.engines.base import Death, Task, TaskLoop, WorkerBug, refill
+from curate.engines.base import Death, Task, TaskLoop, WorkerBug, kind_of, refill
 from curate.engines.local import LocalEngine
 from curate.errors import CurateError, RunFailed, UsageError
 from curate.version import __version__
@@ -93,7 +93,7 @@ class Host:
             return {"error": {"kind": "bug", "message": str(error), "traceback": error.trace}}
         except CurateError as error:
             code = error.exit_code
-            return {"error": {"kind": "known", "message": str(error), "code": code}}
+            return {"error": {"kind": kind_of(error), "message": str(error), "code": code}}
         return {"result": result, "cpu": self._engine.cpu - began}
 
 

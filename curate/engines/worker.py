@@ -103,6 +103,7 @@ def _named(function: str) -> Any:
 
 
 def _run(task: dict[str, Any]) -> dict[str, Any]:
+    from curate.engines.base import kind_of
     from curate.errors import CurateError, disk_error
 
     try:
@@ -117,7 +118,7 @@ def _run(task: dict[str, Any]) -> dict[str, Any]:
         expected = full or (error if isinstance(error, CurateError) else None)
         return {
             "error": {
-                "kind": "known" if expected else "bug",
+                "kind": kind_of(expected) if expected else "bug",
                 "message": str(expected or f"{type(error).__name__}: {error}"),
                 "code": expected.exit_code if expected else 1,
                 "traceback": traceback.format_exc(),

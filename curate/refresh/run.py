@@ -14,8 +14,10 @@ from typing import Any
 
 from curate.corpus import indexes
 from curate.corpus.indexes import link
+from curate.corpus.manifests import find_manifest, manifest_path
 from curate.disk.files import text_digest
 from curate.disk.inside import inside
+from curate.disk.seals import fault, seal
 from curate.disk.units import counted, format_bytes
 from curate.engines.exchange import NOTE, free_exchange
 from curate.errors import RunFailed, UsageError, disk_error, name_file
@@ -282,6 +284,19 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
         return Refreshed(home, "rollback", name, corpus=corpus, snapshots=len(standing))
 
 
+def _check_earlier(state: State, earlier: list[Refresh], base: Path | None) -> None:
+    """RunFailed where what a refresh goes on from is not what was written: the snapshot, and the
+    ids of earlier runs."""
+    sealed = {run_of(state.home, r.name) / IDS: state.fact(f"ids {r.name}") for r in earlier}
+    if base is not None:
+        snapshot.check(base)
+        if find_manifest(base) == manifest_path(base):  # older versions wrote it elsewhere
+            sealed[manifest_path(base)] = state.fact(f"manifest {base.name}")
+    for path, of in sealed.items():
+        if of and (what := fault(path, of)):  # none of older versions
+            raise RunFailed(f"{path} {what}: {snapshot.PUT_BACK}")
+
+
 def _plan_new(recipe: Recipe, plan: InputPlan, earlier: list[Refresh], home: Path) -> RunPlan:
     """What is run over the new inputs, beside the runs of the lineage."""
     runs = [run_of(home, r.name) for r in earlier]
@@ -301,6 +316,8 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     earlier = [r for r in state.lineage(refresh.base) if r.kind != "forget"]
     out = run_of(home, refresh.name)
     stage = refresh.name
+    base = snapshot.folder_of(home, refresh.base) if refresh.base else None
+    _check_earlier(state, earlier, base)
     if recipe is not None and refresh.kind != "forget":
         plan = _plan_new(recipe, _plan(refresh), earlier, home)
         stage = plan.corpus_key
@@ -312,7 +329,6 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
             run_planned(plan, out, options)
             _keep_ids(plan, out)
     entries = state.removals()
-    base = snapshot.folder_of(home, refresh.base) if refresh.base else None
     applied = snapshot.manifest(base)["removals"] if base else 0
     removals = Removals.of(entries)
     of_base = removals if applied < len(entries) else Removals()
@@ -331,6 +347,7 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         },
     )
     manifest = snapshot.build(home, refresh.name, source)
+    target = snapshot.folder_of(home, refresh.name)
     newly = applied < len(entries) or refresh.kind == "forget"
     scrubbed = _scrub(home, refresh.name, None if newly else [out], removals)
     snapshot.point_current_to(home, refresh.name)
@@ -348,6 +365,9 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     if refresh.kind != "forget":
         done.inputs = len(refresh.plan["inputs"]["files"])
         done.totals = json.loads((out / "run.json").read_text(encoding="utf-8"))["totals"]
+    for kind, path in (("manifest", manifest_path(target)), ("ids", out / IDS)):
+        if path.is_file():
+            state.set_fact(f"{kind} {refresh.name}", seal(path))
     state.end(refresh.name, done.json())
     retention.tidy(state)
     return done

@@ -28,11 +28,15 @@ from curate.corpus.manifests import (
 from curate.disk.files import replacing, sync_folder, temporary_name
 from curate.disk.inside import remove, remove_files
 from curate.disk.parquet_writer import writing
+from curate.disk.seals import fault
 from curate.errors import RunFailed
 from curate.refresh.removals import Removals
 from curate.run.homes import CURRENT, FOLDER, manifest
 
 _GONE_INSIDE = "_removed.parquet"  # the list of removed documents of older versions
+
+
+PUT_BACK = "put back a copy of it, go back to another snapshot with --rollback, or --rebuild"
 
 
 def folder_of(home: Path, name: str) -> Path:
@@ -71,6 +75,18 @@ class Source:
 def is_whole(folder: Path) -> bool:
     """Whether a snapshot stands there: its manifest is written last."""
     return folder.is_dir() and find_manifest(folder) is not None
+
+
+def check(folder: Path) -> None:
+    """RunFailed where a part of a snapshot is not what was written. Compared by content is what
+    changed after the manifest, the last of its files; `llmcurate check` compares all."""
+    files = manifest(folder)["files"]
+    written = (find_manifest(folder) or manifest_path(folder)).stat().st_mtime_ns
+    for name, entry in files.items():
+        path = folder / name
+        later = path.is_file() and path.stat().st_mtime_ns > written
+        if what := fault(path, [None, entry.get("sha256", "")], content=later):
+            raise RunFailed(f"{path} {what}: {PUT_BACK}")
 
 
 def build(home: Path, name: str, source: Source) -> dict[str, Any]:

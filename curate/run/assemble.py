@@ -24,6 +24,7 @@ from curate.disk.elsewhere import Storage
 from curate.disk.files import clear_temporary, file_digest, replacing, sync_folder
 from curate.disk.inside import remove
 from curate.disk.parquet_writer import conform, writing
+from curate.disk.seals import verify
 from curate.documents.rejected import FOLDER, joined_schema
 from curate.engines.cpu_time import cpu_seconds
 
@@ -82,9 +83,11 @@ def assemble_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
-    """One partition's part of corpus and rejected. folders: the stages' folders in order;
-    kept_bytes: text of the documents that the last one kept."""
+    """One partition's part of corpus and rejected, and their times of change. folders: the stages'
+    folders in order; kept_bytes: text of the documents that the last one kept; sealed,
+    shared: what is read, which is compared first."""
     began = cpu_seconds()
+    verify(payload)
     part = payload["part"]
     folders = [Path(f) for f in payload["folders"]]
     changed = changed_ids(payload["ids"], part)
@@ -96,9 +99,11 @@ def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
     else:
         kept = _copied(part_path(folders[-1], part, "kept"), target)
     kept |= {"name": name, "text_bytes": payload["kept_bytes"], "ids": file_ids_hash(target)}
-    rejected = _rejected(folders, part, changed, schema, Path(payload["rejected"]) / name)
+    other = Path(payload["rejected"]) / name
+    rejected = _rejected(folders, part, changed, schema, other)
+    times = {"kept": target.stat().st_mtime_ns, "rejected": other.stat().st_mtime_ns}
     cpu = cpu_seconds() - began
-    return {"kept": kept, "rejected": {"name": name, **rejected}, "cpu": cpu}
+    return {"kept": kept, "rejected": {"name": name, **rejected}, "changed": times, "cpu": cpu}
 
 
 def clear_unfinished(out: Path) -> None:

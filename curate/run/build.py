@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus.direct import DirectInput
+from curate.corpus.manifests import entries
 from curate.disk.files import part_files, temporary_name, text_digest
 from curate.disk.inside import all_inside, inside, remove, remove_files
 from curate.disk.publish import manifests
-from curate.disk.seals import seal
+from curate.disk.seals import seal, verify
 from curate.engines.local import call_apart
 from curate.errors import RunFailed
-from curate.run.intact import Intact
+from curate.run.intact import Intact, newest
 from curate.run.ledger import Ledger
 from curate.run.plan import ProductStage, RunPlan, stage_folder
 from curate.run.records import read_record
@@ -32,8 +33,12 @@ COLUMNS = ["id", "source", "lang", "text"]
 
 
 def corpus_batches(folder: Path, columns: list[str] | None = COLUMNS) -> Iterator[pa.RecordBatch]:
-    """Columns (None: all) of the corpus in a folder."""
+    """Columns (None: all) of the corpus in a folder. Damaged where a part is not what its manifest
+    says; each is compared before it is read."""
+    sealed = {name: [None, entry["sha256"]] for name, entry in entries(folder)}
     for path in part_files(folder):
+        if path.name in sealed:
+            verify({"sealed": [[str(path), sealed[path.name]]]})
         with pq.ParquetFile(path) as file:
             yield from file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False)
 
@@ -57,6 +62,8 @@ def build_product(
     built = ledger.stage_result(stage.key)
     current = ledger.stage_result(f"published:{product.makes}") or {}
     seals = built.pop("seals", {}) if built else {}
+    if built:
+        built.pop("at", None)
     if built and _all_there(folder, built["files"], ledger):
         if not intact.faults((folder / name, sealed) for name, sealed in seals.items()):
             published = current.get("key") == stage.key and _all_there(out, built["files"], ledger)
@@ -69,6 +76,9 @@ def build_product(
                 return built
         else:  # a builder may go on from what it finds
             remove(folder, inside=home)
+    for before in inputs.values():
+        made, sealed = stage_folder(home, before.folder_name), ledger.stage_result(before.key) or {}
+        verify({"sealed": [[str(made / n), s] for n, s in sealed.get("seals", {}).items()]})
     folder.mkdir(parents=True, exist_ok=True)
     corpus, direct = out / "corpus", None
     if "corpus" in inputs:  # a product made another corpus of what was there
@@ -119,7 +129,8 @@ def build_product(
     }
     # Training keeps its own account of checkpoints, and goes on changing what stands there.
     sealed = {} if in_place else {name: seal(folder / name) for name in files}
-    ledger.commit_stage(stage.key, {**record, "seals": sealed})
+    at = newest(folder / name for name in sealed)
+    ledger.commit_stage(stage.key, {**record, "seals": sealed, "at": at})
     if in_place:
         ledger.commit_stage(f"published:{product.makes}", {**begun, "files": files})
     else:

@@ -25,19 +25,19 @@ from curate.corpus.sketches import Run
 from curate.disk.elsewhere import Storage
 from curate.disk.files import clear_temporary
 from curate.disk.inside import all_inside, remove
-from curate.disk.seals import Seal, seal
+from curate.disk.seals import Seal, seal, verify
 from curate.engines.base import Engine, Jobs, Task
 from curate.engines.choose import check_engine, open_engine
 from curate.engines.cpu_time import cpu_seconds
 from curate.engines.exchange import Exchange, check_exchange, open_exchange
-from curate.errors import RunFailed, UsageError, disk_error, name_file
+from curate.errors import Damaged, RunFailed, UsageError, disk_error, name_file
 from curate.formats.inputs import InputPlan
 from curate.formats.part import plan_reading
 from curate.run import assemble, deaths
-from curate.run.intact import Intact, corpus_seals, finished_files
+from curate.run.intact import Intact, changed_after, corpus_seals, finished_files, newest
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome
-from curate.run.plan import RunPlan, decisions_path, plan_run, stage_folder
+from curate.run.plan import MapStage, RunPlan, decisions_path, plan_run, stage_folder
 from curate.run.records import read_record
 from curate.run.stages import REPORT, Stages
 from curate.steps.recipe import Recipe
@@ -212,6 +212,7 @@ class _Run:
         self.intact = Intact(options)
         self.stages = Stages(plan, out, options, ledger, self.outcome, self.intact)
         self.parts = len(plan.inputs.partitions)
+        self._stood = 0  # since when a corpus that was there stands as it was written, in ns
 
     def execute(self, report: Report) -> Outcome:
         """Does what is missing, or takes the finished run as it is."""
@@ -225,6 +226,35 @@ class _Run:
         elif last and not last[1]:
             say(f"resuming the unfinished run in {self.out}", self.options.quiet)
         self.ledger.begin_run(self.plan.digest)
+        while True:
+            try:
+                write = self._compute(report)
+                self.outcome.seconds = time.perf_counter() - began
+                with self.intact.reading(self._changed):
+                    write()
+                leaves = self._leaves()
+                sealed = finished_files(self.out, self.home, self._product_seals(), leaves)
+                self.ledger.record_files(sealed)
+                break
+            except Damaged as damage:
+                self._begin_again(damage)
+            except FileNotFoundError as error:
+                if not error.filename or self.out not in Path(error.filename).parents:
+                    raise
+                self._begin_again(Damaged(f"{error.filename} is missing"))
+        self.ledger.forget_parts(f"{self.plan.corpus_key}:assembled")
+        self.ledger.end_run()
+        return self.outcome
+
+    def _begin_again(self, damage: Damaged) -> None:
+        """As a run that goes on: what is there is compared, and what differs made anew."""
+        self.intact.anew(damage)
+        self.outcome = Outcome(self.out, self.plan)
+        self.stages.outcome = self.outcome
+
+    def _compute(self, report: Report) -> Callable[[], None]:
+        """Stages, corpus, figures and products, as far as they are not done; returns what writes
+        the records. Damaged where a file is not what was written."""
         clear_temporary(self.home)
         assemble.clear_unfinished(self.home)
         exchange = open_exchange(self.options.exchange, self.out, self.options.quiet)
@@ -235,19 +265,15 @@ class _Run:
             if self.plan.stages:
                 self._write_corpus(engine)
                 indexes.write_indexes(self.out, self.stages.indexes())
-                self.outcome.kept_ids = manifests.kept_ids(self.out)
-            with self._lent():
+            with self.intact.reading(self._changed), self._lent():
+                if self.plan.stages:
+                    self.outcome.kept_ids = manifests.kept_ids(self.out)
                 write = self._begin_report(report, engine)
         with self._lent(bool(self.plan.products)):
             self._products()
-        self.outcome.seconds = time.perf_counter() - began
         if exchange:
             self.outcome.carried = {"put": exchange.put_bytes, "fetched": exchange.fetched}
-        write()
-        sealed = finished_files(self.out, self.home, self._product_seals(), self._leaves())
-        self.ledger.record_files(sealed)
-        self.ledger.end_run()
-        return self.outcome
+        return write
 
     def _lent(self, wanted: bool = True) -> AbstractContextManager[None]:
         """Within, the files of documents are here."""
@@ -328,11 +354,17 @@ class _Run:
         if self._has_corpus(key) and self._corpus_stands(key, engine):
             return
         self.ledger.forget_stage(CORPUS)
+        self._stood = 0
         corpus, rejected = self.out / ".corpus-new", self.out / ".rejected-new"
         for folder in (corpus, rejected):
             remove(folder, inside=self.out)
             folder.mkdir()
-        schema = assemble.schema_hex(assemble.rejected_schema(folders, self.stages.storage))
+        last, sole = self.plan.stages[-1], len(folders) == 1
+        kinds = {last.key: ("rejected", "kept", "keys") if sole else ("rejected", "kept")}
+        inputs = [self.stages.inputs(s, *kinds.get(s.key, ("rejected",))) for s in self.plan.stages]
+        ids = self.stages.ids()
+        with self.intact.reading(lambda: self._first_of(self.plan.stages)):
+            schema = assemble.schema_hex(assemble.rejected_schema(folders, self.stages.storage))
         assembled = f"{key}:assembled"
         self.ledger.forget_parts(assembled)  # of a killed run, whose files are gone
         tasks: Iterator[Task] = (
@@ -343,14 +375,19 @@ class _Run:
                 "corpus": str(corpus),
                 "rejected": str(rejected),
                 "rejected_schema": schema,
-                "kept_bytes": of_last["bytes_out"],
+                "kept_bytes": of_part[-1][0]["bytes_out"],
+                "sealed": [file for _, files in of_part for file in files],
+                "shared": ids,
             }
-            for part, of_last in self.ledger.results(self.plan.stages[-1].key)
+            for part, of_part in enumerate(zip(*inputs, strict=True))
         )
         cpu, documents = 0.0, Counter[str]()
         with Progress("assemble", self.parts, self.options.quiet) as progress:
             again = deaths.retry_once("the assembly")
             for task, result in engine.map("curate.run.assemble:assemble_partition", tasks, again):
+                if self.options.exchange:  # files that came have times of their own
+                    for kind, folder in (("kept", corpus), ("rejected", rejected)):
+                        result["changed"][kind] = newest([folder / result[kind]["name"]])
                 self.ledger.commit_part(assembled, task["part"], result)
                 cpu += result["cpu"]
                 documents.update({k: result[k]["documents"] for k in ("kept", "rejected")})
@@ -360,31 +397,59 @@ class _Run:
             self.stages.storage.fetch(path for folder in new for path in folder.iterdir())
         self.outcome.driver["assembling"] = cpu
         self._check_counts(documents)
+        beside: dict[str, Seal] = {}  # of what says which files the corpus has, and why
         if decided:
-            assemble.write_decisions(decided, self.out / "decisions.parquet")
+            with self.intact.reading(self._decided):
+                assemble.write_decisions(decided, self.out / "decisions.parquet")
+                beside["decisions.parquet"] = seal(self.out / "decisions.parquet")
         else:
             (self.out / "decisions.parquet").unlink(missing_ok=True)
         for kind, aside, name in (("rejected", rejected, "rejected"), ("kept", corpus, "corpus")):
             assemble.swap(aside, self.out / name)
             files = (result[kind] for _, result in self.ledger.results(assembled))
             manifests.write_manifest(self.out / name, files, key)
-        self.ledger.forget_parts(assembled)
-        self._seal_corpus(key)
+            path = manifests.manifest_path(self.out / name)
+            beside[path.name] = seal(path)
+        self._seal_corpus(key, beside)
 
-    def _beside_corpus(self) -> list[Path]:
-        """What says which files the corpus has, and why."""
-        beside = [manifests.manifest_path(self.out / name) for name in manifests.FOLDERS]
-        return [*beside, self.out / "decisions.parquet"]
+    def _first_of(self, stages: list[MapStage]) -> Iterator[tuple[Path, Seal]]:
+        """The rejected documents of the first partition of these stages."""
+        for stage in stages:
+            for path, sealed in next(self.stages.inputs(stage, "rejected"))[1]:
+                yield Path(path), sealed
 
-    def _seal_corpus(self, key: str) -> None:
-        files = {path.name: seal(path) for path in self._beside_corpus() if path.exists()}
-        self.ledger.commit_stage(CORPUS, {"key": key, "files": files})
+    def _decided(self) -> Iterator[tuple[Path, Seal]]:
+        """The decisions of all stages."""
+        for stage in self.plan.stages:
+            if stage.sketch:
+                yield from ((Path(path), sealed) for path, sealed in self.stages.decided(stage))
+
+    def _seal_corpus(self, key: str, files: dict[str, Seal]) -> None:
+        at = newest(self.out / name for name in files)
+        self.ledger.commit_stage(CORPUS, {"key": key, "files": files, "at": at})
+
+    def _changed(self) -> Iterator[tuple[Path, Seal]]:
+        """The files of corpus and products that changed after these were whole, or are gone."""
+        for _, result in self.ledger.results(f"{self.plan.corpus_key}:assembled"):
+            for kind, name in (("kept", "corpus"), ("rejected", "rejected")):
+                sealed = self.out / name / result[kind]["name"], [None, result[kind]["sha256"]]
+                yield from changed_after(result["changed"][kind], [sealed])
+        if self._stood:
+            yield from changed_after(self._stood, corpus_seals(self.out))
+        rows = [(self.ledger.stage_result(CORPUS) or {}, "files")]
+        rows += [(self.ledger.stage_result(p.key) or {}, "seals") for p in self.plan.products]
+        for row, name in rows:
+            seals = row.get(name, {}).items()
+            yield from changed_after(row.get("at"), ((self.out / file, of) for file, of in seals))
 
     def _corpus_stands(self, key: str, engine: Engine) -> bool:
         """Whether the corpus is what was written, and nothing else lies there."""
+        self._stood = time.time_ns() - 1_000_000_000  # clocks of file systems are late
         entry = self.ledger.stage_result(CORPUS)
         if entry is None:  # of an older version
-            self._seal_corpus(key)
+            beside = [manifests.manifest_path(self.out / name) for name in manifests.FOLDERS]
+            beside.append(self.out / "decisions.parquet")
+            self._seal_corpus(key, {p.name: seal(p) for p in beside if p.exists()})
             entry = {"key": key, "files": {}}
         if entry["key"] != key or not self.intact.corpus_stands(self.out, entry, engine):
             return False
@@ -408,6 +473,9 @@ class _Run:
     def _products(self) -> None:
         from curate.run.build import build_product
 
+        if self.plan.products and self.plan.stages:
+            beside = (self.ledger.stage_result(CORPUS) or {}).get("files", {})
+            verify({"sealed": [[str(self.out / name), of] for name, of in beside.items()]})
         for stage in self.plan.products:
             before = {k: self.plan.products[i] for k, i in stage.inputs.items()}
             record = build_product(

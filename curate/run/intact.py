@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from curate.disk import seals
 from curate.disk.elsewhere import seal_of, version_elsewhere
 from curate.disk.inside import inside
 from curate.disk.seals import Seal
+from curate.disk.units import counted
 from curate.engines.base import Engine
+from curate.errors import Damaged, RunFailed, UsageError
 from curate.run import deaths
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options
@@ -23,6 +25,7 @@ from curate.terminal.progress import Progress, say
 
 COMPARE = "curate.disk.seals:compare"
 MOST_NAMED = 100
+MOST_ANEW = 10  # damaged files that a run makes anew while it goes on
 EXTRA = "is no file of this run"
 RECORDS = ("run.json", "recipe.yaml", "report.html", "corrupt.jsonl")
 
@@ -33,6 +36,7 @@ class Intact:
     def __init__(self, options: Options, end: str = ": what it belongs to is made anew") -> None:
         self.options, self._end = options, end
         self._said: set[str] = set()
+        self._anew: set[str] = set()  # the damages that this run made good while it went on
 
     def faults(
         self,
@@ -62,12 +66,49 @@ class Intact:
         self.tell(found)
         return found
 
+    @contextmanager
+    def reading(
+        self,
+        files: Callable[[], Iterable[tuple[Path, Seal]]],
+        engine: Engine | None = None,
+        title: str = "",
+    ) -> Iterator[None]:
+        """What this process and its tasks read within, in whatever parts, as a whole: compared when
+        it was read, or could not be. Damaged where a file is not what was written."""
+        cause: Exception | None = None
+        try:
+            yield
+        except (Damaged, UsageError):
+            raise
+        except Exception as error:
+            cause, engine = error, None  # which it may have ended
+        faults = self.faults(files(), engine, title)
+        for path, what in faults.items():
+            raise Damaged(f"{path} {what}") from cause
+        if cause is not None:
+            raise cause
+
+    def anew(self, damage: Damaged) -> None:
+        """A file that was damaged while this run went on: says so. RunFailed where it is the same
+        one again, or one of many."""
+        line = str(damage)
+        if line in self._anew or len(self._anew) == MOST_ANEW:
+            raise RunFailed(
+                f"{line}, after {counted(len(self._anew), 'file')} had been made anew while this"
+                " run went on: see what else writes there, and whether the disk is sound"
+            ) from damage
+        self._anew.add(line)
+        self._tell([line])
+
     def tell(self, faults: Mapping[str, str]) -> None:
         """A line a file, of the first ones."""
-        new = [(path, faults[path]) for path in sorted(faults) if path not in self._said]
-        for path, what in new[: max(0, MOST_NAMED - len(self._said))]:
-            say(f"{path} {what}{self._end}", self.options.quiet)
-        self._said.update(path for path, _ in new)
+        self._tell([f"{path} {faults[path]}" for path in sorted(faults)])
+
+    def _tell(self, lines: Iterable[str]) -> None:
+        new = [line for line in lines if line not in self._said]
+        for line in new[: max(0, MOST_NAMED - len(self._said))]:
+            say(f"{line}{self._end}", self.options.quiet)
+        self._said.update(new)
 
     def changed_since(self, out: Path, ledger: Ledger) -> bool:
         """Whether a file of the finished run is another now, or one lies there that it did not
@@ -107,6 +148,23 @@ def corpus_seals(out: Path) -> Iterator[tuple[Path, Seal]]:
     for name in manifests.FOLDERS:
         for file, entry in manifests.entries(out / name):
             yield inside(out / name, file), [None, entry["sha256"]]
+
+
+def changed_after(
+    at: int | None, files: Iterable[tuple[Path, Seal]]
+) -> Iterator[tuple[Path, Seal]]:
+    """Those of the files that changed after a time (in nanoseconds; None: of older versions, which
+    noted none), or are gone."""
+    if at is None:
+        return
+    for path, sealed in files:
+        if not path.is_file() or path.stat().st_mtime_ns > at:
+            yield path, sealed
+
+
+def newest(files: Iterable[Path]) -> int:
+    """The latest time of change among the files, in nanoseconds."""
+    return max((path.stat().st_mtime_ns for path in files), default=0)
 
 
 def extra_files(out: Path) -> list[Path]:

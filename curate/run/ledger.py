@@ -31,6 +31,9 @@ WAIT_SECONDS = 0.5  # and until the next beat, which comes twice a second
 PAGE_ROWS = 1000
 PAGE_BYTES = 1 << 14  # of new ledgers: a row is some 2 kB, and a smaller page would hold one
 
+# The check of a ledger's pages reads all of it: 0.07 s of CPU time and 280 MB for 10^5 partitions.
+CHECKED_BYTES = 1 << 30
+
 
 LOCK = """
 CREATE TABLE IF NOT EXISTS lock (
@@ -157,8 +160,12 @@ class Ledger:
         return ledger
 
     def _look(self) -> None:
-        """sqlite3.DatabaseError where the file is damaged."""
+        """sqlite3.DatabaseError where the file is damaged. Of a large one that is found out when a
+        page is read: each row has a digest of its own, and one that is lost is computed anew."""
         self._db.text_factory = lambda text: text.decode("utf-8", "replace")
+        self._db.execute("PRAGMA cell_size_check=ON")
+        if self.path.stat().st_size > CHECKED_BYTES:
+            return
         ((health,),) = self._db.execute("PRAGMA quick_check(1)").fetchall()
         if health != "ok":
             raise sqlite3.DatabaseError(health)

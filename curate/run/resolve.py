@@ -7,12 +7,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from curate.corpus import journal
 from curate.corpus.indexes import Index, earlier_files
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import MARK, Run, SketchedCorpus, Sketches, run_here
 from curate.disk.database import database, literal
 from curate.disk.elsewhere import Storage
 from curate.disk.files import replacing
+from curate.disk.seals import seal
 from curate.disk.units import counted
 from curate.errors import TooMuchGone
 
@@ -33,7 +35,8 @@ def resolve(
     sizes: Sizes = Sizes(),
     storage: Storage = Storage(),
 ) -> dict[str, Any]:
-    """Writes the decisions; returns the step's counts, and for `guard` what they would remove.
+    """Writes the decisions; returns their seal, the step's counts, and for `guard` what they would
+    remove.
     own: the step's folder; size: documents and bytes of text that reached the step; run: who does
     what the step splits into tasks, of these sizes; storage: where the content of sketches is."""
     from curate.dedup.step import DedupStep, Removal
@@ -54,16 +57,20 @@ def resolve(
         dated = isinstance(step, DedupStep) and step.survivor == "newest"
         if dated or not step.in_tasks:
             sketches.fetch()
-        counts = step.resolve(sketches)
-        if earlier:
-            if isinstance(step, DedupStep) and step.replaces(step.model_dump()):
+        with journal.resolving(own):
+            counts = step.resolve(sketches)
+            if earlier and isinstance(step, DedupStep) and step.replaces(step.model_dump()):
                 counts["superseded"] = _superseded(db, whole, own / SUPERSEDED)
+        if earlier:
             counts |= _own_decisions(db, whole, aside, earlier)
+            for index in earlier:  # once more, since it was read meanwhile
+                index.check()
         if dated:
             counts["notices"] = undated(db, step.label)
         if isinstance(step, Removal):
             counts["removal"] = _removal(db, aside, size, counts.pop("cut", None))
-    return {**counts, "seconds": round(time.perf_counter() - began, 3)}
+    seconds = round(time.perf_counter() - began, 3)
+    return {**counts, "seconds": seconds, "seal": seal(decisions)}
 
 
 def undated(db: Any, label: str) -> list[str]:

@@ -13,20 +13,22 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from curate.corpus import indexes
+from curate.corpus import indexes, journal
 from curate.corpus.sketches import SketchedCorpus, lone_here
 from curate.corpus.stage_files import part_of, part_path
 from curate.disk.elsewhere import Storage, all_files
 from curate.disk.files import clear_temporary, write_text
 from curate.disk.inside import check_links, inside, remove
-from curate.disk.seals import Seal, seal, seal_folder
+from curate.disk.seals import Seal, SealedPath, fault, seal, sealing
 from curate.disk.units import counted
 from curate.engines.base import Engine, Task
 from curate.engines.cpu_time import cpu_seconds
+from curate.errors import Damaged
 from curate.run import deaths
 from curate.run.ids import ISSUED
 from curate.run.intact import Intact
@@ -80,11 +82,11 @@ class Stages:
         folder = stage_folder(self.out, stage.folder_name)
         folder.mkdir(parents=True, exist_ok=True)
         clear_temporary(folder)
-        spec = self._write_spec(stage, folder)
+        written = self._write_spec(stage, folder)
         unreadable = self._prepare(stage, folder)
         decided_by = stage.sketch.decided_by if stage.sketch else None
         _load_ahead(None if self._decides_in_worker(stage, engine) else decided_by)
-        self._map(stage, folder, spec, engine)
+        self._map(stage, folder, written, engine)
         record = sum_up(stage, self.parts, (r for _, r in self.ledger.results(stage.key)))
         for file in unreadable:  # of files beside the input
             record["corrupt"] += file["corrupt"]
@@ -94,7 +96,7 @@ class Stages:
             record["renamed"], record["settle_cpu"] = self._once(
                 f"{stage.key}:ids",
                 folder / "ids.parquet",
-                lambda: self._assign_ids(folder, engine),
+                lambda: self._assign_ids(stage, folder, engine),
                 folder / ISSUED,
             )
         if stage.sketch:
@@ -102,21 +104,35 @@ class Stages:
         self.ledger.commit_stage(stage.key, {"folder": stage.folder_name})
         self.outcome.stages.append(record)
 
-    def _map(self, stage: MapStage, folder: Path, spec: Path, engine: Engine) -> None:
+    def _map(
+        self, stage: MapStage, folder: Path, written: list[SealedPath], engine: Engine
+    ) -> None:
         """Documents through the stage, and sketches where a reused stage has none, until the
-        ledger has all partitions."""
+        ledger has all partitions. written: as of `_write_spec`."""
         first = ("ids",) if stage.index == 0 else ()
         done, kept = self._intact(engine, stage.key, folder, "kept", "keys", "rejected", *first)
         sketched, _ = self._intact(engine, stage.sketch_key, folder, sketch_kind(stage))
+        if 0 in sketched:
+            self._forget_half_done(stage)
+        before = self.plan.stages[stage.index - 1] if stage.index else None
 
-        def tasks(committed: bytearray) -> Iterator[Task]:
-            return ({"spec": str(spec), "part": p} for p in range(self.parts) if not committed[p])
+        def tasks(
+            committed: bytearray, of: MapStage | None, shared: list[SealedPath]
+        ) -> Iterator[Task]:
+            """of: the stage whose files they read."""
+            none: Iterator[tuple[Any, list[SealedPath]]] = repeat((None, []), self.parts)
+            inputs = self.inputs(of, "kept", "keys") if of and 0 in committed else none
+            for part, (_, sealed) in enumerate(inputs):
+                if not committed[part]:
+                    task = {"spec": written[0][0], "part": part}
+                    yield {**task, "sealed": sealed, "shared": shared}
 
+        shared = [*written, *self._read_by_all(stage, folder)]
         title, quiet = stage.folder_name[:24], self.options.quiet
         with Progress(title, self.parts, quiet, done.count(1)) as progress:
             for task, result in engine.map(
                 "curate.run.worker.partition:run_partition",
-                tasks(done),
+                tasks(done, before, shared),
                 deaths.find_culprit(self.plan, stage, self.options.quiet),
             ):
                 sketch_files = result.pop("sketch_files")
@@ -129,7 +145,7 @@ class Stages:
         if stage.sketch:
             for task, result in engine.map(
                 "curate.run.worker.partition:sketch_partition",
-                tasks(sketched),
+                tasks(sketched, stage, written[:1]),
                 deaths.retry_once(stage.folder_name),
             ):
                 self.ledger.commit_part(stage.sketch_key, task["part"], result)
@@ -149,10 +165,19 @@ class Stages:
             self.ledger.forget_stage(decided)
 
         def resolve() -> dict[str, Any]:
+            if sealed and own.exists():
+                journal.write(own, sealed)
             self.ledger.forget_stage(kept)  # it changes from here on
-            counts = self._resolve(stage, record, engine)
+            try:
+                with self.intact.reading(partial(self._sketches, stage), engine, label):
+                    counts = self._resolve(stage, record, engine)
+                if what := fault(path, counts.pop("seal")):
+                    raise Damaged(f"{path} {what}")
+            except Damaged:  # what it left may be made of what is damaged
+                remove(own, inside=self.out)
+                raise
             place = f"{own.parent.name}/{own.name}"
-            self.ledger.commit_stage(kept, {"folder": place, "files": seal_folder(own)})
+            self.ledger.commit_stage(kept, {"folder": place, "files": journal.finish(own)})
             return counts
 
         record["decides"] = stage.sketch.label
@@ -163,6 +188,61 @@ class Stages:
         seconds = record["decided"].get("seconds")
         if seconds is not None:
             record["seconds"][f"{stage.sketch.label}: deciding"] = seconds
+
+    def _forget_half_done(self, stage: MapStage) -> None:
+        """Removes what a killed resolve left, of sketches or ids of which some are made anew."""
+        if stage.sketch and self.ledger.stage_result(f"{stage.folder_key}:own") is None:
+            remove(self._own(stage), inside=self.out)
+
+    def inputs(
+        self, stage: MapStage, *kinds: str
+    ) -> Iterator[tuple[dict[str, Any], list[SealedPath]]]:
+        """Of each partition, in order: its result, and the files of these kinds, for `verify`."""
+        folder = stage_folder(self.out, stage.folder_name)
+        rows = self.ledger.results(stage.key)
+        for part in range(self.parts):
+            number, result = next(rows, (None, {}))
+            if number != part:
+                raise Damaged(f"{self.ledger.path} has a damaged row")
+            files = result.get("files", {})  # none of older versions
+            paths = {kind: str(part_path(folder, part, kind)) for kind in kinds if kind in files}
+            yield result, [[path, files[kind]] for kind, path in paths.items()]
+
+    def recorded(self, key: str, path: Path) -> list[SealedPath]:
+        """A file of what is done once, with its seal."""
+        files = (self.ledger.stage_result(key) or {}).get("files", {})
+        return [[str(path), files[path.name]]] if path.name in files else []
+
+    def decided(self, stage: MapStage) -> list[SealedPath]:
+        """The decisions of the step behind a stage."""
+        return self.recorded(f"{stage.decisions_key}:resolved", decisions_path(self.out, stage))
+
+    def ids(self) -> list[SealedPath]:
+        """The settled ids."""
+        first = self.plan.stages[0]
+        folder = stage_folder(self.out, first.folder_name)
+        return self.recorded(f"{first.key}:ids", folder / "ids.parquet")
+
+    def _read_by_all(self, stage: MapStage, folder: Path) -> list[SealedPath]:
+        """What every task of a stage reads beside what `_write_spec` wrote."""
+        shared: list[SealedPath] = []
+        for step in stage.steps:
+            if (file := step.prepared(folder)) is not None:
+                shared += self.recorded(f"{stage.key}:{step.label}", file)
+        if stage.index == 1:
+            shared += self.ids()
+        if stage.apply:
+            shared += self.decided(self.plan.stages[stage.index - 1])
+        return shared
+
+    def _sketches(self, stage: MapStage) -> Iterator[tuple[Path, Seal]]:
+        """What a resolve reads."""
+        folder = stage_folder(self.out, stage.folder_name)
+        for part, result in self.ledger.results(stage.sketch_key):
+            for kind, sealed in result.get("files", {}).items():
+                yield part_path(folder, part, kind), sealed
+        if stage.index == 0:
+            yield from ((Path(path), sealed) for path, sealed in self.ids())
 
     def _prepare(self, stage: MapStage, folder: Path) -> list[dict[str, Any]]:
         """What steps do once for all workers; what could not be read."""
@@ -202,15 +282,18 @@ class Stages:
         kept = sum(r.get("kept", 0) for _, r in self.ledger.results(key)) if any(done) else 0
         return done, kept
 
-    def _write_spec(self, stage: MapStage, folder: Path) -> Path:
+    def _write_spec(self, stage: MapStage, folder: Path) -> list[SealedPath]:
+        """Writes the stage's specification and what it names; gives both, the first one first."""
         first = stage.index == 0
         before = None if first else self.plan.stages[stage.index - 1]
         previous = stage_folder(self.out, before.folder_name) if before else None
+        with sealing() as of_plan:
+            plan = self.plan.inputs.write(folder) if first else None
         spec = {
             "home": str(folder.absolute()),  # so that a copy elsewhere knows how far it has moved
             "files": named_files([stage.apply, *stage.steps, stage.sketch]),
             "input": str(previous) if previous else None,
-            "plan": self.plan.inputs.write(folder) if first else None,
+            "plan": plan,
             "read": self.plan.recipe.read.model_dump(mode="json"),
             "ids": str(previous / "ids.parquet") if previous and stage.index == 1 else None,
             "apply": stage.apply.identity() if stage.apply else None,
@@ -221,8 +304,9 @@ class Stages:
             "later": {"steps": list(map(for_rehearsal, self._behind(stage))), "of": self._steps()},
         }
         path = self._spec_path(stage)
-        write_text(path, json.dumps(relative_paths(spec, folder, os.path.relpath), indent=1))
-        return path
+        with sealing() as written:
+            write_text(path, json.dumps(relative_paths(spec, folder, os.path.relpath), indent=1))
+        return [*written, *of_plan]
 
     def _spec_path(self, stage: MapStage) -> Path:
         folder = stage_folder(self.out, stage.folder_name)
@@ -249,21 +333,31 @@ class Stages:
             if not self.intact.faults(sealed):
                 return entry["value"], entry.get("cpu")
         began = cpu_seconds()
-        value = work()
-        files = {path.name: seal(path) for path in (file, *beside) if path.exists()}
+        with sealing() as made:
+            value = work()
+        seals: dict[str, Seal] = dict(made)
+        paths = [path for path in (file, *beside) if path.exists()]
+        files = {path.name: seals.get(str(path)) or seal(path) for path in paths}
         cpu = round(cpu_seconds() - began, 3)
         entry = {"value": value, "cpu": cpu, "folder": file.parent.name, "files": files}
         self.ledger.commit_stage(key, entry)
         return entry["value"], entry.get("cpu")
 
-    def _assign_ids(self, folder: Path, engine: Engine) -> int:
+    def _assign_ids(self, stage: MapStage, folder: Path, engine: Engine) -> int:
         from curate.run.ids import assign_ids
+
+        self._forget_half_done(stage)
+
+        def own() -> Iterator[tuple[Path, Seal]]:
+            for _, files in self.inputs(stage, "ids"):
+                yield from ((Path(path), sealed) for path, sealed in files)
 
         def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
             return engine.map(function, tasks, deaths.retry_once("settling ids"))
 
         sizes = self.options.sizes
-        return assign_ids(self.plan.inputs, folder, self.plan.earlier, run, sizes)
+        with self.intact.reading(own, engine, "ids"):
+            return assign_ids(self.plan.inputs, folder, self.plan.earlier, run, sizes)
 
     def _own(self, stage: MapStage) -> Path:
         folder = inside(stage_folder(self.out, stage.folder_name), f"resolve-{stage.folder_key}")

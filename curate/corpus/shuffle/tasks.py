@@ -14,8 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.corpus.sketches import Run, Sketches, SketchFile, Task
+from curate.corpus import journal
+from curate.corpus.sketches import Run, Sketches, SketchFile, Task, named
 from curate.disk.files import replacing
+from curate.disk.seals import sealing
 
 MOST = 2**32 - 1  # documents that 32-bit numbers tell apart, with one to spare
 
@@ -72,9 +74,31 @@ def groups(
 
 
 def run_tasks(run: Run, function: str, tasks: list[Task]) -> list[dict[str, Any]]:
-    """The results of the tasks, in their order."""
-    done = list(run(function, tasks))
-    return [result for _, result in sorted(done, key=lambda pair: pair[0]["part"])]
+    """The results of the tasks, in their order. In a resolve the workers seal what they write."""
+    if not journal.active():
+        done = list(run(function, tasks))
+        return [result for _, result in sorted(done, key=lambda pair: pair[0]["part"])]
+    results: list[Any] = [None] * len(tasks)
+    numbers = {task["part"]: number for number, task in enumerate(tasks)}
+    sealing = [{"part": task["part"], "function": function, "task": task} for task in tasks]
+    for task, answer in run(f"{__name__}:seal_written", sealing):
+        for path, sealed in answer["sealed"]:
+            journal.note(Path(path), sealed)
+        results[numbers[task["part"]]] = answer["result"]
+    return results
+
+
+def seal_written_files(payload: Task) -> dict[str, Any]:
+    """What the task of `seal_written` reads and writes."""
+    files: dict[str, Any] = named(f"{payload['function']}_files")(payload["task"])
+    return files
+
+
+def seal_written(payload: Task) -> dict[str, Any]:
+    """A task: another one, `task` of a `function`, and the seals of the files that it wrote."""
+    with sealing() as written:
+        result = named(payload["function"])(payload["task"])
+    return {"result": result, "sealed": written}
 
 
 def write_slices(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from curate.corpus import journal
 from curate.corpus.shuffle.byte_rows import (
     SliceFiles,
     SliceWriter,
@@ -363,6 +364,7 @@ def write_matches(
             absent = partners == NONE
             partner[k] = np.where(absent, NONE, k_of_part[np.where(absent, 0, partners)])
             best[k] = np.fromfile(path, np.float64, stop - at, offset=8 * (size + at))
+        journal.release(path)
         path.unlink()
     root.tofile(folder / ROOTS)
     partner.tofile(folder / PARTNERS)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from curate.corpus import journal
 from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Task
@@ -41,7 +42,9 @@ class Matrix:
         with TemporaryDirectory(prefix=f"{TEMPORARY}tasks-", dir=self.path.parent) as folder:
             for name, array in arrays.items():
                 np.save(Path(folder, f"{name}.npy"), array)
+                journal.note(Path(folder, f"{name}.npy"))
             yield {"matrix": str(self.path), "folder": folder}
+            journal.release(Path(folder))
 
 
 def _array(task: Task, name: str) -> np.ndarray:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from curate.corpus import journal
 from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
 from curate.dedup.semantic import hashed
@@ -256,5 +257,6 @@ def write_matrix(sketches: Sketches, row_of: np.ndarray, basis: Basis | None, si
                 matrix[row_of[which]] = block
             matrix.flush()
             del matrix
+    journal.release(sketches.folder / WORK)
     remove(sketches.folder / WORK, inside=sketches.folder)
     return path

@@ -17,11 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.corpus import journal
 from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
 from curate.dedup.suffix_array.sort import REGIONS, TEXT, Mapped
 from curate.dedup.suffix_array.windows import Regions, RegionsWriter, preferred
-from curate.disk.files import clear_temporary, replacing
+from curate.disk.files import clear_temporary, replacing, write_text
 from curate.text.buffers import as_large_string, text_buffers
 from curate.text.hashing import mix
 from kernel_cache import njit
@@ -222,11 +223,14 @@ def regions_of(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Region
         rank, text = ranks(sketches.connection), Mapped(path, dtype_of(work)).values
         arrived = preferred(arrived, rank, text, work / TEXT)
         path.unlink()
+    journal.note(work / TEXT)
     arrived.save(done)
-    (work / SIEVE).unlink(missing_ok=True)
-    for task in sketch_groups:
-        for path in region_files(work, task.part):
-            path.unlink(missing_ok=True)
+    for path in (
+        work / SIEVE,
+        *(p for task in sketch_groups for p in region_files(work, task.part)),
+    ):
+        journal.release(path)
+        path.unlink(missing_ok=True)
     return arrived
 
 
@@ -253,7 +257,7 @@ def _counted(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Sieve:
     for batch in documents_of(sketches.batches([column], ROWS), column == "tokens"):
         dtype = batch.symbols.dtype
         sieve.count(batch.symbols, batch.offsets)
-    (work / DTYPE).write_text(dtype.str, encoding="utf-8")
+    write_text(work / DTYPE, dtype.str)
     return sieve
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from curate.corpus import journal
 from curate.corpus.sketches import Run, run_here
 from curate.dedup import survivors
 from curate.dedup.suffix_array.find import ROWS, dtype_of, list_values, regions_of
@@ -341,6 +342,7 @@ def _decide(step: DedupSuffixArray, sketches: Sketches, sort_bytes: int) -> dict
     if step.of != "characters" or step.boundary != "character":
         replace_spans(db, _fitted(step, sketches))
     counts: dict[str, Any] = write_decisions(db, sketches.decisions, none)
+    journal.release(work)
     remove(work, inside=sketches.folder, must=True)
     cut = counts.pop("cut_bytes")
     counts["notes"] = [

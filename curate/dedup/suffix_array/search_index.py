@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from curate.corpus import journal
 from curate.disk.files import (
     cache_folder,
     clear_temporary,
@@ -158,6 +159,8 @@ class IndexWriter:
         self._starts.close()
         (self._folder / ".part-starts").replace(self._folder / STARTS)
         (self._folder / ".part-ids").replace(self._folder / IDS)
+        for name in (STARTS, IDS):
+            journal.note(self._folder / name)
         names = [_name(k, i) for i in range(len(self._chunks)) for k in ("text", "order")]
         record: dict[str, Any] = {
             "format": FORMAT,

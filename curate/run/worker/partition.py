@@ -29,7 +29,7 @@ from curate.corpus.stage_files import (
 from curate.disk.files import replacing
 from curate.disk.parquet_writer import writing
 from curate.disk.process import peak_bytes
-from curate.disk.seals import seal
+from curate.disk.seals import seal, verify
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
@@ -75,7 +75,9 @@ def sketch_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
-    """Sketches of what an earlier run kept of one partition (its stage is reused)."""
+    """Sketches of what an earlier run kept of one partition (its stage is reused). sealed, shared:
+    as of `run_partition`."""
+    verify(payload)
     spec, part = load_spec(payload["spec"]), payload["part"]
     folder = Path(spec["folder"])
     open_steps(spec, "sketch")
@@ -163,9 +165,11 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     """One partition of the stage specified in the file payload["spec"].
 
     careful: [first, last] numbers to run one at a time, after a worker died on that batch, or those
-    from it on; quarantine: number -> why, documents that killed their worker twice.
+    from it on; quarantine: number -> why, documents that killed their worker twice; sealed, shared:
+    what it reads, which is compared first (disk/seals.py).
     """
     cpu_began, compile_began = cpu_seconds(), compile_seconds()
+    verify(payload)
     spec, part = load_spec(payload["spec"]), payload["part"]
     careful, quarantine = payload.get("careful"), payload.get("quarantine") or {}
     seconds = spec["read"].batch_seconds

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from curate.corpus import journal
 from curate.corpus.phases import Done, Phase, forget, run_phases
+from curate.errors import Damaged
 
 
 class Stop(Exception):
@@ -44,15 +46,48 @@ def test_a_phase_that_failed_is_made_again_and_those_before_it_are_not(tmp_path)
         assert sorted(p.name for p in home.iterdir()) == ["phase-c", "phase-d"]
 
 
-@pytest.mark.parametrize("name", ["data", "facts.json", "seals.json"])
+@pytest.mark.parametrize("name", ["data", "facts.json"])
 def test_phases_begin_anew_where_a_file_is_not_what_was_written(tmp_path, name):
-    with pytest.raises(Stop):
-        run_phases(tmp_path, chain([], fails="d"))
-    path = tmp_path / "phase-c" / name
+    home = tmp_path / "own"
+    home.mkdir()
+    with pytest.raises(Stop), journal.resolving(home):
+        run_phases(home, chain([], fails="d"))
+    path = home / "phase-c" / name
     path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(Damaged, match=f"phase-c/{name} is not what"), journal.resolving(home):
+        pass
+    assert not home.exists()
+
+
+def test_what_a_phase_read_is_compared_before_it_is_removed(tmp_path):
+    home = tmp_path / "own"
+    home.mkdir()
+
+    def damages(folder, done):
+        (folder / "data").write_text("b")
+        done.file("a", "data").write_text("?")
+        return {}
+
+    phases = [chain([])[0], Phase("b", damages, ("a",))]
+    with pytest.raises(Damaged, match="phase-a/data is not"), journal.resolving(home):
+        run_phases(home, phases)
+
+
+def test_a_killed_resolve_is_gone_on_with_and_what_it_did_not_seal_is_removed(tmp_path):
+    home = tmp_path / "own"
+    home.mkdir()
+    with pytest.raises(Stop), journal.resolving(home):
+        run_phases(home, chain([], fails="d"))
+        raise AssertionError
+    (home / "left").write_text("by nobody")
     ran: list[str] = []
-    assert run_phases(tmp_path, chain(ran)).facts == {"a": 1, "b": 2, "c": 3, "d": 4}
-    assert ran == list("abcd")
+    with journal.resolving(home):
+        assert not (home / "left").exists()
+        run_phases(home, chain(ran))
+    assert ran == ["d"]
+    left = [f"phase-{name}/{file}" for name in "cd" for file in ("data", "facts.json")]
+    assert sorted(journal.finish(home)) == left
+    assert sorted(p.name for p in home.iterdir()) == ["phase-c", "phase-d"]
 
 
 def test_all_facts_stand_in_the_last_folder(tmp_path):

@@ -11,12 +11,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from curate.corpus import journal
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, Task, run_here, view
 from curate.dedup.suffix_array.resolve import resolve
 from curate.dedup.suffix_array.step import DedupSuffixArray
 from curate.disk.database import database
 from curate.documents.documents import documents
+from curate.errors import Damaged
 from curate.run.worker.specification import sketch_rows
 from tests.curate.corpus.mapped_tasks import through
 from tests.curate.dedup.reference_substrings import pages_of
@@ -129,3 +131,32 @@ def test_a_resolve_that_died_in_any_task_keeps_what_is_done(tmp_path):
     first, again = dict(reversed(dying.asked)), dict(a for a in dying.asked if a[1])
     assert [*again] == NAMES
     assert all(again[name] == first[name] - 2 > 0 for name in again)
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_what_a_killed_resolve_left_is_compared_before_it_is_taken_up(tmp_path, flipped):
+    step = DedupSuffixArray(threshold=60, keep_index=False)
+    files, own = write(tmp_path, step), tmp_path / "own"
+    want = decide(tmp_path, files, step)
+    chunks: list[int] = []
+
+    def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+        for task, answer in run_here(function, tasks):
+            sorted_chunk = task.get("function", "").endswith(":sort_chunk")
+            chunks.extend([task["part"]] * sorted_chunk)
+            yield task, answer
+            if sorted_chunk and chunks == [0, 1]:
+                raise Killed
+
+    with pytest.raises(Killed), journal.resolving(own):
+        decide(tmp_path, files, step, run, SMALL)
+    (order,) = own.rglob("order-00000.u32")
+    if flipped:
+        order.write_bytes(bytes(4) + order.read_bytes()[4:])
+        with pytest.raises(Damaged, match="order-00000"), journal.resolving(own):
+            pass
+        assert not own.exists()
+        own.mkdir()
+    with journal.resolving(own):
+        assert decide(tmp_path, files, step, run, SMALL) == want
+    assert chunks[2] == (0 if flipped else 2)

@@ -62,7 +62,8 @@ class Apart:
                 ((files, result),) = list(worker.map(function, [task], on_death and died))
             finally:
                 _back(asides)
-            self.done.append(task["function"].partition(":")[2])
+            of = task["payload"].get("function", task["function"])  # of `seal_written`
+            self.done.append(of.partition(":")[2])
             yield files, result
 
     def opened(self, name: str, *args: Any, **options: Any) -> Engine:

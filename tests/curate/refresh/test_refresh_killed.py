@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 
 import pytest
 
+from curate.corpus.manifests import manifest_path
+from curate.errors import RunFailed
 from curate.refresh import retention, run, snapshot
 from curate.refresh.state import State
 from tests.curate.command_line import ROOT
 from tests.curate.refresh.growing import Home, inputs
+from tests.parameters import mostly_slow
 
 
 class Died(Exception):
@@ -121,3 +125,30 @@ def test_killed_by_a_signal_it_goes_on(bench):
     name = [p.name for p in (home.path / "runs").iterdir()]
     done = home.refresh(files[1])
     assert done.new and done.name in name and done.totals["read"] == 30
+
+
+@pytest.mark.parametrize("kind", mostly_slow(["part", "manifest", "ids"]))
+def test_a_refresh_compares_what_it_goes_on_from(bench, kind):
+    a, b, _ = (bench.jsonl(f"{n}.jsonl", r) for n, r in zip("abc", inputs(20), strict=True))
+    home = Home(bench, [{"dedup_exact": {}}])
+    home.refresh(a)
+    (run_folder,) = (home.path / "runs").iterdir()
+    path = {
+        "part": home.folder() / "part-00000.parquet",
+        "manifest": manifest_path(home.folder()),
+        "ids": run_folder / "ids.parquet",
+    }[kind]
+    whole, when = path.read_bytes(), path.stat()
+    # A figure of the manifest that is still one; a bit of a page.
+    old, new = (b'"documents": 1', b'"documents": 2') if kind == "manifest" else (b"d", b"e")
+    assert old in whole
+    path.write_bytes(whole.replace(old, new, 1))
+    with pytest.raises(RunFailed, match=f"{path.name} is not what was written: put back a copy"):
+        home.refresh(b)
+    path.write_bytes(whole)
+    os.utime(path, ns=(when.st_atime_ns, when.st_mtime_ns))
+    home.refresh(b)
+    calm = Home(bench, home.steps, "calm")
+    calm.refresh(a)
+    calm.refresh(b)
+    assert home.ids() == calm.ids()
