@@ -132,23 +132,24 @@ def _batches(portion: Portion) -> Iterator[Any]:
             memory: Counter[str] = Counter()
             for chunk in sizes:
                 memory[chunk.name] += chunk.memory
-            columns = None
-            for name, _ in sorted(memory.items(), key=lambda item: (-item[1], item[0])):
-                if memory.total() > portion.pages and portion.columns.name(name) not in KNOWN:
-                    del memory[name]
-                    columns = list(memory)
-                    for field in file.schema_arrow:
-                        if field.name.split(".")[0] == name:
-                            ours = column_name(portion.columns.name(field.name), field.type)
-                            yield LeftOut(ours, about.num_rows)
-            if memory.total() > portion.pages:
+            total, gone = memory.total(), set()
+            for name, size in sorted(memory.items(), key=lambda item: (-item[1], item[0])):
+                if total > portion.pages and portion.columns.name(name) not in KNOWN:
+                    total -= size
+                    gone.add(name)
+            for field in file.schema_arrow if gone else ():
+                if field.name.split(".")[0] in gone:
+                    ours = column_name(portion.columns.name(field.name), field.type)
+                    yield LeftOut(ours, about.num_rows)
+            columns = [name for name in memory if name not in gone] if gone else None
+            if total > portion.pages:
                 what = (
-                    f"row group {group}: its pages take {format_bytes(memory.total())} when they"
+                    f"row group {group}: its pages take {format_bytes(total)} when they"
                     f" are unpacked, more than {format_bytes(portion.pages)}: write smaller ones"
                 )
                 yield Corrupt(group, what)
                 continue
-            kept = [chunk for chunk in sizes if chunk.name in memory]
+            kept = [chunk for chunk in sizes if chunk.name not in gone]
             by_bytes = portion.bytes / max(1, sum(chunk.row for chunk in kept))
             at_worst = portion.pages / 4 / max(1, sum(chunk.repeated for chunk in kept))
             rows = max(1, min(portion.rows, int(by_bytes), int(at_worst)))

@@ -140,3 +140,14 @@ def test_a_score_beyond_32_bits_is_one_line(whole: Path) -> None:
     path.write_text(json.dumps(parts))
     with pytest.raises(CannotHold, match="is no number of 32 bits"):
         convert(path, whole / "converted", "sentencepiece", batches=[])
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model"])
+def test_a_file_too_large_for_a_tokenizer_is_not_read(whole: Path, name: str) -> None:
+    path = whole / "large" / name
+    path.parent.mkdir(exist_ok=True)
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    for use in (_vocabulary, _candidate, _converted):
+        said = str(outcome(lambda use=use: use(path)))
+        assert "no tokenizer, it has 1,099,511,627,776 bytes" in said
