@@ -11,6 +11,21 @@ from typing import Any, BinaryIO
 
 import xxhash
 
+from tokenize_kit.errors import usage_error
+
+MOST_BYTES = 256 << 20  # of a tokenizer's file; published ones have up to 50 MB
+
+
+def read_file(path: Path) -> bytes:
+    """A tokenizer's file, whole; ``TokenizerError`` where it cannot be read or is too large."""
+    try:
+        size = path.stat().st_size
+        if size <= MOST_BYTES:
+            return path.read_bytes()
+    except OSError as error:
+        raise usage_error(f"{path}: {error.strerror}") from None
+    raise usage_error(f"{path}: no tokenizer, it has {size:,} bytes")
+
 
 def sha256(path: Path) -> str:
     """Hex SHA-256 of a file, read in 1 MiB pieces."""

@@ -6,6 +6,7 @@ Modules of commands parse, call and print; they import heavy libraries when they
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from typing import Annotated
 
@@ -93,6 +94,10 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
         idle_workers.stop()
 
 
+# How Arrow and DuckDB begin or end what they say of a parquet file that is damaged.
+_DAMAGE = re.compile(r"magic bytes|thrift|TProtocol|[Cc]orrupt|Unexpected end of stream")
+
+
 def _report(error: Exception) -> int:
     """Prints one line for an error; returns the exit code."""
     name = type(error).__name__
@@ -113,9 +118,11 @@ def _report(error: Exception) -> int:
         return 130
     disk_full = disk_error(error)
     first_line = str(error).splitlines()[0] if str(error) else ""
-    message = str(disk_full) if disk_full else f"{name}: {first_line}"
+    message = str(disk_full) if disk_full else f"{name}: {first_line.rstrip('.')}"
     if isinstance(error, OSError) and error.filename and error.strerror and not disk_full:
         message = f"{error.filename}: {error.strerror.lower()}"
+    if _DAMAGE.search(first_line):
+        message += "; `llmcurate check OUT` names damaged files of a run, --repair makes them anew"
     hint = "" if disk_full else " (--debug shows where)"
     say(f"llmcurate: {message}{hint}")
     return 1

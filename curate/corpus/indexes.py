@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.corpus.sketches import SketchedCorpus, SketchFile
 from curate.disk.files import sync_folder, write_text
-from curate.disk.inside import all_inside, remove, remove_files
+from curate.disk.inside import all_inside, is_below, remove, remove_files
 from curate.disk.seals import Seal, fault, seal
 from curate.errors import RunFailed, UsageError
 
@@ -220,7 +220,10 @@ def _sealed(linked: dict[str, Path], known: dict[str, Seal]) -> dict[str, Seal]:
 
 def faults(folder: Path, record: dict[str, Any]) -> dict[str, str]:
     """What is wrong with which files of an index, by name. An older version sealed none."""
-    faults = {name: fault(folder / name, seal) for name, seal in record.get("files", {}).items()}
+    sealed = record.get("files", {})
+    if not isinstance(sealed, dict) or not all(map(is_below, sealed)):
+        return {RECORD: "has a record that is damaged"}
+    faults = {name: fault(folder / name, seal) for name, seal in sealed.items()}
     return {name: what for name, what in faults.items() if what is not None}
 
 

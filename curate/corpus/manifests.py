@@ -68,8 +68,11 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         content = json.loads(path.read_text(encoding="utf-8")) if path else None
     except (OSError, ValueError):
         return None
-    of_ours = isinstance(content, dict) and {"version", "stage", "files"} <= content.keys()
-    return content if of_ours else None
+    if not isinstance(content, dict) or not {"version", "stage", "files"} <= content.keys():
+        return None
+    files = content["files"]
+    whole = isinstance(files, dict) and all(isinstance(entry, dict) for entry in files.values())
+    return content if whole else None
 
 
 def write_manifest(

@@ -20,6 +20,13 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 
 
+def within_64_bits(value: Any) -> Any:
+    """The value of a setting; ValueError for a whole number that no column and no file holds."""
+    if isinstance(value, int) and abs(value) >= 1 << 63:
+        raise ValueError("a number of more than 64 bits")
+    return value
+
+
 def read_yaml(text: str, source: str, lines: bool = True) -> tuple[Any, yaml.Node | None]:
     """(the value of a YAML text, its tree of nodes, which know their lines). UsageError says in one
     line what is wrong and where. source: the text's file or option, for that line; lines: whether

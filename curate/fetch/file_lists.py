@@ -13,7 +13,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 from curate.disk.files import check_regular
 from curate.disk.inside import inside
@@ -38,7 +38,14 @@ def is_list(argument: str) -> bool:
     ends as lists do."""
     if not _SCHEME.match(argument):
         return True
-    return urlsplit(argument).path.lower().endswith(_LISTS)
+    return _parts(argument).path.lower().endswith(_LISTS)
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise UsageError(f"{url[:200]} is no URL: {error}") from None
 
 
 def wanted_files(
@@ -200,12 +207,13 @@ def _entry(line: str, where: str, base: str | None) -> tuple[str, str | None]:
             f"{where}: {rest[0][:80]!r} is no URL; for paths give what stands before them, such as"
             " --base https://data.commoncrawl.org/"
         )
+    _parts(base)
     return urljoin(base if base.endswith("/") else f"{base}/", rest[0].lstrip("/")), checksum
 
 
 def place_of(url: str, keep_paths: bool = True) -> str:
     """Where the file goes, below the folder. UsageError where the URL names none."""
-    parts = urlsplit(url)
+    parts = _parts(url)
     pieces = [p for p in PurePosixPath(parts.path).parts if p != "/"]
     if any(p in ("..", ".") or "\0" in p or "\\" in p or len(p) > 200 for p in pieces):
         raise UsageError(f"{url[:200]}: its path is no name for a file")

@@ -140,7 +140,10 @@ class Sites:
     ) -> Policy | str | None:
         """RFC 9309, 2.3.1: what an answer to a request for robots.txt means."""
         if 300 <= status < 400:
-            return urljoin(url, location) if location else NOTHING
+            try:
+                return urljoin(url, location) if location else NOTHING
+            except ValueError:  # it is no URL
+                return NOTHING
         if status >= 500 or status == 0:
             return self.unreachable
         if status != 200:

@@ -17,6 +17,7 @@ from curate.formats.kinds import FORMATS
 from curate.formats.parquet import read_schema
 
 MOST = 500  # columns planned from JSON keys; later keys go to `extra`
+MOST_STORED = 10_000  # columns of tables: each takes 15 kB in a worker, however few its rows are
 
 
 def _join(a: str | None, b: str | None) -> str | None:
@@ -77,6 +78,11 @@ def carried_columns(
                     continue
                 name = column_name(f.name, f.type)
                 kinds[name] = _same(kinds.get(name), _arrow_kind(f.type), file.path, f.name)
+            if len(kinds) > MOST_STORED:
+                raise UsageError(
+                    f"input {file.path}: it makes {len(kinds):,} columns to carry along, and"
+                    f" {MOST_STORED:,} are the most: write it without those that are not needed"
+                )
         elif file.format == "jsonl":
             json_lines = True
             for record in sample(file.path, file.codec, sample_lines):

@@ -6,6 +6,7 @@ so that an OUT may lie within IN.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager, suppress
@@ -349,11 +350,14 @@ def _listed(
             info = fs.info(name)
         except FileNotFoundError:
             info = {"type": "broken link"}
-        except PermissionError as error:
-            if not skip_unreadable:
+        except OSError as error:
+            if error.errno == errno.ELOOP and folder:
+                info = {"type": "link to itself"}
+            elif isinstance(error, PermissionError) and skip_unreadable:
+                yield _Listed(location, folder, fs, path, rel, notice=_Notice.of(error))
+                continue
+            else:
                 raise
-            yield _Listed(location, folder, fs, path, rel, notice=_Notice.of(error))
-            continue
         if info["type"] != "file" and not folder:
             raise UsageError(
                 f"input {path} is a pipe, socket or device, which cannot be read twice: copy it to"

@@ -21,12 +21,20 @@ from curate.formats.parquet_pages import BadPages, chunks
 _BUFFER = 1 << 20  # bytes read at once; without a buffer Arrow reads whole columns of a group
 
 
+def _opened(source: Any, **how: Any) -> pq.ParquetFile:
+    """The file, opened; ArrowInvalid also for names that are no UTF-8."""
+    try:
+        return pq.ParquetFile(source, **how)
+    except UnicodeDecodeError:
+        raise pa.ArrowInvalid("a column's name is no UTF-8") from None
+
+
 def read_schema(path: str, columns: Columns = Columns()) -> pa.Schema:
     """The file's Arrow schema, by our names; empty where the file cannot be read, which reading
     reports."""
     try:
         with open_input(path) as f:
-            schema: pa.Schema = pq.read_schema(f)
+            schema: pa.Schema = _opened(f).schema_arrow
     except (pa.ArrowInvalid, OSError):
         return pa.schema([])
     schema = pa.schema([f.with_name(columns.name(f.name)) for f in schema])
@@ -50,7 +58,7 @@ def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
     """[first, last) ranges of row groups of about target bytes; one whole range if unreadable."""
     try:
         with open_input(file.path) as f:
-            meta = pq.ParquetFile(f).metadata
+            meta = _opened(f).metadata
             sizes = [meta.row_group(g).total_byte_size for g in range(meta.num_row_groups)]
     except (pa.ArrowInvalid, OSError):
         return [(0, None)]
@@ -112,7 +120,7 @@ def _batches(portion: Portion) -> Iterator[Any]:
     with open_input(path) as f:
         # Arrow's own files keep their memory; through Python each column is a new piece of it.
         source = pa.OSFile(path) if "://" not in path else f
-        file = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER)
+        file = _opened(source, pre_buffer=False, buffer_size=_BUFFER)
         for group in range(portion.start, file.num_row_groups if end is None else end):
             about = file.metadata.row_group(group)
             try:
@@ -124,29 +132,44 @@ def _batches(portion: Portion) -> Iterator[Any]:
             memory: Counter[str] = Counter()
             for chunk in sizes:
                 memory[chunk.name] += chunk.memory
-            columns = None
-            for name, _ in sorted(memory.items(), key=lambda item: (-item[1], item[0])):
-                if memory.total() > portion.pages and portion.columns.name(name) not in KNOWN:
-                    del memory[name]
-                    columns = list(memory)
-                    for field in file.schema_arrow:
-                        if field.name.split(".")[0] == name:
-                            ours = column_name(portion.columns.name(field.name), field.type)
-                            yield LeftOut(ours, about.num_rows)
-            if memory.total() > portion.pages:
+            total, gone = memory.total(), set()
+            for name, size in sorted(memory.items(), key=lambda item: (-item[1], item[0])):
+                if total > portion.pages and portion.columns.name(name) not in KNOWN:
+                    total -= size
+                    gone.add(name)
+            for field in file.schema_arrow if gone else ():
+                if field.name.split(".")[0] in gone:
+                    ours = column_name(portion.columns.name(field.name), field.type)
+                    yield LeftOut(ours, about.num_rows)
+            columns = [name for name in memory if name not in gone] if gone else None
+            if total > portion.pages:
                 what = (
-                    f"row group {group}: its pages take {format_bytes(memory.total())} when they"
+                    f"row group {group}: its pages take {format_bytes(total)} when they"
                     f" are unpacked, more than {format_bytes(portion.pages)}: write smaller ones"
                 )
                 yield Corrupt(group, what)
                 continue
-            kept = [chunk for chunk in sizes if chunk.name in memory]
+            kept = [chunk for chunk in sizes if chunk.name not in gone]
             by_bytes = portion.bytes / max(1, sum(chunk.row for chunk in kept))
             at_worst = portion.pages / 4 / max(1, sum(chunk.repeated for chunk in kept))
             rows = max(1, min(portion.rows, int(by_bytes), int(at_worst)))
-            yield from file.iter_batches(
+            for batch in file.iter_batches(
                 rows, row_groups=[group], columns=columns, use_threads=False
-            )
+            ):
+                for at, field in enumerate(batch.schema):
+                    if pa.types.is_nested(field.type) and not _is_valid(batch.column(at)):
+                        batch = batch.set_column(at, field, pa.nulls(len(batch), field.type))
+                        what = f"column `{field.name}`: no UTF-8, left out of {len(batch):,} rows"
+                        yield Corrupt(group, f"row group {group}: {what}")
+                yield batch
+
+
+def _is_valid(column: pa.Array) -> bool:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def conform(table: pa.Table, columns: dict[str, str], source: str) -> pa.Table:
@@ -203,4 +226,6 @@ def _dates(column: pa.ChunkedArray) -> pa.ChunkedArray:
                 pa.timestamp("us"), safe=False
             )
         return column.cast(DATE, safe=False)
+    if _holds_text(column.type):
+        column = _text(column, pa.large_string())
     return pa.chunked_array([pa.array([column_date(v) for v in column.to_pylist()], DATE)])

@@ -36,7 +36,10 @@ def chunks(file: BinaryIO, group: Any, most: int | None = None) -> list[Chunk]:
     """What the columns of a row group (pyarrow's metadata) take; most: pages that are looked at
     of each. BadPages where a header cannot be read."""
     columns = map(group.column, range(group.num_columns))
-    return [_chunk(file, column, group.num_rows, most) for column in columns]
+    try:
+        return [_chunk(file, column, group.num_rows, most) for column in columns]
+    except UnicodeDecodeError:
+        raise BadPages("a column's name is no UTF-8") from None
 
 
 def _chunk(file: BinaryIO, column: Any, rows: int, most: int | None) -> Chunk:
@@ -48,7 +51,7 @@ def _chunk(file: BinaryIO, column: Any, rows: int, most: int | None) -> Chunk:
     value = repeated = 0.0
     while at < end and seen < column.num_values and looked != most:
         kind, unpacked, packed, values, size = _header(file, at, column.path_in_schema)
-        if column.compression != "UNCOMPRESSED":
+        if packed != unpacked:  # compressed; Arrow aborts when asked for a codec that is none
             stored = max(stored, packed)
         largest = max(largest, unpacked)
         if kind == _DICTIONARY:

@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from curate.disk.parquet_writer import row_bytes
+from curate.disk.yaml_file import within_64_bits
 from curate.documents.documents import NUMBER, PAYLOAD, Documents
 from curate.errors import RunFailed
 from curate.formats.columns import Columns, schema
@@ -31,6 +32,7 @@ class ReadSettings(BaseModel):
     """How the input is read (the recipe's section `read`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    _numbers = field_validator("*")(within_64_bits)
 
     partition_bytes: int | None = Field(
         None,

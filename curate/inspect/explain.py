@@ -210,6 +210,8 @@ def _passage(decision: dict[str, Any], name: str) -> str:
         return f"{which} are the copy that stays of cluster {decision['cluster']}"
     if decision["kept_id"] is None:
         keeper = f"stand in {'it' if partner == name else partner} too; no copy stays"
+    elif decision["method"] == "suffix-array":  # the copies of its windows may lie apart
+        keeper = f"are made of passages that stand in {'it before' if partner == name else partner}"
     else:
         keeper = "stand in it before" if partner == name else f"are a copy; {partner} keeps them"
     return f"{which} {keeper} (cluster {decision['cluster']})"

@@ -147,7 +147,7 @@ def corpus_seals(out: Path) -> Iterator[tuple[Path, Seal]]:
     """The files of OUT/corpus and OUT/rejected as their manifests seal them."""
     for name in manifests.FOLDERS:
         for file, entry in manifests.entries(out / name):
-            yield inside(out / name, file), [None, entry["sha256"]]
+            yield inside(out / name, file), [None, entry.get("sha256")]
 
 
 def changed_after(

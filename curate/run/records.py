@@ -75,6 +75,8 @@ def reading_notices(outcome: Outcome) -> list[str]:
     """What of the input is not in the documents as it was stated, a line each."""
     figures, read = outcome.of_input, outcome.plan.recipe.read
     notices = []
+    if not outcome.plan.stages and (places := figures.get("corrupt")):  # else the funnel's head
+        notices.append(f"{counted(places, 'place')} of the input not read: see corrupt.jsonl")
     if left_out := figures.get("left_out"):
         columns = ", ".join(f"{name} {count:,}" for name, count in list(left_out.items())[:5])
         notices.append(

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
 from curate.disk.files import file_digest
+from curate.disk.yaml_file import within_64_bits
 from curate.errors import UsageError
 from curate.steps.sources import source_digest
 
@@ -39,6 +40,8 @@ class Settings(BaseModel):
     # The setting that a recipe may give alone, as `- python: my_rules.py:keep` does.
     plain_setting: ClassVar[str | None] = None
     _label: str | None = PrivateAttr(default=None)
+
+    _numbers = field_validator("*")(within_64_bits)
 
     @property
     def label(self) -> str:

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from curate.corpus.indexes import all_in
+from curate.corpus.indexes import Index, all_in
 from curate.dedup.semantic.hashed import Basis
 from curate.dedup.suffix_array.search import find, longest
 from curate.dedup.suffix_array.search_index import SearchIndex, _digest
-from curate.errors import UsageError
+from curate.errors import RunFailed, UsageError
 from tests.curate.conftest import Bench, pages
 from tests.curate.dedup.test_suffix_array_search import index_of
 from tests.fuzz.mutations import FUZZ, SEEDS, contents, damaged, damaged_tree, outcome
@@ -163,6 +163,12 @@ def test_a_record_that_does_not_fit_its_index_is_one_line(
     (tmp_path / "index.json").write_text(json.dumps(sound | change))
     with pytest.raises(UsageError, match="does not fit its folder"):
         all_in(tmp_path)
+
+
+@pytest.mark.parametrize("files", [[["ids.parquet", [3, "x"]]], {"../victim": [3, "x"]}], ids=str)
+def test_files_that_are_none_of_an_index_are_one_line(tmp_path: Path, files: object) -> None:
+    with pytest.raises(RunFailed, match=r"index\.json has a record that is damaged"):
+        Index("a", tmp_path, {"files": files}).check()
 
 
 @pytest.mark.parametrize("row", [[5, -1], [-2, -1], [0, -1, 0]], ids=str)

@@ -129,3 +129,25 @@ def test_a_damaged_table_of_characters_is_one_line(whole: Path) -> None:
     assert "does not take its pieces" in str(outcome(lambda: _vocabulary(path)))
     with pytest.raises(CannotHold, match="table of characters"):
         tokenizer_of(form)
+
+
+def test_a_score_beyond_32_bits_is_one_line(whole: Path) -> None:
+    """It was an OverflowError where the score was written."""
+    path = whole / "scores" / "tokenizer.json"
+    path.parent.mkdir(exist_ok=True)
+    parts = json.loads((whole / "unigram/tokenizer.json").read_bytes())
+    parts["model"]["vocab"][-1][1] = -1e300
+    path.write_text(json.dumps(parts))
+    with pytest.raises(CannotHold, match="is no number of 32 bits"):
+        convert(path, whole / "converted", "sentencepiece", batches=[])
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model"])
+def test_a_file_too_large_for_a_tokenizer_is_not_read(whole: Path, name: str) -> None:
+    path = whole / "large" / name
+    path.parent.mkdir(exist_ok=True)
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    for use in (_vocabulary, _candidate, _converted):
+        said = str(outcome(lambda use=use: use(path)))
+        assert "no tokenizer, it has 1,099,511,627,776 bytes" in said

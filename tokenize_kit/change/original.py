@@ -26,7 +26,7 @@ from tokenize_kit.encode.byte_bpe import Plan
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.files import sha256, to_json, write_atomic
+from tokenize_kit.files import read_file, sha256, to_json, write_atomic
 from tokenize_kit.formats.forms import CONTROL, SPACE, Added, ByteBpe, CannotHold, Form, Pieces
 from tokenize_kit.formats.json_forms import (
     byte_bpe_from_json,
@@ -91,7 +91,7 @@ def open_tokenizer(path: Path) -> Original:
     prepared: Callable[[str], str] | None
     try:
         if tokenizer is None:
-            raw = file.read_bytes()
+            raw = read_file(file)
             pieces = read_form(raw)
             form: Form | CharBpe = (
                 pieces if pieces.kind == "unigram" else char_bpe_from_pieces(pieces)

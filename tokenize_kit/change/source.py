@@ -15,7 +15,7 @@ from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.spm import by_library
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.files import sha256
+from tokenize_kit.files import read_file, sha256
 from tokenize_kit.formats.forms import ByteBpe, CannotHold, Form, Pieces
 from tokenize_kit.formats.gguf import from_metadata, read_metadata
 from tokenize_kit.formats.json_forms import byte_bpe_tokenizer, form_from_json
@@ -100,9 +100,9 @@ def _form(
     file: Path, kind: str, pattern: str | None, tokenizer: Tokenizer | None, notes: list[str]
 ) -> Form:
     if kind == "sentencepiece":
-        return read_form(file.read_bytes())
+        return read_form(read_file(file))
     if kind == "tiktoken":
-        return from_ranks(file.read_bytes(), pattern or "")
+        return from_ranks(read_file(file), pattern or "")
     assert tokenizer is not None
     parts: dict[str, Any] = json.loads(tokenizer.to_str())
     post = parts.get("post_processor")

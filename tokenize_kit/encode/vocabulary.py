@@ -17,6 +17,7 @@ from tokenize_kit.encode.byte_bpe import ByteEncoder, plan_of
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.files import read_file
 from tokenize_kit.formats.tiktoken import PATTERN_NAMES, read_ranks, special_of
 from tokenize_kit.formats.tokenizer_json import (
     BEGIN_OF_TEXT,
@@ -88,13 +89,6 @@ def _library(path: Path) -> Vocabulary:
     return Vocabulary(path, "tokenizer.json", size, special, marked, encoder.encode, threads=ours)
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise TokenizerError(f"{path}: {error.strerror}", exit_code=2) from None
-
-
 def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes, int]]:
     """tiktoken's file, and its ranks by token; raises ``TokenizerError`` naming it."""
     if pattern not in PATTERN_NAMES:
@@ -104,7 +98,7 @@ def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes,
             exit_code=2,
         )
     try:
-        ranks = read_ranks(_read(path))
+        ranks = read_ranks(read_file(path))
         plan = plan_of(ranks, pattern)
     except ValueError as error:
         raise TokenizerError(f"{path}: no file of ranks: {error}", exit_code=2) from None
@@ -122,7 +116,7 @@ def _pieces(path: Path) -> Vocabulary:
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor()
-    raw = _read(path)
+    raw = read_file(path)
     try:
         processor.LoadFromSerializedProto(raw)
         size = processor.GetPieceSize()

@@ -108,6 +108,7 @@ def put_added(tokenizer: Tokenizer, added: tuple[Added, ...]) -> None:
 
 # Never chosen where another path exists: in the library's lattice every piece can match the text.
 NEVER = -1e6
+_LARGEST = (2 - 2**-23) * 2.0**127  # of a float32
 _WORDS = f"{SPACE}+[^{SPACE}]*|[^{SPACE}]+"
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
@@ -283,6 +284,8 @@ def pieces_from_json(parts: dict[str, Any]) -> Pieces:
         shown = (
             text if piece_kind in (CONTROL, UNKNOWN, BYTE) or escaped else text.replace(" ", SPACE)
         )
+        if abs(score) > _LARGEST:
+            raise CannotHold(f"the score of {text[:40]!r} is no number of 32 bits")
         pieces.append((shown, 0.0 if piece_kind != NORMAL else score, piece_kind))
     ids = {text: number for number, (text, _, _) in enumerate(pieces)}
     begin, end, pad = (

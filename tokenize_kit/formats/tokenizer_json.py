@@ -11,7 +11,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers
 
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.files import to_json, write_atomic
+from tokenize_kit.files import read_file, to_json, write_atomic
 from tokenize_kit.pattern.named import PATTERNS
 
 
@@ -136,7 +136,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
 def _check_prefix(path: Path) -> None:
     """Refuses merges that lack the prefix they are cut by: the library (0.23.3) does not panic
     there, it aborts the process."""
-    raw = path.read_bytes()
+    raw = read_file(path)
     if not _PREFIX.search(raw):
         return
     try:

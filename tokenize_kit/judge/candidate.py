@@ -19,6 +19,7 @@ from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.encode.vocabulary import open_ranks
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.files import read_file
 from tokenize_kit.formats.tokenizer_json import (
     from_letters,
     load_tokenizer,
@@ -276,7 +277,7 @@ class SentencePiece:
             raise TokenizerError(f"{file}: no such SentencePiece model", exit_code=2)
         self._model = sentencepiece.SentencePieceProcessor()
         try:
-            raw = file.read_bytes()
+            raw = read_file(file)
             self._model.LoadFromSerializedProto(raw)
             size = self._model.get_piece_size()
             self.tokens = {n: self._model.id_to_piece(n) for n in range(size)}

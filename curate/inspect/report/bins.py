@@ -132,7 +132,8 @@ def columns_of(paths: Iterable[Path], names: Iterable[str]) -> Iterator[pa.Recor
     wanted = list(names)
     for path in paths:
         with pq.ParquetFile(path) as file:
-            have = [n for n in wanted if n in file.schema_arrow.names]
+            stored = set(file.schema_arrow.names)
+            have = [name for name in wanted if name in stored]
             if have:
                 yield from file.iter_batches(BATCH_ROWS, columns=have, use_threads=False)
 

@@ -341,7 +341,8 @@ def read_rows(
     rows: dict[Position, dict[str, Any]] = {}
     for path in sorted(by_file):
         with pq.ParquetFile(path) as file:
-            have = [n for n in columns if n in file.schema_arrow.names]
+            stored = set(file.schema_arrow.names)
+            have = [name for name in columns if name in stored]
             start = 0
             for group in range(file.num_row_groups):
                 size = file.metadata.row_group(group).num_rows

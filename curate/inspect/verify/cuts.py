@@ -1,7 +1,7 @@
 """pydivsufsort searches the texts of sampled documents for passages that stand more than once.
 
-Each cut must stand elsewhere, and of what stands more than once in the sampled texts one copy at
-most may stay.
+Each cut must stand elsewhere, and of what stands more than once in the sampled texts all must go
+but the preferred copy.
 """
 
 from __future__ import annotations
@@ -9,10 +9,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from curate.dedup import survivors
+from curate.disk.database import database
 from curate.inspect.verify.run import FinishedRun
 from curate.inspect.verify.sketches import drawn_rows, index_of, own_files, rows_of
 from curate.inspect.verify.tally import MOST_NAMED, NotChecked, NotInRun, Tally, need
@@ -59,31 +64,43 @@ def _check(run: FinishedRun, step: Any) -> list[Tally]:
 
 
 def _texts(run: FinishedRun, step: Any) -> dict[str, bytes]:
-    """Documents with cuts, their partners, and as many others, up to MOST_BYTES."""
+    """Documents with cuts, their partners, and as many others, up to MOST_BYTES, the preferred one
+    first."""
     files = own_files(index_of(run, step))
     half = max(1, run.documents // 2)
     wanted: set[str] = set()
     for row in run.drawn_decisions(step.method, half):
         wanted |= {row["id"], row["partner_id"]}
+    columns = survivors.preferred_by(step.survivor)
     texts: dict[str, bytes] = {}
+    orders: list[dict[str, Any]] = []
     size = 0
-    for _, row in chain(
-        rows_of(files, wanted, ["text"]), drawn_rows(run, files, ["text"], half, wanted)
+    for file, row in chain(
+        rows_of(files, wanted, ["text", *columns]),
+        drawn_rows(run, files, ["text", *columns], half, wanted),
     ):
-        content = (row["text"] or "").encode()
+        content = (row.pop("text") or "").encode()
         if size + len(content) <= MOST_BYTES:
             size += len(content)
             texts[row["id"]] = content
-    return texts
+            orders.append({**row, "part": file.part})
+    if not orders:
+        return {}
+    with TemporaryDirectory() as folder, database(Path(folder, "spill")) as db:
+        db.register("orders", pa.Table.from_pylist(orders))
+        query = f"SELECT id FROM orders ORDER BY {survivors.preference(step.survivor)}"
+        names = db.execute(query).fetchall()
+    return {name: texts[name] for (name,) in names}
 
 
 class Sorted:
-    """Texts behind each other in a suffix array. starts: of the texts, in order of `names`."""
+    """Texts behind each other in a suffix array. starts: of the texts, in their order, which is
+    that of `names`."""
 
     def __init__(self, texts: dict[str, bytes]) -> None:
         from pydivsufsort import divsufsort
 
-        self.names = sorted(texts)
+        self.names = list(texts)
         self.starts: list[int] = []
         size = 0
         for name in self.names:
@@ -152,23 +169,27 @@ def _stands(step: Any, arrays: Sorted, text: bytes, base: int, cut: Cut) -> bool
     if elsewhere(cut.start, cut.end):
         return True
     data = np.frombuffer(text, np.uint8)
+    stop = cut.end
+    if step.of == "bytes":  # two cuts that meet within a character meet behind it
+        stop = int(np.flatnonzero((data[: cut.end] & 0xC0) != 0x80)[-1])
     characters = step.of == "characters"
     begins = np.flatnonzero((data & 0xC0) != 0x80) if characters else np.arange(len(data))
     bounds = np.append(begins, len(data)).tolist()
     reached = cut.start
     nearest = bisect_right(bounds, cut.start) - 1
     for k in range(max(0, nearest - step.window + 1), len(bounds) - step.window):
-        if bounds[k] > reached or reached >= cut.end:
+        if bounds[k] > reached or reached >= stop:
             break
         end = bounds[k + step.window]
         if end > reached and elsewhere(bounds[k], end):
             reached = end
-    return reached >= cut.end
+    return reached >= stop
 
 
 def _one_copy_stays(step: Any, cuts: list[Cut], texts: dict[str, bytes]) -> Tally:
-    """Windows of the threshold's length that stand more than once: one position of each may be left
-    uncut, none with `keep: none`."""
+    """Windows of the threshold's length that stand more than once: all go but the first position
+    and those that overlap it, with `keep: none` all. Where a cut shrinks to characters, words or
+    lines, none of these may be left whole of a passage."""
     tally = Tally("pydivsufsort", f"{step.label}: one copy stays")
     arrays = Sorted(texts)
     if not arrays.data:
@@ -183,7 +204,32 @@ def _one_copy_stays(step: Any, cuts: list[Cut], texts: dict[str, bytes]) -> Tall
             gone[place[cut.id] + min(max(cut.end, 0), size)] -= 1
     covered = np.cumsum(gone)[:-1] > 0
     cut_before = np.concatenate([[0], np.cumsum(covered)])
-    # The end of the window that begins at each position, in bytes.
+    begins, ends = _going(step, arrays, data)
+    left = cut_before[ends] - cut_before[begins] < ends - begins
+    tally.agrees(int((~left).sum()))
+    # Windows that meet are one passage, which is cut as a whole.
+    passages = np.split(np.arange(len(begins)), np.flatnonzero(begins[1:] > ends[:-1]) + 1)
+    exact = step.boundary == "character" and step.of == "characters"
+    for windows in passages:
+        count = int(left[windows].sum())
+        if not count:
+            continue
+        start, end = int(begins[windows[0]]), int(ends[windows[-1]])
+        number = arrays.text_of(start)
+        name, base = arrays.names[number], arrays.starts[number]
+        a, z = start - base, end - base
+        tally.checked += count
+        if exact or _whole(step.boundary, texts[name], a, z, covered[base:]):
+            tally.disagree += count
+            tally.differences.append((name, f"bytes {a} to {z} are a copy, and some of them stay"))
+        else:
+            tally.explained["boundary"] += count
+    del tally.differences[MOST_NAMED:]
+    return tally
+
+
+def _going(step: Any, arrays: Sorted, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(begins, ends: int64[windows]) of the windows that should go, in the order of the texts."""
     if step.of == "characters":
         begins = np.flatnonzero((data & 0xC0) != 0x80)
         ends = np.append(begins[step.window :], np.full(step.window, len(data) + 1))[: len(begins)]
@@ -193,91 +239,34 @@ def _one_copy_stays(step: Any, cuts: list[Cut], texts: dict[str, bytes]) -> Tall
     separators = np.concatenate([[0], np.cumsum(data == 0xFF)])
     inside = ends <= len(data)
     begins, ends = begins[inside], ends[inside]
-    # Windows are equal where their suffixes stand side by side and share that many bytes.
-    length = np.zeros(len(data), np.int64)
     own_text = separators[begins] == separators[ends]
     begins, ends = begins[own_text], ends[own_text]
+    # Windows are equal where their suffixes stand side by side and share that many bytes.
+    length = np.zeros(len(data), np.int64)
     length[begins] = ends - begins
     ranked = length[arrays.array]
     number = np.empty(len(data), np.int64)
     number[arrays.array] = np.cumsum((arrays.shared() < ranked) | (ranked == 0))
-    group = number[begins]
-    twice = np.bincount(group)[group] > 1
-    begins, ends, group = begins[twice], ends[twice], group[twice]
-    whole = cut_before[ends] - cut_before[begins] == ends - begins
-    most = 0 if step.keep == "none" else 1
-    staying = np.bincount(group[~whole], minlength=1)
-    remaining = np.flatnonzero(
-        ~whole & (staying[np.minimum(group, len(staying) - 1)] > most)
-    ).tolist()
-    by_group: dict[int, list[int]] = {}
-    for k in remaining:
-        by_group.setdefault(int(group[k]), []).append(k)
-    tally.agrees(len(begins) - len(remaining))
-    holding = _holding(step, arrays, texts, begins, ends, remaining, covered)
-    named = set()
-    for places in by_group.values():
-        stay = [k for k in places if holding[k] is not None]
-        if len(stay) <= most:
-            tally.agrees(len(stay))
-            for _ in range(len(places) - len(stay)):
-                tally.explain("boundary")
-            continue
-        tally.agrees(len(places) - len(stay))
-        for k in stay:
-            tally.checked += 1
-            tally.disagree += 1
-            if holding[k] not in named:
-                named.add(holding[k])
-                name, a, z = holding[k] or ("", 0, 0)
-                how = f"bytes {a} to {z} stay, and so does a copy of them"
-                tally.differences.append((name, how))
-    del tally.differences[MOST_NAMED:]
-    return tally
-
-
-Passage = tuple[str, int, int]  # id, first byte, byte behind the last
-
-
-def _holding(
-    step: Any,
-    arrays: Sorted,
-    texts: dict[str, bytes],
-    begins: np.ndarray,
-    ends: np.ndarray,
-    remaining: list[int],
-    covered: np.ndarray,
-) -> dict[int, Passage | None]:
-    """For each of the windows, the passage of neighbouring ones that it is in; None where no whole
-    word or line of that is left, so that a cut that shrinks to them takes nothing of it."""
-    holding: dict[int, Passage | None] = {}
-    run: list[int] = []
-    for k in [*remaining, -1]:
-        if run and (k != run[-1] + 1 or begins[k] > ends[run[-1]]):
-            start, end = int(begins[run[0]]), int(ends[run[-1]])
-            number = arrays.text_of(start)
-            name, base = arrays.names[number], arrays.starts[number]
-            passage = name, start - base, end - base
-            stays = step.boundary == "character" or _whole(
-                step.boundary, texts[name], passage[1], passage[2], covered[base:]
-            )
-            holding.update(dict.fromkeys(run, passage if stays else None))
-            run = []
-        run.append(k)
-    return holding
+    _, first, group, count = np.unique(
+        number[begins], return_index=True, return_inverse=True, return_counts=True
+    )
+    going = count[group] > 1 if step.keep == "none" else begins >= ends[first][group]
+    return begins[going], ends[going]
 
 
 def _whole(boundary: str, text: bytes, start: int, end: int, covered: np.ndarray) -> bool:
-    """Whether the uncut bytes of a passage hold a whole word, or a whole line."""
-    if boundary == "line":
-        edges = [0, *(k + 1 for k, byte in enumerate(text) if byte == 10), len(text)]
+    """Whether the uncut bytes of a passage hold a whole character, word or line."""
+    data = np.frombuffer(bytearray(text), np.uint8)
+    if boundary == "character":
+        edges = np.flatnonzero((data & 0xC0) != 0x80).tolist()
+    elif boundary == "line":
+        edges = [0, *(np.flatnonzero(data == 10) + 1).tolist()]
     else:
         from curate.text.words import word_table
 
-        offsets = np.array([0, len(text)], np.int64)
-        table = word_table(np.frombuffer(bytearray(text), np.uint8), offsets)
-        edges = sorted({*table.start.tolist(), *table.end.tolist()})
-    for a, z in pairwise(edges):
+        table = word_table(data, np.array([0, len(text)], np.int64))
+        edges = [*table.start.tolist(), *table.end.tolist()]
+    for a, z in pairwise(sorted({*edges, len(text)})):
         if start <= a and z <= end and text[a:z].strip() and not covered[a:z].any():
             return True
     return False

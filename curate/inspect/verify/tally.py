@@ -26,7 +26,7 @@ CAUSES = {
     "earlier_corpus": "the copy lies in an earlier corpus, whose text this run does not hold",
     "false_positive": "a false positive of the run's filter: its keys inserted again give it too",
     "peer_false_positive": "a false positive of pybloom-live: the key was never inserted",
-    "boundary": "a cut shrinks to whole words or lines, and nothing whole is left of this passage",
+    "boundary": "a cut shrinks to whole characters, words or lines, none of which is left whole",
 }
 
 

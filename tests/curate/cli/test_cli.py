@@ -8,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curate.cli.app import _report
 from tests.curate.command_line import run_here as llmcurate
 
 SENTENCES = "The river runs past the old mill. Nobody works there any more. It is quiet now."
@@ -298,3 +300,8 @@ def test_a_workspace_runs_its_own_recipe(tmp_path: Path) -> None:
     done = llmcurate("run", cwd=tmp_path)
     assert done.returncode == 0 and "read 1 document (" in done.stdout, done.stderr
     assert (tmp_path / "runs/0001-recipe/corpus").is_dir()
+
+
+def test_a_damaged_file_that_a_library_found_leads_to_check(capsys: pytest.CaptureFixture[str]):
+    assert _report(pa.ArrowInvalid("Parquet magic bytes not found in footer.")) == 1
+    assert "footer; `llmcurate check OUT` names damaged files" in capsys.readouterr().err

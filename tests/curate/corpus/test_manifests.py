@@ -9,6 +9,7 @@ import pytest
 
 from curate.corpus.manifests import (
     MANIFEST_VERSION,
+    entries,
     is_complete,
     kept_ids,
     read_manifest,
@@ -54,3 +55,9 @@ def test_a_manifest_is_checked_an_entry_at_a_time(tmp_path: Path, count: int) ->
     for lines in range(len(whole.splitlines())):  # cut anywhere, it is no manifest
         (tmp_path / "corpus.json").write_text("".join(whole.splitlines(True)[:lines]))
         assert not is_complete(corpus, "key")
+
+
+@pytest.mark.parametrize("files", [[], {"part-00000.parquet": 7}], ids=str)
+def test_a_manifest_whose_files_are_none_is_no_manifest(tmp_path: Path, files: object) -> None:
+    (tmp_path / "corpus.json").write_text(json.dumps({"version": 2, "stage": "x", "files": files}))
+    assert read_manifest(tmp_path / "corpus") is None and not [*entries(tmp_path / "corpus")]

@@ -176,7 +176,9 @@ def test_the_copy_that_stays_is_the_one_asked_for(bench, keep, stays):
             assert (d["partner_id"], d["similarity"]) == (first, 1.0)
     done = bench.command("explain", "c", "--in", "out")
     sentence = (
-        "stand in a too; no copy stays" if keep == "none" else f"are a copy; {first} keeps them"
+        "stand in a too; no copy stays"
+        if keep == "none"
+        else f"are made of passages that stand in {first}"
     )
     assert done.returncode == 0 and sentence in done.stdout, done.stdout + done.stderr
 

@@ -113,6 +113,7 @@ def test_a_line_is_a_url_or_path_and_a_checksum_or_none(
         (f"https://x.test/a sha256:{SUM[:32]}", "is no sha256"),
         ("https://x.test/a\0", "give one URL a line"),
         ("https://x.test/", "names no file"),
+        ("http://[x/a", "is no URL: Invalid IPv6"),
         ("https://x.test/../../etc/passwd", "its path is no name for a file"),
         ("https://x.test/a/f\nhttps://x.test/b/f", "would both be called f; --keep-paths"),
         (f"https://x.test/a {SUM}\nhttps://x.test/a {SUM[::-1]}", "with different checksums"),

@@ -37,6 +37,7 @@ def test_a_site_is_scheme_and_host_and_the_newest_capture_counts(tmp_path: Path)
         ("HTTP/1.1 301 Moved\nLocation: /index.html", None),
         ("HTTP/1.1 302 Found\nLocation: https://x.test/robots.txt", None),
         ("HTTP/1.1 302 Found", NOTHING),
+        ("HTTP/1.1 302 Found\nLocation: http://[", NOTHING),
     ],
 )
 def test_an_answer_means_what_the_rfc_says(tmp_path: Path, head: str, expected) -> None:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.formats import delimited, http, jsonl, parquet
+from curate.errors import UsageError
+from curate.formats import column_plan, delimited, http, jsonl, parquet
 from curate.formats.events import Corrupt, LeftOut, Portion
 from curate.formats.parquet_pages import chunks
 from curate.formats.part import plan_reading
@@ -206,3 +207,23 @@ def test_a_chunked_body_of_tiny_chunks_is_joined() -> None:
     assert head is not None
     body = http.decode_body(head, b"2\r\nab\r\n" * 500 + b"0\r\n\r\n", 1 << 20)
     assert (body.status, body.data) == ("ok", b"ab" * 500)
+
+
+def test_a_table_of_very_many_columns_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(column_plan, "MOST_STORED", 9)
+    columns = {"text": ["a"], **{f"c{n}": [n] for n in range(10)}}
+    with pytest.raises(UsageError, match=r"in\.parquet: it makes 10 columns to carry along"):
+        batches(write(tmp_path, "parquet", columns))
+
+
+def test_columns_that_memory_has_no_room_for_are_chosen_in_linear_time(tmp_path: Path) -> None:
+    def table(size: int) -> Path:
+        return write(tmp_path, "parquet", {"text": ["a"], **{f"c{n}": [n] for n in range(size)}})
+
+    def read(path: Path) -> None:
+        events = list(parquet.read(portion(path, pages=1)))
+        assert isinstance(events[-1], Corrupt)
+
+    assert grows_linearly(read, table, 300)

@@ -235,3 +235,10 @@ def test_a_fetched_file_is_compared_by_size_and_content_alone(bench):
     assert fetched.now()[1] != fetched.stamp
     path.write_bytes(b"")
     assert fetched.now()[0] != fetched.state
+
+
+def test_a_link_that_leads_to_itself_is_passed_over_with_a_notice(folder):
+    (folder / "round.jsonl").symlink_to("round.jsonl")
+    listed = find_files([str(folder)])
+    assert [file.rel for file in listed.files] == ["a/x.jsonl", "b/x.jsonl"]
+    assert listed.notices == [f"skipped {folder}/round.jsonl: no regular file"]

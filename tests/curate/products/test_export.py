@@ -41,3 +41,11 @@ def test_what_is_exported_reads_back_as_the_same_documents(
     assert table["text"].to_pylist() == [r["text"] for r in rows]
     assert table["score"].to_pylist() == [r["score"] for r in rows]
     assert table["date"][0].as_py().isoformat() == "2024-05-01T10:00:00+00:00"
+
+
+def test_what_could_not_be_read_is_told_where_a_product_reads_the_input(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"text": \n')
+    recipe = compose("export", [("export", {})], ())
+    carry_out(recipe, [str(tmp_path / "in.jsonl")], tmp_path / "out", Options(1, True))
+    record = json.loads((tmp_path / "out" / ".run" / "run.json").read_text())
+    assert "1 place of the input not read: see corrupt.jsonl" in record["notices"]

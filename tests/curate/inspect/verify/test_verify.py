@@ -17,6 +17,7 @@ from curate.errors import UsageError
 from curate.inspect.verify import verify as verifying
 from curate.inspect.verify.tally import CAUSES, Tally
 from tests.curate.command_line import run_here
+from tests.curate.conftest import Bench
 from tests.curate.inspect.verify.conftest import rewrite
 
 Rows = list[dict[str, Any]]
@@ -254,3 +255,16 @@ def test_a_difference_needs_a_cause_of_the_documented_list() -> None:
     page = (Path(__file__).parents[4] / "docs" / "verify.md").read_text(encoding="utf-8")
     listed = [row.split("`")[1] for row in page.splitlines() if row.startswith("| `")]
     assert listed == list(CAUSES)
+
+
+@pytest.mark.parametrize("choice", [{}, {"unit": "bytes", "boundary": "line"}], ids=str)
+def test_windows_that_overlap_their_first_copy_are_no_disagreement(
+    bench: Bench, choice: dict[str, str]
+) -> None:
+    pytest.importorskip("pydivsufsort")
+    texts = ["é-" * 40 + "\n" + "one line of them\n" * 9, "x" + "é-" * 30, "one line of them\n" * 7]
+    rows = [{"id": f"d{n}", "text": text} for n, text in enumerate(texts)]
+    step = {"threshold": 30, "survivor": "longest", "max_removal": 1, **choice}
+    bench.run([{"dedup_suffix_array": step}], bench.jsonl("in.jsonl", rows))
+    tallies = verifying.verify(bench.folder / "out", 20, 0).tallies
+    assert tallies[1].agree > 100 and [t.disagree for t in tallies] == [0, 0]
