@@ -50,8 +50,9 @@ _SAME = "Without a value it is that of the run."
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A stretch of the run, with what differs in it from the run's own settings. A schedule goes
-    over the stage's own steps.
+    """A stretch of the run, with what differs in it from the run's own settings. The run's schedule
+    and warm-up go on over all stages; a stage that has a ``schedule``, ``warmup``, ``decay`` or
+    ``lr_floor`` of its own follows that, over its own steps.
     """
 
     steps: Annotated[int, Setting("Number of steps of the stage.", ge=1)]
@@ -68,7 +69,11 @@ class Stage:
     schedule: Annotated[str | None, Setting(f"Schedule of the learning rate. {_SAME}")] = None
     warmup: Annotated[
         int | None,
-        Setting("Steps of warm-up. Without a value 0, in the first stage that of the run.", ge=0),
+        Setting(
+            "Steps of warm-up of a schedule of its own. Without a value 0, in the first stage that "
+            "of the run.",
+            ge=0,
+        ),
     ] = None
     decay: Annotated[
         float | None,
@@ -80,6 +85,12 @@ class Stage:
 
     def __post_init__(self) -> None:
         check(self, f"stage {self.name or ''}: ")
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether it has a schedule of its own."""
+        own = (self.schedule, self.warmup, self.decay, self.lr_floor)
+        return any(value is not None for value in own)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -104,7 +104,7 @@ def config_json(
         "model_type": family.name,
         "vocab_size": config.vocab,
         **family.write(config),
-        "tie_word_embeddings": config.tied_embeddings,
+        "tie_word_embeddings": config.head.tied,
         "bos_token_id": end,
         "eos_token_id": end,
         "pad_token_id": None,
@@ -180,13 +180,14 @@ def _bytes(weight: Weight, width: int) -> int:
 
 def _card(plan: Plan, family: Family, checkpoint: str, dtype: str) -> str:
     config = plan.model
+    own = config.attention
     shape = {
         "parameters": f"{parameters(config):,}",
         "layers": config.layers,
         "width": config.hidden,
-        "heads": f"{config.heads} ({config.kv_heads} of keys and values, of {config.head_dim})",
-        "feed-forward": f"{config.mlp}, {config.mlp_hidden}",
-        "positions": config.position,
+        "heads": f"{own.heads} ({own.kv_heads} of keys and values, of {own.head_dim})",
+        "feed-forward": f"{config.feed_forward.activation}, {config.feed_forward.width}",
+        "positions": config.position.kind,
         "vocabulary": f"{config.vocab:,}",
         "context": f"{counted(config.context, 'token')}",
         "weights": dtype,

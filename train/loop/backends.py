@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 
-from train.attention import BACKENDS, Alibi, Mask, Relative
+from train.attention import BACKENDS, Mask, Relative
 from train.attention.choice import resolve
 from train.config import TrainConfig
 from train.loop.distributed import computes_in
 from train.model.config import ModelConfig
+from train.model.positions import positions
+from train.objectives.objectives import objective
 
 
 def layer_backends(
@@ -21,10 +23,9 @@ def layer_backends(
     Raises ``TrainError`` where the back end asked for cannot do one of them.
     """
     dtype = computes_in(device, train.precision)
-    shape = (1, model.heads, 2, model.head_dim)
+    shape = (1, model.attention.heads, 2, model.attention.head_dim)
     like = SimpleNamespace(dtype=dtype, device=device, shape=shape, requires_grad=True)
-    windows = [model.window_of(layer) for layer in range(model.layers)]
-    rows = []
+    windows, rows = model.windows, []
     for window in dict.fromkeys(windows):
         mask = _mask(model, train, window)
         row = resolve(train.attention, like, mask)
@@ -52,19 +53,17 @@ def _not_for_triton(like: Any, mask: Mask) -> str:
 
 def _mask(model: ModelConfig, train: TrainConfig, window: int | None) -> Mask:
     """Of the kind that the decoder makes in training; two tokens long."""
-    bias: Alibi | Relative | None = None
-    if model.position == "alibi":
-        bias = Alibi(slopes=torch.zeros(model.heads))
-    elif model.position == "t5":
-        bias = Relative(weight=torch.zeros(2, model.heads), distance=2)
+    prefix = objective(train.objective).both_ways
+    with torch.device("meta"):
+        bias = positions(model).bias()
     return Mask(
         queries=2,
         keys=2,
         device=torch.device("cpu"),
         documents=torch.zeros(1, 2, dtype=torch.long),
         window=window,
-        sinks=model.sinks if window is not None else 0,
-        prefix=torch.zeros(1, 2, dtype=torch.bool) if train.objective == "prefix" else None,
+        sinks=model.attention.sinks if window is not None else 0,
+        prefix=torch.zeros(1, 2, dtype=torch.bool) if prefix else None,
         bias=bias,
     )
 

@@ -8,8 +8,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from train.data.feed import Feed
 from train.errors import TrainError, counted
 from train.loop.distributed import Ranks, autocast, settle, split_model
@@ -20,6 +18,7 @@ from train.loop.step import Stepper
 from train.measure.accounting import flops_per_token
 from train.measure.describe import peak_of
 from train.model.decoder import Decoder
+from train.objectives.objectives import objective
 from train.optim.optimizers import optimizers
 from train.optim.schedules import learning_rate
 from train.optim.weights import Average
@@ -74,7 +73,8 @@ class Run:
         """The state of a run before its first step."""
         settings, ranks = self.plan.train, self.ranks
         self.model = Decoder(self.plan.model, attention=settings.attention)
-        self.model.recompute = settings.recompute
+        self.model.stack.recompute = settings.recompute
+        self.model.both_ways = objective(settings.objective).both_ways
         start = self.plan.start
         if start is None or newest(self.out / "checkpoints") is not None:
             self.model.initialise(settings.seed)
@@ -91,26 +91,23 @@ class Run:
 
     def go(self, start: Path | None, on_progress: Progress | None) -> None:
         """From ``start``, or the beginning, to the last step; back again after a rollback."""
-        # Dropout draws from the global generator, seeded at every step.
-        devices = [self.ranks.device] if self.ranks.device.type == "cuda" else []
         try:
-            with torch.random.fork_rng(devices=devices):
-                while True:
-                    first = self.load(start)
-                    log = self.log(first, start)
-                    try:
-                        self.steps(first, log, on_progress)
-                        self.saver.wait()
-                        break
-                    except _Spike:
-                        self.stepper.close()
-                        self.saver.wait()
-                        self.ranks.wait()
-                        start = newest(self.out / "checkpoints")
-                        self.build()
-                    finally:
-                        if log is not None:
-                            log.close()
+            while True:
+                first = self.load(start)
+                log = self.log(first, start)
+                try:
+                    self.steps(first, log, on_progress)
+                    self.saver.wait()
+                    break
+                except _Spike:
+                    self.stepper.close()
+                    self.saver.wait()
+                    self.ranks.wait()
+                    start = newest(self.out / "checkpoints")
+                    self.build()
+                finally:
+                    if log is not None:
+                        log.close()
         finally:
             self.stepper.close()
             self.saver.close()
@@ -262,8 +259,11 @@ class Run:
             scores = evaluate(
                 self.model,
                 self.scored,
+                self.stepper.objective,
                 batch_rows=settings.rows,
+                ranks=self.ranks,
                 autocast=autocast(self.ranks.device, settings.precision),
+                loss_chunk=settings.loss_chunk,
             )
             settle(self.model)
         return scores

@@ -21,7 +21,9 @@ from torch.utils._pytree import tree_leaves
 from train.config import TrainConfig
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.objectives.losses import Sums
+from train.model.roles import roles
+from train.objectives.example import Example
+from train.objectives.losses import Losses
 
 # Bytes of optimiser state a parameter: (in matrices of the blocks, in all else).
 STATES = {"adamw": (8, 8), "muon": (4, 8), "lion": (4, 4), "adafactor": (0, 0)}
@@ -91,7 +93,7 @@ def training_memory(
     """
     with FakeTensorMode(), Tracker() as tracker:
         model = Decoder(config)
-        model.recompute = recompute
+        model.stack.recompute = recompute
         weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
         tokens = torch.zeros(rows, context, dtype=torch.long)
         # Autograd adds a tied head's gradient to the embedding's in place, though not while it is
@@ -99,10 +101,11 @@ def training_memory(
         matrix, bias = model.head_weights()
         apart = matrix.detach().requires_grad_()
         vars(model)["head_weights"] = lambda: (apart, bias)
-        sums = Sums(model, TrainConfig(loss_chunk=loss_chunk))
+        losses = Losses(model, TrainConfig(loss_chunk=loss_chunk))
+        example = Example(inputs=tokens, targets=tokens, documents=None)
         before = tracker.live
         with _autocast(precision):
-            loss, _, _ = sums(tokens, tokens, None, None)
+            loss = losses(example)["objective"].sum
         # The loss has made the gradient of the head, which is one of the gradients.
         head = sum(w.numel() * w.element_size() for w in model.head_weights() if w is not None)
         activations = tracker.live - before - head
@@ -120,9 +123,8 @@ def training_memory(
 def _state(model: Decoder, optimizer: str) -> int:
     matrix, other = STATES[optimizer]
     total = 0
-    for name, weight in model.named_parameters():
-        inside = name.startswith("blocks.") and weight.dim() == 2
-        total += weight.numel() * (matrix if inside else other)
+    for _, weight, role in roles(model):
+        total += weight.numel() * (matrix if role.use == "matrix" else other)
     return total
 
 

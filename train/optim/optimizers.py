@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from train.config import TrainConfig
 from train.errors import TrainError
+from train.model.roles import roles
 from train.optim.weights import gather, split_like
-
-HEAD = "head"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,28 +111,17 @@ class Groups:
 
 
 def group(model: nn.Module) -> Groups:
-    """A weight of two dimensions or more is a matrix where a linear map owns it, else it is looked
-    up (tokens, positions, distances); the map called ``head`` is the output head.
-    """
-    maps: dict[int, str] = {}
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Linear):
-            maps.setdefault(id(module.weight), name.rpartition(".")[2])
-        elif isinstance(module, nn.Embedding):
-            maps[id(module.weight)] = ""  # tied to a head: an embedding
+    """The trained weights by their roles."""
     groups = Groups(hidden=[], head=[], embeddings=[], vectors=[])
-    for parameter in model.parameters():
-        if not parameter.requires_grad:
-            continue
-        owner = maps.get(id(parameter), "")
-        if parameter.dim() < 2:
-            groups.vectors.append(parameter)
-        elif not owner:
-            groups.embeddings.append(parameter)
-        elif owner == HEAD:
-            groups.head.append(parameter)
-        else:
-            groups.hidden.append(parameter)
+    lists = {
+        "matrix": groups.hidden,
+        "head": groups.head,
+        "lookup": groups.embeddings,
+        "vector": groups.vectors,
+    }
+    for _, parameter, role in roles(model):
+        if parameter.requires_grad:
+            lists[role.use].append(parameter)
     return groups
 
 

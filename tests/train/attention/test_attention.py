@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from types import SimpleNamespace
 
@@ -15,6 +14,7 @@ from train.errors import TrainError
 from train.loop.backends import backends_line, layer_backends
 from train.model.positions import alibi_slopes
 from train.model.presets import preset
+from train.settings import change as changed
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without")
 
@@ -40,6 +40,7 @@ MASKS = {
     "window": {"window": 3},
     "window and sinks": {"window": 2, "sinks": 1},
     "prefix": {"prefix": PREFIX},
+    "window to both sides": {"window": 2, "sinks": 4, "causal": False},
     "alibi": {"bias": Alibi(slopes=torch.tensor([0.5, 0.25, 0.1, 0.01]))},
     "relative": {
         "bias": Relative(weight=torch.linspace(-1, 1, 24).view(6, 4), distance=7),
@@ -112,7 +113,8 @@ def test_the_mask_is_the_rule_key_by_key(kind):
     spec = mask(queries=5, documents=DOCUMENTS, positions=positions_of(DOCUMENTS), **kind)
     positions = positions_of(DOCUMENTS)
     for row, query, key in itertools.product(range(2), range(3, 8), range(8)):
-        near = spec.window is None or positions[row, query] - positions[row, key] < spec.window
+        distance = int(positions[row, query] - positions[row, key])
+        near = spec.window is None or abs(distance) < spec.window
         seen = (key <= query or not spec.causal) and (
             near or bool(positions[row, key] < spec.sinks)
         )
@@ -232,8 +234,14 @@ def test_without_triton_auto_takes_flex(monkeypatch):
 def test_a_run_says_which_back_end_each_layer_has_and_why(monkeypatch):
     op = pytest.importorskip("train.attention.flash.op")
     monkeypatch.setattr(op, "INTERPRETED", False)
-    shape = dataclasses.replace(
-        preset("tiny"), window=8, window_pattern="WWF", layers=3, position="alibi"
+    shape = changed(
+        preset("tiny"),
+        {
+            "layers": 3,
+            "position": "alibi",
+            "attention": {"window": 8, "window_pattern": "WWF"},
+        },
+        "model",
     )
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
     rows = layer_backends(shape, TrainConfig(), gpu)
@@ -244,14 +252,14 @@ def test_a_run_says_which_back_end_each_layer_has_and_why(monkeypatch):
     assert backends_line(rows).startswith(
         "attention: triton in 2 layers (alibi, causal, documents, window; bfloat16 on cuda): its"
     )
-    learned = layer_backends(dataclasses.replace(shape, position="t5"), TrainConfig(), gpu)
+    learned = layer_backends(changed(shape, {"position": "t5"}, "model"), TrainConfig(), gpu)
     assert {layer["backend"] for layer in learned} == {"flex"}
     assert "T5's learned bias" in backends_line(learned)
     asked = layer_backends(shape, TrainConfig(attention="eager"), cpu)
     assert asked[0]["why"] == "as asked" and asked[0]["backend"] == "eager"
     with pytest.raises(TrainError, match="triton does not support the mask relative"):
         layer_backends(
-            dataclasses.replace(shape, position="t5"), TrainConfig(attention="triton"), gpu
+            changed(shape, {"position": "t5"}, "model"), TrainConfig(attention="triton"), gpu
         )
     with pytest.raises(TrainError, match="triton does not support a CPU"):
         layer_backends(shape, TrainConfig(attention="triton"), cpu)

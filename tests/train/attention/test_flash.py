@@ -34,6 +34,7 @@ KINDS = {
     "causal": {},
     "window over blocks": {"window": 21},
     "window ahead too": {"window": 5, "sinks": 1, "causal": False},
+    "many sinks, to both sides": {"window": 2, "sinks": 9, "causal": False},
     "window and sinks": {"window": 5, "sinks": 2},
     "prefix": {"prefix": PREFIX},
     "full, alibi": {"causal": False, "bias": SLOPES},

@@ -9,11 +9,13 @@ import torch
 
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.loop.step import Sums
 from train.measure.accounting import architecture_row
 from train.measure.describe import GPUS, decoding, describe, find_gpu, gpu, peak, training
 from train.measure.estimate import training_memory
 from train.model.presets import PRESETS, preset
+from train.objectives.example import Example
+from train.objectives.losses import Losses
+from train.settings import change as changed
 
 TINY = preset("tiny", vocab=500, context=64)
 
@@ -45,7 +47,8 @@ def test_what_the_backward_pass_keeps_is_what_autograd_saves():
     weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
     tokens = torch.zeros(2, 64, dtype=torch.long)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        loss, _, _ = Sums(model, TrainConfig())(tokens, tokens, tokens, None)
+        example = Example(inputs=tokens, targets=tokens, documents=tokens)
+        loss = Losses(model, TrainConfig())(example)["objective"].sum
     total = sum(size for pointer, size in saved.items() if pointer not in weights)
     total -= 4 * TINY.vocab * TINY.hidden  # the loss has made the gradient of the head
     estimated = training_memory(TINY, rows=2, context=64).activations
@@ -72,7 +75,7 @@ def test_decoding_waits_for_memory_and_training_for_arithmetic():
         assert (operation.intensity > device.ridge) == (operation.name != "norm and residual")
     for operation in decoding(config, batch=1, context=2048):
         assert operation.intensity < 2
-    mqa = dataclasses.replace(config, kv_heads=1)
+    mqa = changed(config, {"attention.kv_heads": 1}, "model")
     shared = {
         operation.name: operation.intensity for operation in decoding(mqa, batch=1, context=2048)
     }
@@ -96,7 +99,7 @@ def test_a_published_model_says_its_weight_decay():
 
 def test_a_window_bounds_what_a_cache_holds():
     facts = describe(
-        dataclasses.replace(TINY, window=16, sinks=2),
+        changed(TINY, {"attention": {"window": 16, "sinks": 2}}, "model"),
         device=find_gpu("h100"),
         rows=1,
         context=64,

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from train.data.rows import IGNORED
+from train.objectives.example import IGNORED
 from train.objectives.losses import chunk_of, loss_sums
 
 TOKENS, HIDDEN, VOCAB = 50, 8, 97
