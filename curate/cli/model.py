@@ -45,13 +45,8 @@ def model_show(
     chosen = ModelShow.of(settings)
     with needs_training():
         from train.measure.describe import describe, find_gpu
-        from train.measure.estimate import STATES
         from train.model.presets import OWN
 
-        if chosen.optimizer not in STATES:
-            raise UsageError(
-                f"--optimizer is {chosen.optimizer!r}: choose one of {', '.join(STATES)}"
-            )
         config = _config(model, chosen.vocab, sets or [])
         facts = describe(
             config,

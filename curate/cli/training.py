@@ -160,7 +160,7 @@ def generate(
             repetition_penalty=chosen.repetition_penalty,
         )
         completions = complete(
-            *load(folder),
+            *load(folder, device=chosen.device),
             texts or [""],
             max_tokens=chosen.max_tokens,
             sampling=sampling,

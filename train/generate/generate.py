@@ -13,6 +13,7 @@ from torch import Tensor
 from train.data.shards import end_of_text, load_tokenizer
 from train.errors import TrainError
 from train.generate.sampling import Chooser, Sampling
+from train.loop.distributed import pick_device
 from train.measure.accounting import parameters
 from train.model.cache import Cache
 from train.model.config import ModelConfig
@@ -98,8 +99,11 @@ class Texts:
         return self.model.logits(features[:, -1]).cpu()
 
 
-def load(model_dir: Path) -> tuple[Decoder, Tokenizer]:
-    """The newest checkpoint under ``model_dir`` and its tokenizer, on the CPU."""
+def load(model_dir: Path, *, device: str = "cpu") -> tuple[Decoder, Tokenizer]:
+    """The newest checkpoint under ``model_dir`` on a device (``auto`` is a GPU where there is one),
+    and its tokenizer.
+    """
+    place = pick_device(device)
     checkpoint = newest(model_dir / "checkpoints")
     if checkpoint is None and (model_dir / "config.json").is_file():
         raise TrainError(
@@ -125,7 +129,7 @@ def load(model_dir: Path) -> tuple[Decoder, Tokenizer]:
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= config.vocab:
         raise TrainError(f"{model_dir / 'tokenizer.json'}: not the tokenizer of this model")
-    return model.eval(), tokenizer
+    return model.eval().to(place), tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)

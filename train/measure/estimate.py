@@ -7,6 +7,7 @@ counted: nothing is modelled that the trainer's own code does not say.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,12 +22,9 @@ from torch.utils._pytree import tree_leaves
 from train.config import TrainConfig
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.model.roles import roles
 from train.objectives.example import Example
 from train.objectives.losses import Losses
-
-# Bytes of optimiser state a parameter: (in matrices of the blocks, in all else).
-STATES = {"adamw": (8, 8), "muon": (4, 8), "lion": (4, 4), "adafactor": (0, 0)}
+from train.optim.optimizers import optimizers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,22 +108,18 @@ def training_memory(
         head = sum(w.numel() * w.element_size() for w in model.head_weights() if w is not None)
         activations = tracker.live - before - head
         loss.backward()
-    state = _state(model, optimizer)
+        del loss
+        before, highest = tracker.live, tracker.peak
+        stepped = optimizers(model, dataclasses.replace(TrainConfig(), optimizer=optimizer))
+        stepped.step()
+        state = tracker.live - before
     return Memory(
         weights=weights,
         gradients=weights,
         optimizer=state,
         activations=activations,
-        peak=max(tracker.peak, 2 * weights) + state,
+        peak=max(tracker.peak, highest + state),
     )
-
-
-def _state(model: Decoder, optimizer: str) -> int:
-    matrix, other = STATES[optimizer]
-    total = 0
-    for _, weight, role in roles(model):
-        total += weight.numel() * (matrix if role.use == "matrix" else other)
-    return total
 
 
 @contextlib.contextmanager

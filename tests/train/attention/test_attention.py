@@ -263,3 +263,46 @@ def test_a_run_says_which_back_end_each_layer_has_and_why(monkeypatch):
         )
     with pytest.raises(TrainError, match="triton does not support a CPU"):
         layer_backends(shape, TrainConfig(attention="triton"), cpu)
+
+
+def test_alibi_weighs_by_the_distance_where_a_prefix_shows_later_keys_too():
+    """With queries and keys of zeros the bias alone decides."""
+    q = torch.zeros(1, 1, 48, 16)
+    v = torch.eye(48)[None, None, :, :]
+    spec = mask(
+        48,
+        48,
+        prefix=torch.ones(1, 48, dtype=torch.bool),
+        bias=Alibi(slopes=torch.tensor([0.5])),
+    )
+    for backend in ("eager", "sdpa"):
+        weights = attend(q, q, v, spec, backend)[0, 0]
+        for query in (0, 20, 47):
+            distance = (torch.arange(48) - query).abs()
+            expected = torch.exp(-0.5 * distance) / torch.exp(-0.5 * distance).sum()
+            torch.testing.assert_close(weights[query], expected)
+
+
+def test_queries_of_another_text_see_the_keys_of_their_document():
+    q, k, v = case(queries=3, keys=8)
+    queries = torch.tensor([[1, 2, 0], [3, -1, 3]])
+    spec = mask(3, 8, causal=False, documents=DOCUMENTS, query_documents=queries)
+    seen = spec.dense[:, 0]
+    for row, query, key in itertools.product(range(2), range(3), range(8)):
+        assert bool(seen[row, query, key]) == bool(queries[row, query] == DOCUMENTS[row, key])
+    expected = attend(q, k, v, spec, "eager")
+    torch.testing.assert_close(attend(q, k, v, spec, "sdpa"), expected)
+    with pytest.raises(TrainError, match="does not support the mask cross"):
+        attend(q, k, v, spec, "triton")
+
+
+def test_buckets_of_both_ways_are_those_of_t5s_encoder():
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    distance = torch.arange(-300, 300)[None, None]
+    weight = torch.zeros(32, 1)
+    ours = Relative(weight=weight, distance=128, both_ways=True).bucket(distance)
+    theirs = T5Attention._relative_position_bucket(
+        -distance, bidirectional=True, num_buckets=32, max_distance=128
+    )
+    assert torch.equal(ours, theirs)
