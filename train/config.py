@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from train.errors import TrainError
+from train.model.config import ModelConfig, Rope, RopeScaling
 from train.settings import Setting, check
 
 
@@ -82,6 +83,14 @@ class Stage:
     sources: Annotated[
         tuple[Source, ...], Setting("Sources of the stage. Without any they are those of the run.")
     ] = ()
+    theta: Annotated[
+        float | None,
+        Setting("Base of the rotary frequencies from here on. Without a value it stays.", gt=0),
+    ] = None
+    scaling: Annotated[
+        RopeScaling | None,
+        Setting("How rotary positions are stretched from here on. Without a value as before."),
+    ] = None
 
     def __post_init__(self) -> None:
         check(self, f"stage {self.name or ''}: ")
@@ -315,7 +324,8 @@ def stages_of(config: TrainConfig) -> tuple[TrainConfig, ...]:
         changes = {
             field.name: value
             for field in dataclasses.fields(stage)
-            if field.name != "name" and (value := getattr(stage, field.name)) not in (None, ())
+            if field.name not in ("name", "theta", "scaling")
+            and (value := getattr(stage, field.name)) not in (None, ())
         }
         first = {"warmup": config.warmup if number == 0 else 0}
         whole.append(dataclasses.replace(config, **(first | changes), stages=()))
@@ -331,6 +341,25 @@ def locate(config: TrainConfig, step: int) -> tuple[int, int]:
             break
         step -= stage.steps
     return number, step
+
+
+def model_at(model: ModelConfig, config: TrainConfig, stage: int) -> ModelConfig:
+    """The model as it is in a stage, from 0: rotary positions as the last stage up to there that
+    says something of them has them. Raises ``TrainError``.
+    """
+    for one in config.stages[: stage + 1]:
+        changes = {"theta": one.theta, "scaling": one.scaling}
+        given: dict[str, Any] = {k: v for k, v in changes.items() if v is not None}
+        if not given:
+            continue
+        if not isinstance(model.position, Rope):
+            raise TrainError(
+                f"stage {one.name or ''}: {' and '.join(given)} need position rope, not"
+                f" {model.position.kind}",
+                exit_code=2,
+            )
+        model = dataclasses.replace(model, position=dataclasses.replace(model.position, **given))
+    return model
 
 
 def names(config: TrainConfig) -> list[str]:

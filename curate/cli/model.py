@@ -66,7 +66,7 @@ def _config(model: str, vocab: int | None, sets: list[str]) -> ModelConfig:
     """A preset, or the configuration of a trained model, with other settings."""
     from curate.steps.recipe import Change
     from train.model.presets import PRESETS, preset
-    from train.runs.checkpoint import load_plan, newest
+    from train.runs.checkpoint import model_of, newest
     from train.settings import change
 
     changes: dict[str, Any] = {}
@@ -82,7 +82,7 @@ def _config(model: str, vocab: int | None, sets: list[str]) -> ModelConfig:
         checkpoint = newest(folder / "checkpoints")
         if checkpoint is None:
             raise UsageError(f"{model}: no finished checkpoint in this folder")
-        return change(load_plan(checkpoint).model, changes, "model")
+        return change(model_of(checkpoint), changes, "model")
     return change(preset(model), changes, "model")
 
 

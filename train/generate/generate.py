@@ -19,7 +19,7 @@ from train.model.cache import Cache
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.objectives.objectives import objective
-from train.runs.checkpoint import load_model, load_plan, newest, tokenizer_of
+from train.runs.checkpoint import load_model, load_plan, newest, step_of, tokenizer_of
 
 
 def endless(config: ModelConfig) -> bool:
@@ -117,7 +117,7 @@ def load(model_dir: Path, *, device: str = "cpu") -> tuple[Decoder, Tokenizer]:
             exit_code=2,
         )
     plan = load_plan(checkpoint)
-    config = plan.model
+    config = plan.model_at(step_of(checkpoint))
     # A config from elsewhere must not make us allocate more than the weights that came with it.
     weights = checkpoint / "model.safetensors"
     if not weights.is_file() or 4 * parameters(config) > weights.stat().st_size:

@@ -6,6 +6,7 @@ OUT/  config.json  generation_config.json  tokenizer.json  README.md
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ from train.runs.checkpoint import (
     load_plan,
     newest,
     read_tensors,
+    step_of,
     tokenizer_of,
     weights_of,
 )
@@ -91,6 +93,7 @@ def chosen(run: Path) -> tuple[Path, Plan, Family]:
             f"{run}: no finished checkpoint; give the folder a model was trained into", exit_code=2
         )
     plan = load_plan(checkpoint)
+    plan = dataclasses.replace(plan, model=plan.model_at(step_of(checkpoint)))
     _check(weights_of(checkpoint), plan.model)
     return checkpoint, plan, family_of(plan.model)
 

@@ -29,7 +29,7 @@ from train.runs.checkpoint import (
     Snapshot,
     State,
     complete,
-    load_plan,
+    model_of,
     newest,
     read_tensors,
     weights_of,
@@ -64,7 +64,7 @@ def load(folder: Path, *, context: int | None = None) -> tuple[ModelConfig, dict
     """
     checkpoint = newest(folder / "checkpoints")
     if checkpoint is not None:
-        return load_plan(checkpoint).model, read_tensors(weights_of(checkpoint))
+        return model_of(checkpoint), read_tensors(weights_of(checkpoint))
     source = look(folder, context=context)
     return source.config, dict(_tensors(source))
 

@@ -82,7 +82,8 @@ def _alone(run: Run) -> Decoder:
     state = {name: (value, gather(value)) for name, value in run.model.state_dict().items()}
     if all(value is gathered for value, gathered in state.values()):
         return run.model
-    model = Decoder(run.plan.model, attention=run.plan.train.attention).to(run.ranks.device)
+    config = run.plan.model_at(run.plan.train.steps)
+    model = Decoder(config, attention=run.plan.train.attention).to(run.ranks.device)
     model.both_ways = run.model.both_ways
     for name, value in model.state_dict().items():
         copy_into(value, state[name][1])

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from train.config import locate, model_at
 from train.data.feed import Feed
 from train.errors import TrainError, counted
 from train.loop.distributed import Ranks, autocast, settle, split_model
@@ -18,6 +19,7 @@ from train.loop.step import Stepper
 from train.measure.accounting import flops_per_token
 from train.measure.describe import peak_of
 from train.model.decoder import Decoder
+from train.model.positions import Rotary
 from train.objectives.objectives import objective
 from train.optim.optimizers import optimizers
 from train.optim.schedules import learning_rate
@@ -86,7 +88,7 @@ class Run:
         self.stepper = Stepper(self.model, self.optimizer, self.sampler, settings, ranks)
         self.average = Average(self.model, settings.ema) if settings.ema else None
         self.guard = Guard(settings)
-        self.tokens = 0
+        self.tokens, self.tuned = 0, -1
         self.scores: HeldOut | None = None
 
     def go(self, start: Path | None, on_progress: Progress | None) -> None:
@@ -158,6 +160,7 @@ class Run:
 
         for step in range(first, settings.steps):
             self.check()
+            self.tune(step)
             rate, done = learning_rate(settings, step), step + 1
             measured = None
             if step not in self.passed.steps:
@@ -191,6 +194,14 @@ class Run:
                 for line in lines:
                     on_progress({**line, "steps": settings.steps})
             pending.restart()
+
+    def tune(self, step: int) -> None:
+        """Rotary positions as the stage of a step has them."""
+        stage, _ = locate(self.plan.train, step)
+        positions = self.model.stack.positions
+        if isinstance(positions, Rotary) and self.tuned != stage:
+            positions.tune(model_at(self.plan.model, self.plan.train, stage))
+            self.tuned = stage
 
     def line(self, line: dict[str, Any], reasons: dict[int, tuple[str, int]]) -> dict[str, Any]:
         """A line of the log from the figures of its step, which the guard has looked at."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from train.config import TrainConfig, stages_of
+from train.config import TrainConfig, model_at, stages_of
 from train.data.feed import Feed
 from train.data.shards import load_tokenizer
 from train.errors import TrainError, counted
@@ -25,7 +25,7 @@ from train.objectives.objectives import objective
 from train.optim.optimizers import check_optimizer
 from train.optim.schedules import schedule
 from train.optim.weights import copy_into
-from train.runs.checkpoint import load_plan, newest, tokenizer_of, weights_of
+from train.runs.checkpoint import model_of, newest, tokenizer_of, weights_of
 from train.runs.metrics import need_tensorboard
 from train.runs.plan import Plan
 from train.settings import change, flat
@@ -48,7 +48,7 @@ def start_of(folder: Path, tokenizer: Path | None) -> Start:
     """
     checkpoint = newest(folder / "checkpoints")
     if checkpoint is not None:
-        config, files = load_plan(checkpoint).model, [weights_of(checkpoint)]
+        config, files = model_of(checkpoint), [weights_of(checkpoint)]
     else:
         source = look(folder)
         config, files = source.config, sorted({path for path, _ in source.files.values()})
@@ -131,7 +131,11 @@ def make_plan(
         model = start.config
     elif isinstance(model, str):
         model = preset(model, vocab=data.vocab_size, context=context)
-    model = changed(model, changes or {}, start)
+    given = dict(changes or {})
+    if start is not None and not model.position.table:
+        given.setdefault("context", max(context, model.context))
+    model = changed(model, given, start)
+    model_at(model, train, len(train.stages))  # refuse before anything is written
     if model.vocab < data.vocab_size:
         raise TrainError(
             f"vocab is {model.vocab}, the shards use {counted(data.vocab_size, 'token')}: raise"

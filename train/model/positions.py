@@ -57,6 +57,11 @@ class Rotary(Positions):
         frequencies, self.factor = rope_frequencies(config)
         self.register_buffer("frequencies", frequencies, persistent=False)
 
+    def tune(self, config: ModelConfig) -> None:
+        """Turn as another configuration does, from now on."""
+        frequencies, self.factor = rope_frequencies(config)
+        self.frequencies.copy_(frequencies)
+
     def rotation(self, positions: Tensor) -> Tensor:
         return rotations(self.frequencies, self.factor, positions)
 

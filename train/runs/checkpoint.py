@@ -34,7 +34,7 @@ from torch import Tensor
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.files import checksum, clear, drop, encode_json, replacing, seal, unseal
-from train.model.config import model_config
+from train.model.config import ModelConfig, model_config
 from train.model.decoder import Decoder
 from train.optim.optimizers import Optimizers
 from train.optim.schedules import decay_begins
@@ -252,6 +252,11 @@ def load_plan(checkpoint: Path) -> Plan:
         weights=str(values.get("weights", "")),
         version=values["version"],
     )
+
+
+def model_of(checkpoint: Path) -> ModelConfig:
+    """The model of a checkpoint, as it was at its step."""
+    return load_plan(checkpoint).model_at(step_of(checkpoint))
 
 
 def load_state(checkpoint: Path) -> State:

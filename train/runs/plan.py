@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from train.config import TrainConfig
+from train.config import TrainConfig, locate, model_at
 from train.model.config import ModelConfig
 from train.optim.schedules import schedule
 from train.settings import flat, to_dict
@@ -30,6 +30,11 @@ class Plan:
     weights: str = ""
     version: int = field(default=VERSION, compare=False)
     start: Start | None = field(default=None, compare=False)
+
+    def model_at(self, step: int) -> ModelConfig:
+        """The model after so many steps."""
+        stage, _ = locate(self.train, max(0, step - 1))
+        return model_at(self.model, self.train, stage)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -161,3 +161,15 @@ def test_a_repetition_penalty_leaves_fewer_repetitions(writer):
     tokenizer = writer[1]
     counts = [len(set(tokenizer.encode(completion.text).ids)) for completion in (greedy, varied)]
     assert counts[0] < counts[1]
+
+
+def test_a_model_that_has_learned_prefixes_reads_a_prompt_both_ways():
+    model = make({})
+    causal = Texts(model, PROMPTS).logits()
+    model.both_ways = True
+    both = Texts(model, PROMPTS).logits()
+    for number, prompt in enumerate(PROMPTS):
+        tokens = torch.tensor([prompt])
+        alone = model(tokens, prefix=torch.ones_like(tokens, dtype=torch.bool))[0, -1]
+        torch.testing.assert_close(both[number], alone, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(both[1], causal[1])
