@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from train.attention import BACKENDS, Mask, Relative
-from train.attention.choice import resolve
+from train.attention.choice import EXCLUDED, resolve
+from train.attention.trial import fault
 from train.config import TrainConfig
 from train.loop.distributed import computes_in
 from train.model.config import ModelConfig
@@ -27,7 +28,7 @@ def layer_backends(
     like = SimpleNamespace(dtype=dtype, device=device, shape=shape, requires_grad=True)
     windows, rows = model.windows, []
     for window in dict.fromkeys(windows):
-        mask = _mask(model, train, window)
+        mask = _mask(model, train, window, torch.device("meta"))
         row = resolve(train.attention, like, mask)
         why = row.why
         if train.attention == "auto" and row.backend == "flex":
@@ -45,25 +46,46 @@ def layer_backends(
     return rows
 
 
+def try_kernels(model: ModelConfig, train: TrainConfig, device: torch.device) -> list[str]:
+    """Our own kernels tried on a small case of each kind of layer that would use them, against the
+    eager reference; where they fail, another back end takes their place from now on. A line on each
+    failure.
+    """
+    lines, own, dtype = [], model.attention, computes_in(device, train.precision)
+    like = SimpleNamespace(
+        dtype=dtype, device=device, shape=(1, own.heads, 2, own.head_dim), requires_grad=True
+    )
+    for window in dict.fromkeys(model.windows):
+        mask = _mask(model, train, window, device)
+        if resolve(train.attention, like, mask).backend != "triton":
+            continue
+        wrong = fault("triton", mask, own.heads, own.kv_heads, own.head_dim, dtype)
+        if wrong is not None:
+            EXCLUDED["triton"] = wrong
+            other = resolve(train.attention, like, mask).backend
+            lines.append(f"attention triton is not used, {other} is: {wrong}")
+    return lines
+
+
 def _not_for_triton(like: Any, mask: Mask) -> str:
     if isinstance(mask.bias, Relative):
         return "T5's learned bias"
     return BACKENDS["triton"].refusal(like, mask) or f"the dtype {like.dtype}"
 
 
-def _mask(model: ModelConfig, train: TrainConfig, window: int | None) -> Mask:
+def _mask(model: ModelConfig, train: TrainConfig, window: int | None, device: torch.device) -> Mask:
     """Of the kind that the decoder makes in training; two tokens long."""
     prefix = objective(train.objective).both_ways
-    with torch.device("meta"):
+    with device:
         bias = positions(model).bias()
     return Mask(
         queries=2,
         keys=2,
-        device=torch.device("cpu"),
-        documents=torch.zeros(1, 2, dtype=torch.long),
+        device=device,
+        documents=torch.zeros(1, 2, dtype=torch.long, device=device),
         window=window,
         sinks=model.attention.sinks if window is not None else 0,
-        prefix=torch.zeros(1, 2, dtype=torch.bool) if prefix else None,
+        prefix=torch.zeros(1, 2, dtype=torch.bool, device=device) if prefix else None,
         bias=bias,
     )
 

@@ -25,7 +25,7 @@ from train.data.shards import load_tokenizer
 from train.errors import TrainError, counted
 from train.files import clear, encode_json, remove, seal, unseal, write_atomic
 from train.generate.generate import continue_text
-from train.loop.backends import backends_line, layer_backends
+from train.loop.backends import backends_line, layer_backends, try_kernels
 from train.loop.distributed import Ranks, ranks
 from train.loop.evaluate import HeldOut
 from train.loop.run import Progress, Run
@@ -199,9 +199,11 @@ def _pretrain(
         if data.tokenizer is not None:
             write_atomic(out / "tokenizer.json", data.tokenizer.read_bytes())
         remember(out, data)
+    failed = try_kernels(plan.model, plan.train, group.device)
     if on_notice is not None:
         for line in (
             *data.notices(),
+            *failed,
             backends_line(layer_backends(plan.model, plan.train, group.device)),
         ):
             on_notice(line)
