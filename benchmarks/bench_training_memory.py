@@ -51,7 +51,7 @@ def measure(name: str, rows: int, context: int, recompute: bool) -> dict[str, fl
 
     def build(config: object) -> tuple[Decoder, torch.optim.Optimizer]:
         model = Decoder(config)  # type: ignore[arg-type]
-        model.recompute = recompute
+        model.stack.recompute = recompute
         return model, torch.optim.AdamW(model.parameters(), fused=True)
 
     torch.set_num_threads(1)
