@@ -110,8 +110,9 @@ def main() -> int:
         data = shards(Path(folder))
         for name, context, rows, steps in CASES:
             config = preset(name)
-            keys = ("vocab", "layers", "hidden", "heads", "kv_heads", "mlp_hidden")
-            settings = {key: getattr(config, key) for key in keys}
+            settings = {key: getattr(config, key) for key in ("vocab", "layers", "hidden")}
+            settings |= {key: getattr(config.attention, key) for key in ("heads", "kv_heads")}
+            settings["mlp_hidden"] = config.feed_forward.width
             settings |= {"context": context, "rows": rows, "steps": steps}
             times: dict[str, list[float]] = {"ours": [], "litgpt": []}
             results: dict[str, dict] = {}

@@ -34,22 +34,24 @@ def measure(name: str, rows: int, context: int, recompute: bool) -> dict[str, fl
     import torch
 
     from train.config import TrainConfig
-    from train.loop.step import Sums
     from train.measure.estimate import training_memory
     from train.model.decoder import Decoder
     from train.model.presets import preset
+    from train.objectives.example import Example
+    from train.objectives.losses import Losses
 
     def step(model: Decoder, optimizer: torch.optim.Optimizer, shape: tuple[int, int]) -> None:
         tokens = torch.randint(0, model.config.vocab, shape)
         documents = torch.zeros(shape, dtype=torch.long)
-        loss, _, _ = Sums(model, TrainConfig())(tokens, tokens, documents, None)
+        example = Example(inputs=tokens, targets=tokens, documents=documents)
+        loss = Losses(model, TrainConfig())(example)["objective"].sum
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
     def build(config: object) -> tuple[Decoder, torch.optim.Optimizer]:
         model = Decoder(config)  # type: ignore[arg-type]
-        model.recompute = recompute
+        model.stack.recompute = recompute
         return model, torch.optim.AdamW(model.parameters(), fused=True)
 
     torch.set_num_threads(1)

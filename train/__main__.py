@@ -1,6 +1,6 @@
 """Train without the rest of the toolkit, in one process or in those of torchrun:
 
-torchrun --nproc-per-node 8 -m train shards/ model/ --model 124m --set steps=2000 --set rows=64
+torchrun --nproc-per-node 8 -m train shards/ model/ --model 124m --set model.layers=6
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="metrics, then the summary, as JSON")
     asked = parser.parse_args()
     try:
-        config = from_dict(TrainConfig, _settings(asked.sets), "--set")
+        settings = _settings(asked.sets)
+        changes = {n.removeprefix("model."): settings.pop(n) for n in _of_model(settings)}
+        config = from_dict(TrainConfig, settings, "--set")
         from train.loop.pretrain import pretrain
 
         summary = pretrain(
             None if str(asked.shards) == "-" else asked.shards,
             asked.out,
             model=asked.model,
+            changes=changes,
             train=config,
             resume=not asked.fresh,
             on_progress=_print if asked.json else _say,
@@ -65,6 +68,10 @@ def _settings(sets: list[str]) -> dict[str, Any]:
         except ValueError:
             settings[name] = text
     return settings
+
+
+def _of_model(settings: dict[str, Any]) -> list[str]:
+    return [name for name in settings if name.startswith("model.")]
 
 
 def _print(line: dict[str, Any]) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from train.errors import TrainError
+from train.model.config import ModelConfig, Rope, RopeScaling
 from train.settings import Setting, check
 
 
@@ -50,8 +51,9 @@ _SAME = "Without a value it is that of the run."
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A stretch of the run, with what differs in it from the run's own settings. A schedule goes
-    over the stage's own steps.
+    """A stretch of the run, with what differs in it from the run's own settings. The run's schedule
+    and warm-up go on over all stages; a stage that has a ``schedule``, ``warmup``, ``decay`` or
+    ``lr_floor`` of its own follows that, over its own steps.
     """
 
     steps: Annotated[int, Setting("Number of steps of the stage.", ge=1)]
@@ -68,7 +70,11 @@ class Stage:
     schedule: Annotated[str | None, Setting(f"Schedule of the learning rate. {_SAME}")] = None
     warmup: Annotated[
         int | None,
-        Setting("Steps of warm-up. Without a value 0, in the first stage that of the run.", ge=0),
+        Setting(
+            "Steps of warm-up of a schedule of its own. Without a value 0, in the first stage that "
+            "of the run.",
+            ge=0,
+        ),
     ] = None
     decay: Annotated[
         float | None,
@@ -77,9 +83,23 @@ class Stage:
     sources: Annotated[
         tuple[Source, ...], Setting("Sources of the stage. Without any they are those of the run.")
     ] = ()
+    theta: Annotated[
+        float | None,
+        Setting("Base of the rotary frequencies from here on. Without a value it stays.", gt=0),
+    ] = None
+    scaling: Annotated[
+        RopeScaling | None,
+        Setting("How rotary positions are stretched from here on. Without a value as before."),
+    ] = None
 
     def __post_init__(self) -> None:
         check(self, f"stage {self.name or ''}: ")
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether it has a schedule of its own."""
+        own = (self.schedule, self.warmup, self.decay, self.lr_floor)
+        return any(value is not None for value in own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,7 +324,8 @@ def stages_of(config: TrainConfig) -> tuple[TrainConfig, ...]:
         changes = {
             field.name: value
             for field in dataclasses.fields(stage)
-            if field.name != "name" and (value := getattr(stage, field.name)) not in (None, ())
+            if field.name not in ("name", "theta", "scaling")
+            and (value := getattr(stage, field.name)) not in (None, ())
         }
         first = {"warmup": config.warmup if number == 0 else 0}
         whole.append(dataclasses.replace(config, **(first | changes), stages=()))
@@ -320,6 +341,25 @@ def locate(config: TrainConfig, step: int) -> tuple[int, int]:
             break
         step -= stage.steps
     return number, step
+
+
+def model_at(model: ModelConfig, config: TrainConfig, stage: int) -> ModelConfig:
+    """The model as it is in a stage, from 0: rotary positions as the last stage up to there that
+    says something of them has them. Raises ``TrainError``.
+    """
+    for one in config.stages[: stage + 1]:
+        changes = {"theta": one.theta, "scaling": one.scaling}
+        given: dict[str, Any] = {k: v for k, v in changes.items() if v is not None}
+        if not given:
+            continue
+        if not isinstance(model.position, Rope):
+            raise TrainError(
+                f"stage {one.name or ''}: {' and '.join(given)} need position rope, not"
+                f" {model.position.kind}",
+                exit_code=2,
+            )
+        model = dataclasses.replace(model, position=dataclasses.replace(model.position, **given))
+    return model
 
 
 def names(config: TrainConfig) -> list[str]:

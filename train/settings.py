@@ -92,8 +92,9 @@ def from_dict(kind: type[Config], values: Any, where: str) -> Config:
     """Build a config from parsed JSON that may have been written by anyone.
 
     Fields are int, float, bool, str, other such dataclasses, tuples of one of these
-    (``tuple[int, ...]``), or one of these or None. Raises ``TrainError`` naming ``where`` and the
-    key for unknown, missing or mistyped values.
+    (``tuple[int, ...]``), or one of these or None. Of a choice between dataclasses the value of
+    ``kind`` decides, or else the first is meant. Raises ``TrainError`` naming ``where`` and the key
+    for unknown, missing or mistyped values.
     """
     if not isinstance(values, dict):
         raise TrainError(f"{where}: expected an object of settings")
@@ -122,24 +123,17 @@ _PLAIN: dict[Any, tuple[type, ...]] = {
 
 def _value(kind: Any, value: Any, where: str, name: str) -> Any:
     """``value``, as JSON gives it, as the type of a field."""
-    inner = typing.get_args(kind)
+    inner, members = typing.get_args(kind), members_of(kind)
     if typing.get_origin(kind) is tuple:
         if isinstance(value, (list, tuple)):
             return tuple(_value(inner[0], item, where, name) for item in value)
-    elif inner:  # a union: at most one of its members is not plain
-        plain = [plain_kind for plain_kind in inner if plain_kind in _PLAIN]
-        if any(_is(plain_kind, value) for plain_kind in plain):
-            return value
-        if len(plain) < len(inner):
-            return _value(
-                next(plain_kind for plain_kind in inner if plain_kind not in _PLAIN),
-                value,
-                where,
-                name,
-            )
-    elif dataclasses.is_dataclass(kind):
-        return from_dict(typing.cast(type, kind), value, f"{where}: {name}")
-    elif _is(kind, value):
+    elif any(_is(plain_kind, value) for plain_kind in inner if plain_kind in _PLAIN):
+        return value
+    elif members:
+        return from_dict(_member(members, value, where, name), value, f"{where}: {name}")
+    elif further := [one for one in inner if one not in _PLAIN]:
+        return _value(further[0], value, where, name)
+    elif kind in _PLAIN and _is(kind, value):
         return value
     shown = kind.__name__ if isinstance(kind, type) else str(kind)
     raise TrainError(f"{where}: {name} is {value!r}, expected {shown}")
@@ -149,3 +143,106 @@ def _is(plain: Any, value: Any) -> bool:
     if isinstance(value, bool):
         return plain is bool
     return isinstance(value, _PLAIN[plain])
+
+
+def members_of(kind: Any) -> tuple[Any, ...]:
+    """The dataclasses that a field of this type may hold."""
+    inside = () if typing.get_origin(kind) is tuple else typing.get_args(kind)
+    return tuple(member for member in (kind, *inside) if dataclasses.is_dataclass(member))
+
+
+def kinds_of(member: Any) -> tuple[str, ...]:
+    """The values of ``kind`` that mean this dataclass; none where it has no such setting."""
+    setting = settings_of(member).get("kind")
+    return setting.choices if setting else ()
+
+
+def _member(members: tuple[Any, ...], value: Any, where: str, name: str) -> Any:
+    """The dataclass that a value's ``kind`` names."""
+    wanted = value.get("kind") if isinstance(value, dict) else None
+    if len(members) == 1 or wanted is None:
+        return members[0]
+    for member in members:
+        if wanted in kinds_of(member):
+            return member
+    choices = ", ".join(kind for member in members for kind in kinds_of(member))
+    raise TrainError(f"{where}: {name}.kind is {wanted!r}: choose one of {choices}", exit_code=2)
+
+
+def change(config: Config, changes: dict[str, Any], where: str) -> Config:
+    """The config with other values at dotted names: ``{"attention.window": 64}``. A value may be an
+    object of such names; a word where a choice of dataclasses stands is its ``kind``, which sets
+    what belongs to another kind back. All changes count together. Raises ``TrainError``.
+    """
+    values = to_dict(config)
+    given = flat(changes)
+    for name in sorted(given, key=lambda name: not name.endswith("kind")):  # kinds first
+        _put(type(config), values, name.split("."), given[name], (where, name))
+    return from_dict(type(config), values, where)
+
+
+def unflat(values: dict[str, Any]) -> dict[str, Any]:
+    """Dotted names as objects in objects."""
+    nested: dict[str, Any] = {}
+    for name, value in values.items():
+        *above, last = name.split(".")
+        inner = nested
+        for part in above:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return nested
+
+
+def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
+    """Objects in objects as dotted names."""
+    below: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            below |= flat(value, f"{above}{name}.")
+        else:
+            below[f"{above}{name}"] = value
+    return below
+
+
+def _put(kind: Any, values: Any, names: list[str], value: Any, whole: tuple[str, str]) -> None:
+    """Set one value in the object of a dataclass, in place."""
+    name, *further = names
+    if name not in {field.name for field in dataclasses.fields(kind)}:
+        raise _unknown(*whole, type_of=kind, last=names)
+    members = members_of(typing.get_type_hints(kind)[name])
+    if not further and not (members and isinstance(value, str)):
+        values[name] = value
+        return
+    if not members:
+        raise TrainError(f"{whole[0]}: {whole[1]}: {name} has no settings below it", exit_code=2)
+    inner = values.get(name) or {}
+    chosen = further or ["kind"]
+    if chosen == ["kind"] and isinstance(value, str):
+        wanted = _member(members, {"kind": value}, whole[0], whole[1].removesuffix(".kind"))
+        same = inner.get("kind") in kinds_of(wanted)
+        inner = {**inner, "kind": value} if same else {"kind": value}
+    else:
+        _put(_member(members, inner, *whole), inner, chosen, value, whole)
+    values[name] = inner
+
+
+def _unknown(where: str, name: str, *, type_of: Any, last: list[str]) -> TrainError:
+    """What to say of a name that no setting has: the nearest, or one that ends so."""
+    above = name[: len(name) - len(".".join(last))]
+    names = [above + known for known in dotted_names(type_of)]
+    ends = [known for known in names if known.split(".")[-1] == last[-1]]
+    close = ends or difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return TrainError(f"{where}: unknown setting {name!r}{hint}", exit_code=2)
+
+
+def dotted_names(kind: Any) -> list[str]:
+    """The names of all settings of a dataclass and of those in it, of every kind."""
+    names: list[str] = []
+    for field in dataclasses.fields(kind):
+        members = members_of(typing.get_type_hints(kind)[field.name])
+        for member in members:
+            names += [f"{field.name}.{inner}" for inner in dotted_names(member)]
+        if not members:
+            names.append(field.name)
+    return list(dict.fromkeys(names))

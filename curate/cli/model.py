@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curate.cli.options import Json, group
+from curate.cli.options import Json, Sets, group
 from curate.cli.settings import command
 from curate.disk.units import counted, format_bytes, format_percent, format_scaled
 from curate.errors import UsageError
@@ -26,6 +26,7 @@ def model_show(
     model: Annotated[
         str, typer.Argument(help="A preset, or a folder that a model was trained into.")
     ],
+    sets: Sets = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -36,6 +37,7 @@ def model_show(
     \b
     Example:
     llmcurate model show llama3-8b --gpu H200 --context 8192
+    llmcurate model show 124m --set model.attention.window=64
     """
     from curate.cli.model_settings import ModelShow
     from curate.cli.training import needs_training
@@ -43,14 +45,9 @@ def model_show(
     chosen = ModelShow.of(settings)
     with needs_training():
         from train.measure.describe import describe, find_gpu
-        from train.measure.estimate import STATES
         from train.model.presets import OWN
 
-        if chosen.optimizer not in STATES:
-            raise UsageError(
-                f"--optimizer is {chosen.optimizer!r}: choose one of {', '.join(STATES)}"
-            )
-        config = _config(model, chosen.vocab)
+        config = _config(model, chosen.vocab, sets or [])
         facts = describe(
             config,
             device=find_gpu(chosen.gpu),
@@ -65,21 +62,28 @@ def model_show(
     echo_json(facts) if as_json else echo("\n".join(model_lines(model, facts)))
 
 
-def _config(model: str, vocab: int | None) -> ModelConfig:
-    """A preset, or the configuration of a trained model."""
-    import dataclasses
-
+def _config(model: str, vocab: int | None, sets: list[str]) -> ModelConfig:
+    """A preset, or the configuration of a trained model, with other settings."""
+    from curate.steps.recipe import Change
     from train.model.presets import PRESETS, preset
-    from train.runs.checkpoint import load_plan, newest
+    from train.runs.checkpoint import model_of, newest
+    from train.settings import change
+
+    changes: dict[str, Any] = {}
+    for item in map(Change.of, sets):
+        if item.section != "model":
+            raise UsageError(f"{item.given}: write model.KEY=VALUE, as model.layers=2")
+        changes[item.key] = item.value
+    if vocab:
+        changes["vocab"] = vocab
 
     folder = Path(model)
     if model not in PRESETS and folder.is_dir():
         checkpoint = newest(folder / "checkpoints")
         if checkpoint is None:
             raise UsageError(f"{model}: no finished checkpoint in this folder")
-        config = load_plan(checkpoint).model
-        return dataclasses.replace(config, vocab=vocab or config.vocab)
-    return preset(model, vocab=vocab)
+        return change(model_of(checkpoint), changes, "model")
+    return change(preset(model), changes, "model")
 
 
 @model_app.command("list")
@@ -107,8 +111,11 @@ def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
     config, total, gpu = facts["config"], facts["parameters"], facts["gpu"]
     yield f"{name}: {_parameters(total['total'])} parameters"
     yield ""
-    sizes = ("layers", "hidden", "heads", "kv_heads", "head_dim", "mlp_hidden", "vocab", "context")
-    yield "  " + ", ".join(f"{key} {config[key]:,}" for key in sizes)
+    heads = config["attention"]
+    sizes = {key: config[key] for key in ("layers", "hidden", "vocab", "context")}
+    sizes |= {key: heads[key] for key in ("heads", "kv_heads", "head_dim") if key in heads}
+    sizes |= {"feed-forward": config["feed_forward"]["width"]}
+    yield "  " + ", ".join(f"{key} {value:,}" for key, value in sizes.items())
     yield from table((), [*facts["row"].items()], left=(0, 1), indent=2)
     yield ""
     yield "Parameters"

@@ -114,6 +114,9 @@ class Generate(CommandSettings):
     )
     batch: int = Field(8, ge=1, description="Number of prompts that are continued at a time.")
     seed: int = Field(0, description="Seed of the sampling: the same seed gives the same texts.")
+    device: str = Field(
+        "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
+    )
 
 
 class ModelShow(CommandSettings):

@@ -77,6 +77,7 @@ def pretrain(
     \b
     Example:
     llmcurate pretrain shards/ -o model --steps 200 --lr 0.001 --rows 8
+    llmcurate pretrain shards/ -o model --model 30m --set model.attention.window=64
     """
     import os
 
@@ -96,9 +97,8 @@ def pretrain(
         if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
             raise UsageError(f"{folder} holds no token shards")
         settings = {**settings, "shards": str(folder)}
-    execute(
-        compose("pretrain", [("pretrain", settings)], tuple(sets or ())), [], options, "pretrain"
-    )
+    whole = tuple(f"pretrain.{s}" if s.startswith("model.") else s for s in sets or ())
+    execute(compose("pretrain", [("pretrain", settings)], whole), [], options, "pretrain")
 
 
 def _fresh_shards(space: Workspace, options: CommandOptions) -> Path:
@@ -160,7 +160,7 @@ def generate(
             repetition_penalty=chosen.repetition_penalty,
         )
         completions = complete(
-            *load(folder),
+            *load(folder, device=chosen.device),
             texts or [""],
             max_tokens=chosen.max_tokens,
             sampling=sampling,

@@ -27,6 +27,7 @@ def pretrain_in(
     out: Path,
     *,
     model: str,
+    changes: dict[str, Any],
     settings: dict[str, Any],
     fresh: bool,
     on_progress: Callable[[dict[str, Any]], None],
@@ -37,7 +38,8 @@ def pretrain_in(
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(processes), "-m", "train", str(shards or "-"), str(out)]
     command += ["--json", "--model", model, *(["--fresh"] if fresh else [])]
-    for name, value in settings.items():
+    given = settings | {f"model.{name}": value for name, value in changes.items()}
+    for name, value in given.items():
         command += ["--set", f"{name}={json.dumps(value)}"]
     summary: dict[str, Any] | None = None
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
@@ -135,9 +137,10 @@ class PretrainProduct(Product):
         None,
         description="Folder of the token shards. Without a value those that the recipe encodes.",
     )
-    model: str = Field(
+    model: str | dict[str, Any] = Field(
         "tiny",
-        description="Name of a model preset, or the folder of a model whose training goes on.",
+        description="Name of a model preset, or the folder of a model whose training goes on; or a"
+        " mapping of that as `preset` and of other settings of the model.",
     )
     steps: int = _setting("steps")
     rows: int = _setting("rows")
@@ -200,12 +203,27 @@ class PretrainProduct(Product):
                 return values | {"steps": sum(numbers)}
         return values
 
+    @model_validator(mode="before")
+    @classmethod
+    def _settings_of_model(cls, values: Any) -> Any:
+        """`model.attention.window` of a `--set` joins what the recipe says of the model."""
+        if not isinstance(values, dict):
+            return values
+        dotted = {k: v for k, v in values.items() if str(k).startswith("model.")}
+        if not dotted:
+            return values
+        whole = values.get("model", "tiny")
+        whole = dict(whole) if isinstance(whole, dict) else {"preset": whole}
+        whole |= {k.removeprefix("model."): v for k, v in dotted.items()}
+        return {k: v for k, v in values.items() if k not in dotted} | {"model": whole}
+
     @model_validator(mode="after")
     def _checked(self) -> PretrainProduct:
         from train.errors import TrainError
 
         try:
             stages_of(self._config())
+            self._check_model()
         except TrainError as error:
             raise ValueError(str(error)) from None
         return self
@@ -214,6 +232,27 @@ class PretrainProduct(Product):
         from train.settings import from_dict
 
         return from_dict(TrainConfig, self._settings(), "pretrain")
+
+    @property
+    def _preset(self) -> str:
+        """A preset's name or a folder."""
+        return str(self.model.get("preset", "tiny")) if isinstance(self.model, dict) else self.model
+
+    @property
+    def _changes(self) -> dict[str, Any]:
+        """Other settings of the model, by dotted names."""
+        from train.settings import flat
+
+        whole = self.model if isinstance(self.model, dict) else {}
+        return flat({name: value for name, value in whole.items() if name != "preset"})
+
+    def _check_model(self) -> None:
+        """TrainError where a preset cannot have these settings."""
+        from train.model.presets import PRESETS, preset
+        from train.settings import change
+
+        if self._changes and self._preset in PRESETS:
+            change(preset(self._preset, context=self.context), self._changes, "model")
 
     def _settings(self) -> dict[str, Any]:
         """Those of training itself."""
@@ -238,8 +277,9 @@ class PretrainProduct(Product):
         digests = [_shards_digest(Path(path)) for path in self._own()]
         identity, free = super().identity(), TrainConfig.FREE | {"processes"}
         settings = {k: v for k, v in identity["settings"].items() if k not in free}
-        if (folder := Path(self.model)).is_dir() and self.model not in PRESETS:
-            settings["model"] = _weights_digest(folder)
+        if (folder := Path(self._preset)).is_dir() and self._preset not in PRESETS:
+            digest = _weights_digest(folder)
+            settings["model"] = [digest, self._changes] if self._changes else digest
         return identity | {"settings": _placeless(settings), "shards": digests}
 
     def lineage(self) -> dict[str, Any]:
@@ -266,7 +306,8 @@ class PretrainProduct(Product):
                 self.processes,
                 shards,
                 context.out,
-                model=self.model,
+                model=self._preset,
+                changes=self._changes,
                 settings=self._settings(),
                 fresh=context.fresh,
                 on_progress=lambda line: _progress(line, context),
@@ -277,7 +318,8 @@ class PretrainProduct(Product):
             summary = pretrain(
                 shards,
                 context.out,
-                model=self.model,
+                model=self._preset,
+                changes=self._changes,
                 train=self._config(),
                 resume=not context.fresh,
                 on_progress=lambda line: _progress(line, context),

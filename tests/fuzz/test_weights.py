@@ -20,7 +20,7 @@ from train.generate.generate import load as load_ours  # noqa: E402
 from train.generate.sampling import Sampling  # noqa: E402
 from train.hf.export import export  # noqa: E402
 from train.hf.load import load as load_any  # noqa: E402
-from train.model.config import ModelConfig  # noqa: E402
+from train.model.config import Dense, Grouped, ModelConfig  # noqa: E402
 from train.model.decoder import Decoder  # noqa: E402
 from train.runs.checkpoint import Keep, Snapshot, State, write  # noqa: E402
 from train.runs.plan import Plan  # noqa: E402
@@ -32,7 +32,12 @@ def models(tmp_path_factory: pytest.TempPathFactory, shard_folder: Path) -> Path
     folder = tmp_path_factory.mktemp("models")
     shutil.copytree(shard_folder, folder / "shards")
     config = ModelConfig(
-        vocab=300, layers=1, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp_hidden=16, context=32
+        vocab=300,
+        layers=1,
+        hidden=16,
+        context=32,
+        attention=Grouped(heads=2, kv_heads=1, head_dim=8),
+        feed_forward=Dense(width=16),
     )
     model = Decoder(config)
     plan = Plan(model=config, train=TrainConfig(context=32), shards="shards")

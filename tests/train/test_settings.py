@@ -11,10 +11,27 @@ import pytest
 
 from train.config import Source, Stage, TrainConfig
 from train.errors import TrainError
-from train.model.config import ModelConfig, RopeScaling
-from train.settings import Setting, check, from_dict, settings_of, to_dict
+from train.model.config import (
+    Alibi,
+    Buckets,
+    Dense,
+    Embedding,
+    Grouped,
+    Head,
+    Learned,
+    ModelConfig,
+    Norm,
+    Parallel,
+    Rope,
+    RopeScaling,
+)
+from train.model.presets import preset
+from train.settings import Setting, change, check, from_dict, settings_of, to_dict
 
-KINDS = (Source, Stage, TrainConfig, ModelConfig, RopeScaling)
+KINDS = (
+    *(Source, Stage, TrainConfig, ModelConfig, Norm, Rope, RopeScaling, Learned, Alibi, Buckets),
+    *(Grouped, Dense, Parallel, Embedding, Head),
+)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -99,3 +116,35 @@ def test_settings_survive_json():
 def test_a_wrong_value_is_named(values, message):
     with pytest.raises(TrainError, match=message):
         from_dict(Whole, values, "file")
+
+
+def test_other_values_at_dotted_names_count_together():
+    tiny = preset("tiny")
+    changed = change(tiny, {"attention": {"heads": 8, "kv_heads": 4}, "layers": 2}, "model")
+    assert (changed.attention.heads, changed.attention.kv_heads, changed.layers) == (8, 4, 2)
+    assert changed.attention.head_dim == tiny.attention.head_dim
+
+
+def test_another_kind_sets_back_what_is_not_its_own_and_the_same_kind_keeps_it():
+    neox = preset("pythia-160m")
+    assert change(neox, {"position": "alibi"}, "model").position == Alibi()
+    assert change(neox, {"position.kind": "rope"}, "model").position.dim == 16
+    yarn = {"position.scaling": {"kind": "yarn", "original_context": 64, "factor": 2}}
+    assert change(neox, yarn, "model").position.scaling.factor == 2.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("window", 3, "model: unknown setting 'window'; did you mean attention.window?"),
+        ("atention.window", 3, "did you mean attention.window?"),
+        ("attention.windw", 3, "did you mean attention.window?"),
+        ("position", "spiral", "position.kind is 'spiral': choose one of rope, learned"),
+        ("layers.x", 3, "layers has no settings below it"),
+        ("norm", 3, "model: norm: expected an object of settings"),
+        ("attention.kv_heads", 5, "attention.kv_heads is 5: it must divide attention.heads (6)"),
+    ],
+)
+def test_a_name_or_value_that_is_none_is_one_line(name, value, message):
+    with pytest.raises(TrainError, match=re.escape(message)):
+        change(preset("tiny"), {name: value}, "model")

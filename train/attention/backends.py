@@ -184,7 +184,8 @@ def triton(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
 
 # Masks that the intervals of flash/ranges.py can say.
 _INTERVALS = frozenset({"causal", "documents", "offset", "window", "sinks", "prefix", "alibi"})
-_ALL_MASKS = _INTERVALS | {"relative", "gaps"}
+_INDEXED = _INTERVALS | {"relative", "gaps"}
+_ALL_MASKS = _INDEXED | {"cross"}
 _FLOATS = frozenset({torch.float32, torch.bfloat16, torch.float16})
 
 BACKENDS: dict[str, Backend] = {
@@ -197,7 +198,7 @@ BACKENDS: dict[str, Backend] = {
     ),
     "flex": Backend(
         attention=flex,
-        masks=_ALL_MASKS,
+        masks=_INDEXED,
         dtypes=_FLOATS,
         devices=frozenset({"cpu", "cuda"}),
         forward_only=frozenset({"cpu"}),

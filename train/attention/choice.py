@@ -38,8 +38,11 @@ class Row:
         wanted = self.masks is None or mask.features <= self.masks
         if not wanted and not (self.single and mask.queries == 1):
             return False
-        return BACKENDS[self.backend].refusal(q, mask) is None
+        return self.backend not in EXCLUDED and BACKENDS[self.backend].refusal(q, mask) is None
 
+
+# Back ends that failed their trial (trial.py) in this process, and how.
+EXCLUDED: dict[str, str] = {}
 
 _REFERENCE = Row(backend="eager", why="nothing else supports the case")
 TABLE: dict[str, tuple[Row, ...]] = {
@@ -84,7 +87,7 @@ def check_name(backend: str) -> None:
 def resolve(backend: str, q: Any, mask: Mask) -> Row:
     """What ``backend`` means for a case; raises ``TrainError`` where it cannot do it."""
     check_name(backend)
-    if backend == "auto":
+    if backend == "auto" or backend in EXCLUDED:
         return choose(q, mask)
     if refused := BACKENDS[backend].refusal(q, mask):
         raise TrainError(f"attention {backend} does not support {refused}", exit_code=2)

@@ -42,7 +42,7 @@ def block_mask(mask: Mask, batch: int) -> BlockMask:
         row = b * 0 if shared else b
         allowed = own >= key if mask.causal else key >= 0
         if window is not None:
-            near = positions[row, own] - positions[row, key] < window
+            near = (positions[row, own] - positions[row, key]).abs() < window
             if sinks:
                 near = near | (positions[row, key] < sinks)
             allowed = allowed & near
@@ -72,7 +72,7 @@ def _score(mask: Mask) -> Any:
         slopes = bias.slopes
 
         def alibi(score: Tensor, b: Tensor, h: Tensor, query: Tensor, key: Tensor) -> Tensor:
-            return score - slopes[h] * distance(b, query, key)
+            return score - slopes[h] * distance(b, query, key).abs()
 
         return alibi
 

@@ -33,35 +33,42 @@ class once(Generic[Value]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Alibi:
-    """Minus the distance times the head's slope (Press et al. 2022). ``slopes``: [heads]."""
+    """Minus the distance, either way, times the head's slope (Press et al. 2022). ``slopes``:
+    [heads].
+    """
 
     slopes: Tensor
 
     def scores(self, distance: Tensor) -> Tensor:
         """[batch or 1, queries, keys] to [batch or 1, heads, queries, keys]."""
         slopes = self.slopes.to(distance.device)
-        return -slopes[:, None, None] * distance[:, None].to(slopes.dtype)
+        return -slopes[:, None, None] * distance[:, None].abs().to(slopes.dtype)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relative:
-    """A learned number for each bucket of distances (Raffel et al. 2020, one direction).
+    """A learned number for each bucket of distances (Raffel et al. 2020).
 
     ``weight``: [buckets, heads]. Half of the buckets are single distances, the others grow with
-    the logarithm up to ``distance``; all that is farther shares the last.
+    the logarithm up to ``distance``; all that is farther shares the last. ``both_ways``: keys after
+    the query have the second half of the buckets, else they count as distance 0.
     """
 
     weight: Tensor
     distance: int
+    both_ways: bool = False
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """The bucket of each distance; keys after the query count as distance 0, as in T5."""
-        buckets = self.weight.shape[0]
-        exact = buckets // 2
+        """The bucket of each distance, which is negative for keys after the query."""
+        buckets, ahead = self.weight.shape[0], torch.zeros_like(distance)
         away = distance.clamp(min=0)
+        if self.both_ways:
+            buckets, away = buckets // 2, distance.abs()
+            ahead = buckets * (distance < 0).long()
+        exact = buckets // 2
         ratio = torch.log(away.clamp(min=1).float() / exact) / math.log(self.distance / exact)
         large = exact + (ratio * (buckets - exact)).long()
-        return torch.where(away < exact, away, large.clamp(max=buckets - 1))
+        return ahead + torch.where(away < exact, away, large.clamp(max=buckets - 1))
 
     def scores(self, distance: Tensor) -> Tensor:
         return self.weight[self.bucket(distance)].permute(0, 3, 1, 2)
@@ -75,7 +82,9 @@ class Mask:
     """The queries are the last ``queries`` of the ``keys`` in a row.
 
     ``causal``: a query sees the keys up to its own. ``documents``: int [batch, keys]; a query sees
-    only keys of its own document. ``window``: a query sees keys less than that far back.
+    only keys of its own document, which is that of the key at its place, or is in
+    ``query_documents``, [batch, queries], where queries are other tokens than the keys.
+    ``window``: a query sees keys less than that far away, to either side.
     ``sinks``: keys at the first positions of a document are seen past the window. ``prefix``:
     bool [batch, keys]; these keys are seen by all queries of their document, whatever else says
     no. ``positions``: int [batch or 1, keys], the position of each key in its document, for window,
@@ -88,6 +97,7 @@ class Mask:
     device: torch.device
     causal: bool = True
     documents: Tensor | None = None
+    query_documents: Tensor | None = None
     window: int | None = None
     sinks: int = 0
     prefix: Tensor | None = None
@@ -108,6 +118,8 @@ class Mask:
             names.add("documents")
         if self.causal and self.offset:
             names.add("offset")
+        if self.query_documents is not None:
+            names.add("cross")
         if self.window is not None:
             names.add("window")
             if self.sinks:
@@ -139,7 +151,11 @@ class Mask:
 
     @once
     def distance(self) -> Tensor:
-        """How far back each key is: int64 [batch or 1, queries, keys]; negative ahead."""
+        """How far back each key is: int64 [batch or 1, queries, keys]; negative ahead. Of queries
+        that are other tokens there is none.
+        """
+        if self.query_documents is not None:
+            raise ValueError("queries that are other tokens than the keys have no distance to them")
         return self.key_positions[:, self.offset :, None] - self.key_positions[:, None, :]
 
     @once
@@ -149,14 +165,15 @@ class Mask:
         if self.causal:
             seen = seen.tril(diagonal=self.offset)
         if self.window is not None:
-            near = self.distance < self.window
+            near = self.distance.abs() < self.window
             if self.sinks:
                 near = near | (self.key_positions[:, None, :] < self.sinks)
             seen = seen & near
         if self.prefix is not None:
             seen = seen | self.prefix[:, None, :]
         if self.documents is not None:
-            own = self.documents[:, self.offset :]
+            own = self.query_documents
+            own = self.documents[:, self.offset :] if own is None else own
             seen = seen & (own[:, :, None] == self.documents[:, None, :])
         return seen[:, None]
 

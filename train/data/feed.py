@@ -21,7 +21,7 @@ from train.config import Source, TrainConfig, locate, names, stages_of
 from train.data.mixing import Mixture, counts, shares_of
 from train.data.packing import key_of, scatter
 from train.data.part import Foreign, Ints
-from train.data.rows import Batch, Rows, split
+from train.data.rows import Rows, split
 from train.data.shards import Shards, read_shards
 from train.errors import TrainError, counted
 
@@ -82,8 +82,9 @@ class Sampler:
         """Rows of each source in the first ``steps`` steps."""
         return counts(self.shares, steps * self.batch_rows)
 
-    def order(self, source: int, positions: Ints) -> Ints:
-        """The rows of one source at these positions of its epochs, one after the other."""
+    def order(self, source: int, positions: Ints) -> tuple[Ints, Ints]:
+        """The rows of one source at these positions of its epochs, one after the other; and the
+        epoch of each."""
         rows = self.rows.sources[source]
         epochs, inside = np.divmod(positions, rows.count)
         ordered = np.empty(len(positions), np.int64)
@@ -92,20 +93,22 @@ class Sampler:
             content = (rows.shards.fingerprint, rows.context, rows.packing)
             key = key_of("order", self.seed, int(epoch), *content)
             ordered[in_epoch] = permuted(inside[in_epoch], rows.count, key)
-        return ordered
+        return ordered, epochs
 
     def row_numbers(self, step: int) -> list[int]:
         """The rows of step 0, 1, ..., source by source; a batch may reach over the end of an
         epoch."""
+        return [row for row, _ in self.numbered(step)]
+
+    def numbered(self, step: int) -> list[tuple[int, int]]:
+        """``row_numbers``, each with the epoch of its source, from 0."""
         before, after = self.taken(step), self.taken(step + 1)
-        numbers: list[int] = []
+        numbers: list[tuple[int, int]] = []
         for number, (base, skip) in enumerate(zip(self.bases, self.skip, strict=True)):
             positions = np.arange(before[number] + skip, after[number] + skip)
-            numbers += [base + int(row) for row in self.order(self.sources[number], positions)]
+            rows, epochs = self.order(self.sources[number], positions)
+            numbers += [(base + int(r), int(e)) for r, e in zip(rows, epochs, strict=True)]
         return numbers
-
-    def batch(self, step: int) -> Batch:
-        return self.rows.batch(self.row_numbers(step))
 
     def documents(self, step: int) -> dict[int, int]:
         """The documents that step trains on, by number, and how many tokens of each; in the
@@ -246,8 +249,10 @@ class Feed:
         stage, inside = locate(self.config, step)
         return self.samplers[stage].row_numbers(inside)
 
-    def batch(self, step: int) -> Batch:
-        return self.rows.batch(self.row_numbers(step))
+    def numbered(self, step: int) -> list[tuple[int, int]]:
+        """As ``Sampler.numbered``, for a step of the run."""
+        stage, inside = locate(self.config, step)
+        return self.samplers[stage].numbered(inside)
 
     def documents(self, step: int) -> dict[int, int]:
         """As ``Sampler.documents``, for a step of the run."""

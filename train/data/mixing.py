@@ -13,10 +13,8 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-import torch
-
 from train.config import Source
-from train.data.rows import Batch, Rows
+from train.data.rows import Piece, Rows
 from train.data.shards import Shards
 from train.errors import TrainError, counted
 
@@ -116,15 +114,11 @@ class Mixture:
             answers |= dict(zip(own, values, strict=True))
         return [answers[document] for document in documents]
 
-    def batch(self, rows: list[int]) -> Batch:
-        """As ``Rows.batch``."""
-        located = [self.locate(row) for row in rows]
-        parts = [
-            self.sources[number].batch([own_row for _, own_row in group])
-            for number, group in itertools.groupby(located, key=lambda pair: pair[0])
-        ]
-        return Batch(
-            inputs=torch.cat([part.inputs for part in parts]),
-            targets=torch.cat([part.targets for part in parts]),
-            documents=torch.cat([part.documents for part in parts]),
-        )
+    def width(self, row: int) -> int:
+        """As ``Rows.width``; stages may have rows of different ones."""
+        return self.sources[self.locate(row)[0]].context
+
+    def pieces(self, row: int) -> list[Piece]:
+        """As ``Rows.pieces``."""
+        number, own_row = self.locate(row)
+        return self.sources[number].pieces(own_row)

@@ -1,10 +1,10 @@
 """Documents as rows that a step trains on.
 
-A packing (packing.py) says which tokens are the targets of a row; in an epoch every token is a
-target exactly once. The input of a target is the token before it in its document. So a document
-starts from the end-of-text token and from nothing else, as in generation, and what is left of a
-document after the end of a row starts in the next from the last token of that row. Positions of
-different documents do not see each other.
+A packing (packing.py) says which tokens of which documents a row holds; in an epoch each stands in
+one row exactly. A row yields these pieces, each with the token before it: for a document's first
+that is the end-of-text token, as in generation, and what is left of a document after the end of a
+row starts in the next from the last token of that row. An objective makes inputs and targets of
+them.
 
 Where the shards say which tokens count, the others are read and not scored, in training alone:
 held-out text is scored whole.
@@ -15,33 +15,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
+import numpy.typing as npt
 
 from train.data.packing import Packed, figures, key_of, pack
 from train.data.part import Ints
 from train.data.shards import Shards
 from train.errors import TrainError, counted
 
-IGNORED = -100  # a target that is not scored (torch's cross_entropy default)
 _PREFIX = 512  # tokens of a document that decide its side of the split
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
-    """``inputs, targets, documents``: int64 [rows, context].
-
-    ``documents`` numbers documents; padding is -1 there and ``IGNORED`` in ``targets``.
+class Piece:
+    """Tokens of one document that stand in a row. ``document``: its number in the run; ``first``:
+    the number of its first token here; ``before``: the token before that; ``counted``: which of the
+    tokens are scored, None for all.
     """
 
-    inputs: Tensor
-    targets: Tensor
-    documents: Tensor
-
-    @property
-    def tokens(self) -> int:
-        """Targets that are scored."""
-        return int((self.targets != IGNORED).sum())
+    document: int
+    first: int
+    before: int
+    tokens: Ints
+    counted: npt.NDArray[np.bool_] | None = None
 
 
 def split(shards: Shards, *, held_out: float, seed: int) -> tuple[Ints, Ints]:
@@ -104,6 +99,10 @@ class Rows:
         """This one, as the rows of a mixture are those of several."""
         return [self]
 
+    def width(self, row: int) -> int:
+        """Positions of a row."""
+        return self.context
+
     def figures(self) -> Packed:
         """What the packing did."""
         return figures(self.packing, self.packed, self.length, self.context)
@@ -132,34 +131,26 @@ class Rows:
                 return int(tokens[-1])
         return 0
 
-    def batch(self, rows: list[int]) -> Batch:
-        """These rows as tensors; raises ``TrainError`` for a token outside the vocabulary."""
-        shape = (len(rows), self.context)
-        inputs = np.zeros(shape, dtype=np.int64)
-        targets = np.full(shape, IGNORED, dtype=np.int64)
-        documents = np.full(shape, -1, dtype=np.int64)
-        for line, row in enumerate(rows):
-            filled = 0
-            skipped = np.zeros(self.context, dtype=np.bool_)
-            for index, first, taken in self.packed.spans(row):
-                document = int(self.documents[index])
-                part = self.shards.document(document)[first : first + taken]
-                if int(part.min()) < 0 or int(part.max()) >= self.shards.vocab_size:
-                    raise self._outside(document)
-                target = slice(filled, filled + taken)
-                targets[line, target] = part
-                inputs[line, filled] = self._before(index, first)
-                inputs[line, filled + 1 : filled + taken] = part[:-1]
-                documents[line, target] = self.first + document
-                if self.masked:
-                    skipped[target] = ~self.shards.counted(document)[first : first + taken]
-                filled += taken
-            targets[line, skipped] = IGNORED
-        return Batch(
-            inputs=torch.from_numpy(inputs),
-            targets=torch.from_numpy(targets),
-            documents=torch.from_numpy(documents),
-        )
+    def pieces(self, row: int) -> list[Piece]:
+        """What stands in a row, in order; raises ``TrainError`` for a token outside the
+        vocabulary."""
+        pieces = []
+        for index, first, taken in self.packed.spans(row):
+            document = int(self.documents[index])
+            part = slice(first, first + taken)
+            tokens = self.shards.document(document)[part].astype(np.int64)
+            if int(tokens.min()) < 0 or int(tokens.max()) >= self.shards.vocab_size:
+                raise self._outside(document)
+            pieces.append(
+                Piece(
+                    document=self.first + document,
+                    first=first,
+                    before=self._before(index, first),
+                    tokens=tokens,
+                    counted=self.shards.counted(document)[part] if self.masked else None,
+                )
+            )
+        return pieces
 
     def _outside(self, document: int) -> TrainError:
         largest = int(self.shards.document(document).max())

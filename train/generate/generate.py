@@ -13,26 +13,28 @@ from torch import Tensor
 from train.data.shards import end_of_text, load_tokenizer
 from train.errors import TrainError
 from train.generate.sampling import Chooser, Sampling
+from train.loop.distributed import pick_device
 from train.measure.accounting import parameters
 from train.model.cache import Cache
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.runs.checkpoint import load_model, load_plan, newest, tokenizer_of
+from train.objectives.objectives import objective
+from train.runs.checkpoint import load_model, load_plan, newest, step_of, tokenizer_of
 
 
 def endless(config: ModelConfig) -> bool:
     """Whether a text may go on past the context: every layer has a window, so that memory does
     not grow, and positions are not looked up in a table.
     """
-    windows = [config.window_of(layer) for layer in range(config.layers)]
-    return None not in windows and config.position not in ("learned", "sinusoidal")
+    return None not in config.windows and not config.position.table
 
 
 class Texts:
     """A batch of texts, shorter ones padded in front with what no token sees.
 
     Where a text outgrows the model's context it is read again from its last half; not so if the
-    model is ``endless``. ``known``: the tokens of each text.
+    model is ``endless``. A model that has learned it reads a prompt both ways, up to a context.
+    ``known``: the tokens of each text.
     """
 
     def __init__(self, model: Decoder, prompts: list[list[int]]) -> None:
@@ -86,14 +88,22 @@ class Texts:
         tokens, documents = tokens.to(self._device), documents.to(self._device)
         for first in range(0, width, self._context):
             part = slice(first, first + self._context)
+            inside = documents[:, part]
+            both_ways = self.model.both_ways and first == 0
             features = self.model.features(
-                tokens[:, part], documents=documents[:, part] if padded else None, cache=cache
+                tokens[:, part],
+                documents=inside if padded else None,
+                prefix=inside >= 0 if both_ways else None,
+                cache=cache,
             )
         return self.model.logits(features[:, -1]).cpu()
 
 
-def load(model_dir: Path) -> tuple[Decoder, Tokenizer]:
-    """The newest checkpoint under ``model_dir`` and its tokenizer, on the CPU."""
+def load(model_dir: Path, *, device: str = "cpu") -> tuple[Decoder, Tokenizer]:
+    """The newest checkpoint under ``model_dir`` on a device (``auto`` is a GPU where there is one),
+    and its tokenizer.
+    """
+    place = pick_device(device)
     checkpoint = newest(model_dir / "checkpoints")
     if checkpoint is None and (model_dir / "config.json").is_file():
         raise TrainError(
@@ -106,18 +116,20 @@ def load(model_dir: Path) -> tuple[Decoder, Tokenizer]:
             f"{model_dir}: no finished checkpoint; give the folder a model was trained into",
             exit_code=2,
         )
-    config = load_plan(checkpoint).model
+    plan = load_plan(checkpoint)
+    config = plan.model_at(step_of(checkpoint))
     # A config from elsewhere must not make us allocate more than the weights that came with it.
     weights = checkpoint / "model.safetensors"
     if not weights.is_file() or 4 * parameters(config) > weights.stat().st_size:
         raise TrainError(f"{weights}: missing, or smaller than config.json says; delete the folder")
     model = Decoder(config)
     load_model(checkpoint, model, average=True)
+    model.both_ways = objective(plan.train.objective).both_ways
     tokenizer = load_tokenizer(tokenizer_of(checkpoint))
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= config.vocab:
         raise TrainError(f"{model_dir / 'tokenizer.json'}: not the tokenizer of this model")
-    return model.eval(), tokenizer
+    return model.eval().to(place), tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ OUT/  config.json  generation_config.json  tokenizer.json  README.md
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ from train.runs.checkpoint import (
     load_plan,
     newest,
     read_tensors,
+    step_of,
     tokenizer_of,
     weights_of,
 )
@@ -91,6 +93,7 @@ def chosen(run: Path) -> tuple[Path, Plan, Family]:
             f"{run}: no finished checkpoint; give the folder a model was trained into", exit_code=2
         )
     plan = load_plan(checkpoint)
+    plan = dataclasses.replace(plan, model=plan.model_at(step_of(checkpoint)))
     _check(weights_of(checkpoint), plan.model)
     return checkpoint, plan, family_of(plan.model)
 
@@ -104,7 +107,7 @@ def config_json(
         "model_type": family.name,
         "vocab_size": config.vocab,
         **family.write(config),
-        "tie_word_embeddings": config.tied_embeddings,
+        "tie_word_embeddings": config.head.tied,
         "bos_token_id": end,
         "eos_token_id": end,
         "pad_token_id": None,
@@ -180,13 +183,14 @@ def _bytes(weight: Weight, width: int) -> int:
 
 def _card(plan: Plan, family: Family, checkpoint: str, dtype: str) -> str:
     config = plan.model
+    own = config.attention
     shape = {
         "parameters": f"{parameters(config):,}",
         "layers": config.layers,
         "width": config.hidden,
-        "heads": f"{config.heads} ({config.kv_heads} of keys and values, of {config.head_dim})",
-        "feed-forward": f"{config.mlp}, {config.mlp_hidden}",
-        "positions": config.position,
+        "heads": f"{own.heads} ({own.kv_heads} of keys and values, of {own.head_dim})",
+        "feed-forward": f"{config.feed_forward.activation}, {config.feed_forward.width}",
+        "positions": config.position.kind,
         "vocabulary": f"{config.vocab:,}",
         "context": f"{counted(config.context, 'token')}",
         "weights": dtype,

@@ -8,7 +8,7 @@ from train.errors import TrainError
 from train.hf.family import Family
 from train.hf.gpt import BLOOM, GPT2, GPT_NEOX, GPTJ, OPT
 from train.hf.llama import LLAMA, MINISTRAL, MISTRAL, OLMO, QWEN2, QWEN3
-from train.model.config import ModelConfig
+from train.model.config import Learned, ModelConfig, Parallel, Rope
 from train.settings import to_dict
 
 # The first that can say a configuration is taken.
@@ -17,43 +17,56 @@ FAMILIES = {
     for family in (LLAMA, MISTRAL, MINISTRAL, QWEN2, QWEN3, OLMO, GPT2, GPTJ, GPT_NEOX, BLOOM, OPT)
 }
 
+# Which linear layers have a bias, by attention.bias and feed_forward.bias.
+_BIASES = {
+    ("none", False): "none",
+    ("qkv", False): "qkv",
+    ("all", False): "attention",
+    ("none", True): "feed-forward",
+    ("qkv", True): "qkv and feed-forward",
+    ("all", True): "all",
+}
+
 
 def traits(config: ModelConfig) -> dict[str, Any]:
     """What decides the family, by the setting that the user would change."""
-    windows = {config.window_of(layer) for layer in range(config.layers)}
+    own, windows, position = config.attention, set(config.windows), config.position
     window = "none" if windows == {None} else "some layers" if None in windows else "every layer"
-    scaling = config.rope_scaling
+    scaling = position.scaling if isinstance(position, Rope) else None
     # An NTK-scaled rotation is one with another theta.
     scaled = scaling is not None and scaling.kind != "ntk"
-    theta = scaling is not None or config.rope_theta != 10_000.0
+    theta = isinstance(position, Rope) and (scaling is not None or position.theta != 10_000.0)
+    wide = config.feed_forward.width == 4 * config.hidden
+    parallel = isinstance(config.residual, Parallel)
     return {
-        "norm": config.norm,
-        "norm_place": config.norm_place,
-        "norm_eps": "1e-5" if config.norm_eps == 1e-5 else "other",
-        "embedding_norm": config.embedding_norm,
-        "qk_norm": config.qk_norm,
-        "bias": config.bias,
-        "head_bias": config.head_bias,
-        "mlp": config.mlp,
-        "mlp_hidden": "4 x hidden" if config.mlp_hidden == 4 * config.hidden else "other",
-        "parallel": config.parallel,
-        "parallel_norms": config.parallel_norms if config.parallel else 1,
-        "kv_heads": "heads" if config.kv_heads == config.heads else "fewer than heads",
-        "head_dim": _head_dim(config),
-        "window": window,
-        "sinks": config.sinks if window != "none" else 0,
-        "position": config.position,
-        "rope_dim": "a part of head_dim" if config.rotated != config.head_dim else "head_dim",
-        "rope_scaling": scaled,
-        "rope_theta": "other" if theta else "10000",
-        "learned_offset": config.learned_offset if config.position == "learned" else 0,
+        "norm.kind": config.norm.kind,
+        "norm.place": config.norm.place,
+        "norm.eps": "1e-5" if config.norm.eps == 1e-5 else "other",
+        "embedding.norm": config.embedding.norm,
+        "attention.qk_norm": own.qk_norm,
+        "bias": _BIASES[own.bias, config.feed_forward.bias],
+        "head.bias": config.head.bias,
+        "feed_forward.activation": config.feed_forward.activation,
+        "feed_forward.width": "4 x hidden" if wide else "other",
+        "residual.kind": config.residual.kind,
+        "residual.norms": config.residual.norms if parallel else 1,  # type: ignore[union-attr]
+        "attention.kv_heads": "heads" if own.kv_heads == own.heads else "fewer than heads",
+        "attention.head_dim": _head_dim(config),
+        "attention.window": window,
+        "attention.sinks": own.sinks if window != "none" else 0,
+        "position.kind": position.kind,
+        "position.dim": "a part of head_dim" if 0 < config.rotated < own.head_dim else "head_dim",
+        "position.scaling": scaled,
+        "position.theta": "other" if theta else "10000",
+        "position.offset": position.offset if isinstance(position, Learned) else 0,
     }
 
 
 def _head_dim(config: ModelConfig) -> str:
-    if config.head_dim * config.heads == config.hidden:
+    heads = config.attention.heads
+    if config.attention.head_dim * heads == config.hidden:
         return "hidden / heads"
-    return "other" if config.hidden % config.heads == 0 else "other, heads not dividing hidden"
+    return "other" if config.hidden % heads == 0 else "other, heads not dividing hidden"
 
 
 def obstacles(family: Family, config: ModelConfig) -> list[str]:
@@ -80,7 +93,9 @@ def family_of(config: ModelConfig) -> Family:
 
 def _shown(config: ModelConfig, family: Family, name: str) -> str:
     """``setting value (theirs ...)``, the value in the user's own numbers where it has one."""
-    value: Any = to_dict(config).get(name)
+    value: Any = to_dict(config)
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
     value = traits(config)[name] if value is None or isinstance(value, dict) else value
     wanted = " or ".join(str(choice) for choice in family.allows.get(name, ()))
     return f"{name} {value} (there: {wanted})"

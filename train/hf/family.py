@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from train.hf.settings import Settings
-from train.model.config import MLPS, ModelConfig
+from train.model.config import ACTIVATIONS as OURS
+from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 
 # Our words for feed-forwards, by their names of activations.
@@ -35,13 +36,13 @@ GATED = {
     "relu": "reglu",
     "sigmoid": "glu",
 }
-PLAIN_MLPS = tuple(name for name, (_, gated) in MLPS.items() if not gated)
-GATED_MLPS = tuple(name for name, (_, gated) in MLPS.items() if gated)
+PLAIN = tuple(name for name, (_, gated) in OURS.items() if not gated)
+GATED_ONES = tuple(name for name, (_, gated) in OURS.items() if gated)
 
 
 def activation(config: ModelConfig) -> str:
     """Their name of the activation."""
-    name = MLPS[config.mlp][0]
+    name = OURS[config.feed_forward.activation][0]
     return {"gelu_tanh": "gelu_new"}.get(name, name)
 
 
@@ -53,12 +54,12 @@ class Layout:
     unpack: Callable[[Tensor], Sequence[Tensor]]
 
 
-PLAIN = Layout(pack=lambda ours: ours[0], unpack=lambda theirs: [theirs])
+AS_IT_IS = Layout(pack=lambda ours: ours[0], unpack=lambda theirs: [theirs])
 
 
 def plain(config: ModelConfig) -> Layout:
     """[outputs, inputs], as torch.nn.Linear keeps it."""
-    return PLAIN
+    return AS_IT_IS
 
 
 def conv1d(config: ModelConfig) -> Layout:
@@ -86,13 +87,15 @@ def _conv1d(pieces: int) -> Layout:
 def by_head(config: ModelConfig) -> Layout:
     """GPT-NeoX and BLOOM: the rows of head 0's query, key and value, then those of head 1, ..."""
 
+    heads, size = config.attention.heads, config.attention.head_dim
+
     def pack(ours: Sequence[Tensor]) -> Tensor:
-        heads = [tensor.unflatten(0, (config.heads, config.head_dim)) for tensor in ours]
-        return torch.stack(heads, dim=1).flatten(0, 2)
+        by_head = [tensor.unflatten(0, (heads, size)) for tensor in ours]
+        return torch.stack(by_head, dim=1).flatten(0, 2)
 
     def unpack(theirs: Tensor) -> Sequence[Tensor]:
-        heads = theirs.unflatten(0, (config.heads, 3, config.head_dim))
-        return [heads[:, index].flatten(0, 1) for index in range(3)]
+        by_head = theirs.unflatten(0, (heads, 3, size))
+        return [by_head[:, index].flatten(0, 1) for index in range(3)]
 
     return Layout(pack=pack, unpack=unpack)
 
@@ -101,14 +104,15 @@ def interleaved(config: ModelConfig) -> Layout:
     """GPT-J rotates dimension 2 i with 2 i + 1, ours i with i + rotated / 2: the rows of queries
     and keys change positions within each head.
     """
+    heads, size = config.attention.heads, config.attention.head_dim
     pairs, rotated = config.rotated // 2, config.rotated
-    order = torch.arange(config.head_dim)
+    order = torch.arange(size)
     order[:rotated] = torch.stack((order[:pairs], order[pairs:rotated]), dim=1).flatten()
     back = order.argsort()
 
     def move(tensor: Tensor, order: Tensor) -> Tensor:
-        heads = tensor.unflatten(0, (config.heads, config.head_dim))
-        return heads.index_select(1, order.to(tensor.device)).flatten(0, 1)
+        by_head = tensor.unflatten(0, (heads, size))
+        return by_head.index_select(1, order.to(tensor.device)).flatten(0, 1)
 
     return Layout(
         pack=lambda ours: move(ours[0], order), unpack=lambda theirs: [move(theirs, back)]
@@ -137,8 +141,9 @@ class Weight:
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """``allows``: the values that each trait (families.py) may have. ``write`` gives config.json
-    without what all families share; ``read`` the settings of a ModelConfig from it, for a context
-    (None: the file's). ``prefix``: what files saved from the class without a head leave out.
+    without what all families share; ``read`` the settings of a ModelConfig from it, by dotted
+    names, for a context (None: the file's). ``prefix``: what files saved from the class without a
+    head leave out.
     """
 
     name: str
@@ -187,20 +192,20 @@ def our_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 # What every family allows unless it says otherwise.
 COMMON: dict[str, tuple[Any, ...]] = {
-    "norm_place": ("pre",),
-    "norm_eps": ("1e-5", "other"),
-    "embedding_norm": (False,),
-    "qk_norm": (False,),
-    "head_bias": (False,),
-    "mlp_hidden": ("4 x hidden", "other"),
-    "parallel": (False,),
-    "parallel_norms": (1,),
-    "kv_heads": ("heads",),
-    "head_dim": ("hidden / heads",),
-    "window": ("none",),
-    "sinks": (0,),
-    "rope_dim": ("head_dim",),
-    "rope_scaling": (False,),
-    "rope_theta": ("10000",),
-    "learned_offset": (0,),
+    "norm.place": ("pre",),
+    "norm.eps": ("1e-5", "other"),
+    "embedding.norm": (False,),
+    "attention.qk_norm": (False,),
+    "head.bias": (False,),
+    "feed_forward.width": ("4 x hidden", "other"),
+    "residual.kind": ("serial",),
+    "residual.norms": (1,),
+    "attention.kv_heads": ("heads",),
+    "attention.head_dim": ("hidden / heads",),
+    "attention.window": ("none",),
+    "attention.sinks": (0,),
+    "position.dim": ("head_dim",),
+    "position.scaling": (False,),
+    "position.theta": ("10000",),
+    "position.offset": (0,),
 }

@@ -8,7 +8,7 @@ from train.hf import rope
 from train.hf.family import (
     ACTIVATIONS,
     COMMON,
-    PLAIN_MLPS,
+    PLAIN,
     Family,
     Part,
     activation,
@@ -20,8 +20,13 @@ from train.hf.family import (
 from train.hf.settings import Settings
 from train.model.config import ModelConfig
 
-_ALLOWS = COMMON | {"norm": ("layer",), "bias": ("all",), "mlp": PLAIN_MLPS}
-_QKV = ("blocks.{}.attention.query", "blocks.{}.attention.key", "blocks.{}.attention.value")
+_ALLOWS = COMMON | {"norm.kind": ("layer",), "bias": ("all",), "feed_forward.activation": PLAIN}
+BIASED = {"attention.bias": "all", "feed_forward.bias": True}
+_QKV = (
+    "stack.blocks.{}.attention.query",
+    "stack.blocks.{}.attention.key",
+    "stack.blocks.{}.attention.value",
+)
 
 
 def _heads(settings: Settings, hidden: str, heads: str, layers: str) -> dict[str, Any]:
@@ -30,11 +35,11 @@ def _heads(settings: Settings, hidden: str, heads: str, layers: str) -> dict[str
         raise settings.refusal(heads, count, f"it must divide {hidden} ({size})")
     return {
         "hidden": size,
-        "heads": count,
-        "kv_heads": count,
-        "head_dim": size // count,
+        "attention.heads": count,
+        "attention.kv_heads": count,
+        "attention.head_dim": size // count,
         "layers": settings.whole(layers),
-        "norm": "layer",
+        "norm.kind": "layer",
     }
 
 
@@ -46,10 +51,10 @@ def _write_gpt2(config: ModelConfig) -> dict[str, Any]:
         "n_positions": config.context,
         "n_embd": config.hidden,
         "n_layer": config.layers,
-        "n_head": config.heads,
-        "n_inner": config.mlp_hidden,
+        "n_head": config.attention.heads,
+        "n_inner": config.feed_forward.width,
         "activation_function": activation(config),
-        "layer_norm_epsilon": config.norm_eps,
+        "layer_norm_epsilon": config.norm.eps,
         "resid_pdrop": config.dropout,
         "embd_pdrop": config.dropout,
         "attn_pdrop": 0.0,
@@ -63,14 +68,14 @@ def _read_gpt2(settings: Settings, context: int | None) -> dict[str, Any]:
     heads = _heads(settings, "n_embd", "n_head", "n_layer")
     _no_context(settings, "n_positions", context)
     return heads | {
-        "bias": "all",
-        "mlp": settings.one_of("activation_function", ACTIVATIONS, "gelu_new"),
-        "mlp_hidden": settings.whole("n_inner", 4 * heads["hidden"]),
-        "norm_eps": settings.number("layer_norm_epsilon", 1e-5),
-        "position": "learned",
+        **BIASED,
+        "feed_forward.activation": settings.one_of("activation_function", ACTIVATIONS, "gelu_new"),
+        "feed_forward.width": settings.whole("n_inner", 4 * heads["hidden"]),
+        "norm.eps": settings.number("layer_norm_epsilon", 1e-5),
+        "position.kind": "learned",
         "context": settings.whole("n_positions", 1024),
         "dropout": settings.number("resid_pdrop", 0.1),
-        "tied_embeddings": settings.flag("tie_word_embeddings", True),
+        "head.tied": settings.flag("tie_word_embeddings", True),
     }
 
 
@@ -82,23 +87,31 @@ def _no_context(settings: Settings, name: str, context: int | None) -> None:
 GPT2 = Family(
     name="gpt2",
     architecture="GPT2LMHeadModel",
-    allows=_ALLOWS | {"position": ("learned",)},
+    allows=_ALLOWS | {"position.kind": ("learned",)},
     write=_write_gpt2,
     read=_read_gpt2,
     parts=(
         Part(ours=("embedding",), theirs="transformer.wte"),
-        Part(ours=("position_embedding",), theirs="transformer.wpe"),
-        Part(ours=("blocks.{}.attention_norm",), theirs="transformer.h.{}.ln_1"),
+        Part(ours=("stack.positions",), theirs="transformer.wpe"),
+        Part(ours=("stack.blocks.{}.attention_norm",), theirs="transformer.h.{}.ln_1"),
         Part(ours=_QKV, theirs="transformer.h.{}.attn.c_attn", layout=conv1d_qkv),
         Part(
-            ours=("blocks.{}.attention.out",),
+            ours=("stack.blocks.{}.attention.out",),
             theirs="transformer.h.{}.attn.c_proj",
             layout=conv1d,
         ),
-        Part(ours=("blocks.{}.mlp_norm",), theirs="transformer.h.{}.ln_2"),
-        Part(ours=("blocks.{}.mlp.up",), theirs="transformer.h.{}.mlp.c_fc", layout=conv1d),
-        Part(ours=("blocks.{}.mlp.down",), theirs="transformer.h.{}.mlp.c_proj", layout=conv1d),
-        Part(ours=("norm",), theirs="transformer.ln_f"),
+        Part(ours=("stack.blocks.{}.feed_forward_norm",), theirs="transformer.h.{}.ln_2"),
+        Part(
+            ours=("stack.blocks.{}.feed_forward.up",),
+            theirs="transformer.h.{}.mlp.c_fc",
+            layout=conv1d,
+        ),
+        Part(
+            ours=("stack.blocks.{}.feed_forward.down",),
+            theirs="transformer.h.{}.mlp.c_proj",
+            layout=conv1d,
+        ),
+        Part(ours=("stack.norm",), theirs="transformer.ln_f"),
         Part(ours=("head",), theirs="lm_head"),
     ),
     prefix="transformer.",
@@ -122,16 +135,16 @@ def _read_gptj(settings: Settings, context: int | None) -> dict[str, Any]:
     heads = _heads(settings, "n_embd", "n_head", "n_layer")
     rotated = settings.whole("rotary_dim", 64)
     return heads | {
-        "bias": "mlp",
-        "head_bias": True,
-        "mlp": settings.one_of("activation_function", ACTIVATIONS, "gelu_new"),
-        "mlp_hidden": settings.whole("n_inner", 4 * heads["hidden"]),
-        "norm_eps": settings.number("layer_norm_epsilon", 1e-5),
-        "parallel": True,
-        "rope_dim": None if rotated == heads["head_dim"] else rotated,
+        "feed_forward.bias": True,
+        "head.bias": True,
+        "feed_forward.activation": settings.one_of("activation_function", ACTIVATIONS, "gelu_new"),
+        "feed_forward.width": settings.whole("n_inner", 4 * heads["hidden"]),
+        "norm.eps": settings.number("layer_norm_epsilon", 1e-5),
+        "residual.kind": "parallel",
+        "position.dim": None if rotated == heads["attention.head_dim"] else rotated,
         "context": context or settings.whole("n_positions", 2048),
         "dropout": settings.number("resid_pdrop", 0.0),
-        "tied_embeddings": settings.flag("tie_word_embeddings", False),
+        "head.tied": settings.flag("tie_word_embeddings", False),
     }
 
 
@@ -140,34 +153,33 @@ GPTJ = Family(
     architecture="GPTJForCausalLM",
     allows=_ALLOWS
     | {
-        "bias": ("mlp",),
-        "head_bias": (True,),
-        "parallel": (True,),
-        "position": ("rope",),
-        "rope_dim": ("head_dim", "a part of head_dim"),
+        "bias": ("feed-forward",),
+        "head.bias": (True,),
+        "residual.kind": ("parallel",),
+        "position.kind": ("rope",),
+        "position.dim": ("head_dim", "a part of head_dim"),
     },
     write=_write_gptj,
     read=_read_gptj,
     parts=(
         Part(ours=("embedding",), theirs="transformer.wte"),
-        Part(ours=("blocks.{}.attention_norm",), theirs="transformer.h.{}.ln_1"),
+        Part(ours=("stack.blocks.{}.attention_norm",), theirs="transformer.h.{}.ln_1"),
         Part(
-            ours=("blocks.{}.attention.query",),
+            ours=("stack.blocks.{}.attention.query",),
             theirs="transformer.h.{}.attn.q_proj",
             layout=interleaved,
         ),
         Part(
-            ours=("blocks.{}.attention.key",),
+            ours=("stack.blocks.{}.attention.key",),
             theirs="transformer.h.{}.attn.k_proj",
             layout=interleaved,
         ),
-        Part(ours=("blocks.{}.attention.value",), theirs="transformer.h.{}.attn.v_proj"),
-        Part(ours=("blocks.{}.attention.out",), theirs="transformer.h.{}.attn.out_proj"),
-        Part(ours=("blocks.{}.mlp.up",), theirs="transformer.h.{}.mlp.fc_in"),
-        Part(ours=("blocks.{}.mlp.down",), theirs="transformer.h.{}.mlp.fc_out"),
-        Part(ours=("norm",), theirs="transformer.ln_f"),
+        Part(ours=("stack.blocks.{}.attention.value",), theirs="transformer.h.{}.attn.v_proj"),
+        Part(ours=("stack.blocks.{}.attention.out",), theirs="transformer.h.{}.attn.out_proj"),
+        Part(ours=("stack.blocks.{}.feed_forward.up",), theirs="transformer.h.{}.mlp.fc_in"),
+        Part(ours=("stack.blocks.{}.feed_forward.down",), theirs="transformer.h.{}.mlp.fc_out"),
+        Part(ours=("stack.norm",), theirs="transformer.ln_f"),
         Part(ours=("head",), theirs="lm_head"),
-        Part(ours=("head_bias",), theirs="lm_head.bias"),  # of a tied head
     ),
     prefix="transformer.",
     aliases=GPT2.aliases,
@@ -183,14 +195,14 @@ def _write_neox(config: ModelConfig) -> dict[str, Any]:
     return values | {
         "hidden_size": config.hidden,
         "num_hidden_layers": config.layers,
-        "num_attention_heads": config.heads,
-        "intermediate_size": config.mlp_hidden,
+        "num_attention_heads": config.attention.heads,
+        "intermediate_size": config.feed_forward.width,
         "hidden_act": activation(config),
         "max_position_embeddings": config.context,
-        "layer_norm_eps": config.norm_eps,
-        "use_parallel_residual": config.parallel,
-        "attention_bias": config.bias == "all",
-        "rotary_pct": _share(config.rotated, config.head_dim),
+        "layer_norm_eps": config.norm.eps,
+        "use_parallel_residual": config.residual.kind == "parallel",
+        "attention_bias": config.attention.bias == "all",
+        "rotary_pct": _share(config.rotated, config.attention.head_dim),
         "hidden_dropout": config.dropout,
         "attention_dropout": 0.0,
     }
@@ -208,45 +220,53 @@ def _read_neox(settings: Settings, context: int | None) -> dict[str, Any]:
     new = settings.sub("rope_parameters")
     share = settings.number("rotary_pct", 0.25)
     share = new.number("partial_rotary_factor", share) if new else share
-    rotated = int(heads["head_dim"] * share)
+    rotated = int(heads["attention.head_dim"] * share)
     parallel = settings.flag("use_parallel_residual", True)
     return heads | {
-        "bias": "all" if settings.flag("attention_bias", True) else "mlp",
-        "mlp": settings.one_of("hidden_act", ACTIVATIONS, "gelu"),
-        "mlp_hidden": settings.whole("intermediate_size"),
-        "norm_eps": settings.number("layer_norm_eps", 1e-5),
-        "parallel": parallel,
-        "parallel_norms": 2 if parallel else 1,
-        "rope_dim": None if rotated == heads["head_dim"] else rotated,
+        "attention.bias": "all" if settings.flag("attention_bias", True) else "none",
+        "feed_forward.bias": True,
+        "feed_forward.activation": settings.one_of("hidden_act", ACTIVATIONS, "gelu"),
+        "feed_forward.width": settings.whole("intermediate_size"),
+        "norm.eps": settings.number("layer_norm_eps", 1e-5),
+        **({"residual.kind": "parallel", "residual.norms": 2} if parallel else {}),
+        "position.dim": None if rotated == heads["attention.head_dim"] else rotated,
         "context": length,
         "dropout": settings.number("hidden_dropout", 0.0),
-        "tied_embeddings": settings.flag("tie_word_embeddings", False),
+        "head.tied": settings.flag("tie_word_embeddings", False),
         **rope.read(settings, length, theta="rotary_emb_base"),
     }
 
 
 _NEOX = _ALLOWS | {
-    "bias": ("all", "mlp"),
-    "position": ("rope",),
-    "rope_dim": ("head_dim", "a part of head_dim"),
-    "rope_scaling": (False, True),
-    "rope_theta": ("10000", "other"),
+    "bias": ("all", "feed-forward"),
+    "position.kind": ("rope",),
+    "position.dim": ("head_dim", "a part of head_dim"),
+    "position.scaling": (False, True),
+    "position.theta": ("10000", "other"),
 }
 GPT_NEOX = Family(
     name="gpt_neox",
     architecture="GPTNeoXForCausalLM",
-    allows=_NEOX | {"parallel": (True, False), "parallel_norms": (2, 1)},
+    allows=_NEOX | {"residual.kind": ("parallel", "serial"), "residual.norms": (2, 1)},
     write=_write_neox,
     read=_read_neox,
     parts=(
         Part(ours=("embedding",), theirs="gpt_neox.embed_in"),
-        Part(ours=("blocks.{}.attention_norm",), theirs="gpt_neox.layers.{}.input_layernorm"),
-        Part(ours=("blocks.{}.mlp_norm",), theirs="gpt_neox.layers.{}.post_attention_layernorm"),
+        Part(ours=("stack.blocks.{}.attention_norm",), theirs="gpt_neox.layers.{}.input_layernorm"),
+        Part(
+            ours=("stack.blocks.{}.feed_forward_norm",),
+            theirs="gpt_neox.layers.{}.post_attention_layernorm",
+        ),
         Part(ours=_QKV, theirs="gpt_neox.layers.{}.attention.query_key_value", layout=by_head),
-        Part(ours=("blocks.{}.attention.out",), theirs="gpt_neox.layers.{}.attention.dense"),
-        Part(ours=("blocks.{}.mlp.up",), theirs="gpt_neox.layers.{}.mlp.dense_h_to_4h"),
-        Part(ours=("blocks.{}.mlp.down",), theirs="gpt_neox.layers.{}.mlp.dense_4h_to_h"),
-        Part(ours=("norm",), theirs="gpt_neox.final_layer_norm"),
+        Part(ours=("stack.blocks.{}.attention.out",), theirs="gpt_neox.layers.{}.attention.dense"),
+        Part(
+            ours=("stack.blocks.{}.feed_forward.up",), theirs="gpt_neox.layers.{}.mlp.dense_h_to_4h"
+        ),
+        Part(
+            ours=("stack.blocks.{}.feed_forward.down",),
+            theirs="gpt_neox.layers.{}.mlp.dense_4h_to_h",
+        ),
+        Part(ours=("stack.norm",), theirs="gpt_neox.final_layer_norm"),
         # transformers 5 calls it lm_head, and reads this name as older versions do.
         Part(ours=("head",), theirs="embed_out"),
     ),
@@ -261,8 +281,8 @@ def _write_bloom(config: ModelConfig) -> dict[str, Any]:
     return {
         "hidden_size": config.hidden,
         "n_layer": config.layers,
-        "n_head": config.heads,
-        "layer_norm_epsilon": config.norm_eps,
+        "n_head": config.attention.heads,
+        "layer_norm_epsilon": config.norm.eps,
         "seq_length": config.context,
         "hidden_dropout": config.dropout,
         "attention_dropout": 0.0,
@@ -273,15 +293,15 @@ def _read_bloom(settings: Settings, context: int | None) -> dict[str, Any]:
     settings.expect("apply_residual_connection_post_layernorm", False, False)
     heads = _heads(settings, "hidden_size", "n_head", "n_layer")
     return heads | {
-        "bias": "all",
-        "mlp": "gelu_tanh",
-        "mlp_hidden": 4 * heads["hidden"],
-        "norm_eps": settings.number("layer_norm_epsilon", 1e-5),
-        "embedding_norm": True,
-        "position": "alibi",
+        **BIASED,
+        "feed_forward.activation": "gelu_tanh",
+        "feed_forward.width": 4 * heads["hidden"],
+        "norm.eps": settings.number("layer_norm_epsilon", 1e-5),
+        "embedding.norm": True,
+        "position.kind": "alibi",
         "context": context or settings.whole("seq_length", 2048),
         "dropout": settings.number("hidden_dropout", 0.0),
-        "tied_embeddings": settings.flag("tie_word_embeddings", True),
+        "head.tied": settings.flag("tie_word_embeddings", True),
     }
 
 
@@ -290,23 +310,32 @@ BLOOM = Family(
     architecture="BloomForCausalLM",
     allows=_ALLOWS
     | {
-        "embedding_norm": (True,),
-        "mlp": ("gelu_tanh",),
-        "mlp_hidden": ("4 x hidden",),
-        "position": ("alibi",),
+        "embedding.norm": (True,),
+        "feed_forward.activation": ("gelu_tanh",),
+        "feed_forward.width": ("4 x hidden",),
+        "position.kind": ("alibi",),
     },
     write=_write_bloom,
     read=_read_bloom,
     parts=(
         Part(ours=("embedding",), theirs="transformer.word_embeddings"),
-        Part(ours=("embedding_norm",), theirs="transformer.word_embeddings_layernorm"),
-        Part(ours=("blocks.{}.attention_norm",), theirs="transformer.h.{}.input_layernorm"),
+        Part(ours=("embedding.norm",), theirs="transformer.word_embeddings_layernorm"),
+        Part(ours=("stack.blocks.{}.attention_norm",), theirs="transformer.h.{}.input_layernorm"),
         Part(ours=_QKV, theirs="transformer.h.{}.self_attention.query_key_value", layout=by_head),
-        Part(ours=("blocks.{}.attention.out",), theirs="transformer.h.{}.self_attention.dense"),
-        Part(ours=("blocks.{}.mlp_norm",), theirs="transformer.h.{}.post_attention_layernorm"),
-        Part(ours=("blocks.{}.mlp.up",), theirs="transformer.h.{}.mlp.dense_h_to_4h"),
-        Part(ours=("blocks.{}.mlp.down",), theirs="transformer.h.{}.mlp.dense_4h_to_h"),
-        Part(ours=("norm",), theirs="transformer.ln_f"),
+        Part(
+            ours=("stack.blocks.{}.attention.out",), theirs="transformer.h.{}.self_attention.dense"
+        ),
+        Part(
+            ours=("stack.blocks.{}.feed_forward_norm",),
+            theirs="transformer.h.{}.post_attention_layernorm",
+        ),
+        Part(
+            ours=("stack.blocks.{}.feed_forward.up",), theirs="transformer.h.{}.mlp.dense_h_to_4h"
+        ),
+        Part(
+            ours=("stack.blocks.{}.feed_forward.down",), theirs="transformer.h.{}.mlp.dense_4h_to_h"
+        ),
+        Part(ours=("stack.norm",), theirs="transformer.ln_f"),
         Part(ours=("head",), theirs="lm_head"),
     ),
     prefix="transformer.",
@@ -326,13 +355,13 @@ def _write_opt(config: ModelConfig) -> dict[str, Any]:
         "hidden_size": config.hidden,
         "word_embed_proj_dim": config.hidden,
         "num_hidden_layers": config.layers,
-        "num_attention_heads": config.heads,
-        "ffn_dim": config.mlp_hidden,
+        "num_attention_heads": config.attention.heads,
+        "ffn_dim": config.feed_forward.width,
         "activation_function": activation(config),
         "max_position_embeddings": config.context,
-        "do_layer_norm_before": config.norm_place == "pre",
-        "enable_bias": config.bias == "all",
-        "layer_norm_elementwise_affine": config.norm == "layer",
+        "do_layer_norm_before": config.norm.place == "pre",
+        "enable_bias": config.attention.bias == "all",
+        "layer_norm_elementwise_affine": config.norm.kind == "layer",
         "dropout": config.dropout,
         "attention_dropout": 0.0,
     }
@@ -345,16 +374,16 @@ def _read_opt(settings: Settings, context: int | None) -> dict[str, Any]:
     _no_context(settings, "max_position_embeddings", context)
     affine = settings.flag("layer_norm_elementwise_affine", True)
     return heads | {
-        "norm": "layer" if affine else "layer_plain",
-        "norm_place": "pre" if settings.flag("do_layer_norm_before", True) else "post",
-        "bias": "all" if settings.flag("enable_bias", True) else "none",
-        "mlp": settings.one_of("activation_function", ACTIVATIONS, "relu"),
-        "mlp_hidden": settings.whole("ffn_dim"),
-        "position": "learned",
-        "learned_offset": 2,
+        "norm.kind": "layer" if affine else "layer_plain",
+        "norm.place": "pre" if settings.flag("do_layer_norm_before", True) else "post",
+        **(BIASED if settings.flag("enable_bias", True) else {}),
+        "feed_forward.activation": settings.one_of("activation_function", ACTIVATIONS, "relu"),
+        "feed_forward.width": settings.whole("ffn_dim"),
+        "position.kind": "learned",
+        "position.offset": 2,
         "context": settings.whole("max_position_embeddings", 2048),
         "dropout": settings.number("dropout", 0.1),
-        "tied_embeddings": settings.flag("tie_word_embeddings", True),
+        "head.tied": settings.flag("tie_word_embeddings", True),
     }
 
 
@@ -363,36 +392,45 @@ OPT = Family(
     architecture="OPTForCausalLM",
     allows=_ALLOWS
     | {
-        "norm": ("layer", "layer_plain"),
-        "norm_eps": ("1e-5",),
-        "norm_place": ("pre", "post"),
+        "norm.kind": ("layer", "layer_plain"),
+        "norm.eps": ("1e-5",),
+        "norm.place": ("pre", "post"),
         "bias": ("all", "none"),
-        "position": ("learned",),
-        "learned_offset": (2,),
+        "position.kind": ("learned",),
+        "position.offset": (2,),
     },
     write=_write_opt,
     read=_read_opt,
     parts=(
         Part(ours=("embedding",), theirs="model.decoder.embed_tokens"),
-        Part(ours=("position_embedding",), theirs="model.decoder.embed_positions"),
+        Part(ours=("stack.positions",), theirs="model.decoder.embed_positions"),
         Part(
-            ours=("blocks.{}.attention.query",), theirs="model.decoder.layers.{}.self_attn.q_proj"
-        ),
-        Part(ours=("blocks.{}.attention.key",), theirs="model.decoder.layers.{}.self_attn.k_proj"),
-        Part(
-            ours=("blocks.{}.attention.value",), theirs="model.decoder.layers.{}.self_attn.v_proj"
+            ours=("stack.blocks.{}.attention.query",),
+            theirs="model.decoder.layers.{}.self_attn.q_proj",
         ),
         Part(
-            ours=("blocks.{}.attention.out",), theirs="model.decoder.layers.{}.self_attn.out_proj"
+            ours=("stack.blocks.{}.attention.key",),
+            theirs="model.decoder.layers.{}.self_attn.k_proj",
         ),
         Part(
-            ours=("blocks.{}.attention_norm",),
+            ours=("stack.blocks.{}.attention.value",),
+            theirs="model.decoder.layers.{}.self_attn.v_proj",
+        ),
+        Part(
+            ours=("stack.blocks.{}.attention.out",),
+            theirs="model.decoder.layers.{}.self_attn.out_proj",
+        ),
+        Part(
+            ours=("stack.blocks.{}.attention_norm",),
             theirs="model.decoder.layers.{}.self_attn_layer_norm",
         ),
-        Part(ours=("blocks.{}.mlp.up",), theirs="model.decoder.layers.{}.fc1"),
-        Part(ours=("blocks.{}.mlp.down",), theirs="model.decoder.layers.{}.fc2"),
-        Part(ours=("blocks.{}.mlp_norm",), theirs="model.decoder.layers.{}.final_layer_norm"),
-        Part(ours=("norm",), theirs="model.decoder.final_layer_norm"),
+        Part(ours=("stack.blocks.{}.feed_forward.up",), theirs="model.decoder.layers.{}.fc1"),
+        Part(ours=("stack.blocks.{}.feed_forward.down",), theirs="model.decoder.layers.{}.fc2"),
+        Part(
+            ours=("stack.blocks.{}.feed_forward_norm",),
+            theirs="model.decoder.layers.{}.final_layer_norm",
+        ),
+        Part(ours=("stack.norm",), theirs="model.decoder.final_layer_norm"),
         Part(ours=("head",), theirs="lm_head"),
     ),
     prefix="model.",

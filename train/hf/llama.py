@@ -6,50 +6,53 @@ from collections.abc import Callable
 from typing import Any
 
 from train.hf import rope
-from train.hf.family import COMMON, GATED, GATED_MLPS, Family, Part, activation
+from train.hf.family import COMMON, GATED, GATED_ONES, Family, Part, activation
 from train.hf.settings import Settings
 from train.model.config import ModelConfig
 
 _PARTS = (
     Part(ours=("embedding",), theirs="model.embed_tokens"),
-    Part(ours=("blocks.{}.attention_norm",), theirs="model.layers.{}.input_layernorm"),
-    Part(ours=("blocks.{}.attention.query",), theirs="model.layers.{}.self_attn.q_proj"),
-    Part(ours=("blocks.{}.attention.key",), theirs="model.layers.{}.self_attn.k_proj"),
-    Part(ours=("blocks.{}.attention.value",), theirs="model.layers.{}.self_attn.v_proj"),
-    Part(ours=("blocks.{}.attention.out",), theirs="model.layers.{}.self_attn.o_proj"),
-    Part(ours=("blocks.{}.attention.query_norm",), theirs="model.layers.{}.self_attn.q_norm"),
-    Part(ours=("blocks.{}.attention.key_norm",), theirs="model.layers.{}.self_attn.k_norm"),
-    Part(ours=("blocks.{}.mlp_norm",), theirs="model.layers.{}.post_attention_layernorm"),
-    Part(ours=("blocks.{}.mlp.gate",), theirs="model.layers.{}.mlp.gate_proj"),
-    Part(ours=("blocks.{}.mlp.up",), theirs="model.layers.{}.mlp.up_proj"),
-    Part(ours=("blocks.{}.mlp.down",), theirs="model.layers.{}.mlp.down_proj"),
-    Part(ours=("norm",), theirs="model.norm"),
+    Part(ours=("stack.blocks.{}.attention_norm",), theirs="model.layers.{}.input_layernorm"),
+    Part(ours=("stack.blocks.{}.attention.query",), theirs="model.layers.{}.self_attn.q_proj"),
+    Part(ours=("stack.blocks.{}.attention.key",), theirs="model.layers.{}.self_attn.k_proj"),
+    Part(ours=("stack.blocks.{}.attention.value",), theirs="model.layers.{}.self_attn.v_proj"),
+    Part(ours=("stack.blocks.{}.attention.out",), theirs="model.layers.{}.self_attn.o_proj"),
+    Part(ours=("stack.blocks.{}.attention.query_norm",), theirs="model.layers.{}.self_attn.q_norm"),
+    Part(ours=("stack.blocks.{}.attention.key_norm",), theirs="model.layers.{}.self_attn.k_norm"),
+    Part(
+        ours=("stack.blocks.{}.feed_forward_norm",),
+        theirs="model.layers.{}.post_attention_layernorm",
+    ),
+    Part(ours=("stack.blocks.{}.feed_forward.gate",), theirs="model.layers.{}.mlp.gate_proj"),
+    Part(ours=("stack.blocks.{}.feed_forward.up",), theirs="model.layers.{}.mlp.up_proj"),
+    Part(ours=("stack.blocks.{}.feed_forward.down",), theirs="model.layers.{}.mlp.down_proj"),
+    Part(ours=("stack.norm",), theirs="model.norm"),
     Part(ours=("head",), theirs="lm_head"),
 )
 _KINDS = {"sliding_attention": "W", "full_attention": "F"}
 _ALLOWS = COMMON | {
-    "norm": ("rms",),
+    "norm.kind": ("rms",),
     "bias": ("none",),
-    "mlp": GATED_MLPS,
-    "kv_heads": ("heads", "fewer than heads"),
-    "head_dim": ("hidden / heads", "other"),
-    "position": ("rope",),
-    "rope_scaling": (False, True),
-    "rope_theta": ("10000", "other"),
+    "feed_forward.activation": GATED_ONES,
+    "attention.kv_heads": ("heads", "fewer than heads"),
+    "attention.head_dim": ("hidden / heads", "other"),
+    "position.kind": ("rope",),
+    "position.scaling": (False, True),
+    "position.theta": ("10000", "other"),
 }
 
 
 def _write(config: ModelConfig) -> dict[str, Any]:
     return {
         "hidden_size": config.hidden,
-        "intermediate_size": config.mlp_hidden,
+        "intermediate_size": config.feed_forward.width,
         "num_hidden_layers": config.layers,
-        "num_attention_heads": config.heads,
-        "num_key_value_heads": config.kv_heads,
-        "head_dim": config.head_dim,
+        "num_attention_heads": config.attention.heads,
+        "num_key_value_heads": config.attention.kv_heads,
+        "head_dim": config.attention.head_dim,
         "hidden_act": activation(config),
         "max_position_embeddings": config.context,
-        "rms_norm_eps": config.norm_eps,
+        "rms_norm_eps": config.norm.eps,
         "attention_dropout": 0.0,
         **rope.written(config),
     }
@@ -65,14 +68,14 @@ def _read(context: int, eps: float = 1e-6) -> Callable[[Settings, int | None], d
         return {
             "layers": settings.whole("num_hidden_layers"),
             "hidden": hidden,
-            "heads": heads,
-            "kv_heads": settings.whole("num_key_value_heads", heads),
-            "head_dim": settings.whole("head_dim", hidden // max(1, heads)),
-            "mlp_hidden": settings.whole("intermediate_size"),
-            "mlp": settings.one_of("hidden_act", GATED, "silu"),
+            "attention.heads": heads,
+            "attention.kv_heads": settings.whole("num_key_value_heads", heads),
+            "attention.head_dim": settings.whole("head_dim", hidden // max(1, heads)),
+            "feed_forward.width": settings.whole("intermediate_size"),
+            "feed_forward.activation": settings.one_of("hidden_act", GATED, "silu"),
             "context": length,
-            "norm_eps": settings.number("rms_norm_eps", eps),
-            "tied_embeddings": settings.flag("tie_word_embeddings", False),
+            "norm.eps": settings.number("rms_norm_eps", eps),
+            "head.tied": settings.flag("tie_word_embeddings", False),
             **rope.read(settings, length),
         }
 
@@ -81,27 +84,26 @@ def _read(context: int, eps: float = 1e-6) -> Callable[[Settings, int | None], d
 
 def _write_llama(config: ModelConfig) -> dict[str, Any]:
     return _write(config) | {
-        "attention_bias": config.bias == "all",
-        "mlp_bias": config.bias in ("all", "mlp"),
+        "attention_bias": config.attention.bias == "all",
+        "mlp_bias": config.feed_forward.bias,
     }
 
 
 def _read_llama(settings: Settings, context: int | None) -> dict[str, Any]:
-    attention, mlp = settings.flag("attention_bias", False), settings.flag("mlp_bias", False)
-    if attention and not mlp:
-        raise settings.refusal("attention_bias", True, "our models know it with mlp_bias alone")
-    bias = "all" if attention else "mlp" if mlp else "none"
-    return _read(2048)(settings, context) | {"bias": bias}
+    return _read(2048)(settings, context) | {
+        "attention.bias": "all" if settings.flag("attention_bias", False) else "none",
+        "feed_forward.bias": settings.flag("mlp_bias", False),
+    }
 
 
 def _write_windows(config: ModelConfig) -> dict[str, Any]:
     """Qwen's and Ministral's kinds of layers."""
-    windows = [config.window_of(layer) for layer in range(config.layers)]
+    windows = config.windows
     kinds = ["full_attention" if size is None else "sliding_attention" for size in windows]
     on = any(size is not None for size in windows)
     return {
         "use_sliding_window": on,
-        "sliding_window": config.window if on else None,
+        "sliding_window": config.attention.window if on else None,
         "max_window_layers": 0 if on else config.layers,
         "layer_types": kinds,
     }
@@ -122,10 +124,10 @@ def _read_windows(settings: Settings, layers: int, *, on: bool, first: int) -> d
                 "layer_types", kinds[:3], "one of sliding_attention and full_attention a layer"
             )
     if window is None or "W" not in marks:
-        return {"window": None}
+        return {"attention.window": None}
     lengths = range(1, len(marks) + 1)
     period = next(n for n in lengths if marks == (marks[:n] * len(marks))[: len(marks)])
-    return {"window": window, "window_pattern": marks[:period]}
+    return {"attention.window": window, "attention.window_pattern": marks[:period]}
 
 
 def _read_qwen(bias: str, qk_norm: bool) -> Callable[[Settings, int | None], dict[str, Any]]:
@@ -137,15 +139,15 @@ def _read_qwen(bias: str, qk_norm: bool) -> Callable[[Settings, int | None], dic
         first = settings.whole("max_window_layers", 28)
         windows = _read_windows(settings, values["layers"], on=used, first=first)
         if not used:  # the length of the window is then not read
-            windows = {"window": None}
-        return values | windows | {"bias": bias, "qk_norm": qk_norm}
+            windows = {"attention.window": None}
+        return values | windows | {"attention.bias": bias, "attention.qk_norm": qk_norm}
 
     return read
 
 
 def _read_mistral(settings: Settings, context: int | None) -> dict[str, Any]:
     window = settings.whole("sliding_window", None)
-    return _read(131_072)(settings, context) | {"window": window}
+    return _read(131_072)(settings, context) | {"attention.window": window}
 
 
 def _read_ministral(settings: Settings, context: int | None) -> dict[str, Any]:
@@ -163,7 +165,7 @@ def _read_olmo(settings: Settings, context: int | None) -> dict[str, Any]:
     settings.expect("clip_qkv", None, None)
     settings.expect("attention_bias", False, False)
     # Its norm has no weights, and its eps is in the code.
-    return _read(2048)(settings, context) | {"norm": "layer_plain", "norm_eps": 1e-5}
+    return _read(2048)(settings, context) | {"norm.kind": "layer_plain", "norm.eps": 1e-5}
 
 
 def _without_switch(config: ModelConfig) -> dict[str, Any]:
@@ -173,12 +175,12 @@ def _without_switch(config: ModelConfig) -> dict[str, Any]:
 
 
 _WINDOWS = ("none", "some layers", "every layer")
-_ANY_HEAD = (*_ALLOWS["head_dim"], "other, heads not dividing hidden")
+_ANY_HEAD = (*_ALLOWS["attention.head_dim"], "other, heads not dividing hidden")
 
 LLAMA = Family(
     name="llama",
     architecture="LlamaForCausalLM",
-    allows=_ALLOWS | {"bias": ("none", "all", "mlp")},
+    allows=_ALLOWS | {"bias": ("none", "all", "feed-forward", "attention")},
     write=_write_llama,
     read=_read_llama,
     parts=_PARTS,
@@ -187,8 +189,8 @@ LLAMA = Family(
 MISTRAL = Family(
     name="mistral",
     architecture="MistralForCausalLM",
-    allows=_ALLOWS | {"window": ("every layer", "none"), "head_dim": _ANY_HEAD},
-    write=lambda config: _write(config) | {"sliding_window": config.window_of(0)},
+    allows=_ALLOWS | {"attention.window": ("every layer", "none"), "attention.head_dim": _ANY_HEAD},
+    write=lambda config: _write(config) | {"sliding_window": config.attention.window_of(0)},
     read=_read_mistral,
     parts=_PARTS,
     prefix="model.",
@@ -197,7 +199,7 @@ MISTRAL = Family(
 MINISTRAL = Family(
     name="ministral",
     architecture="MinistralForCausalLM",
-    allows=_ALLOWS | {"window": _WINDOWS, "head_dim": _ANY_HEAD},
+    allows=_ALLOWS | {"attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
     write=lambda config: _write(config) | _without_switch(config),
     read=_read_ministral,
     parts=_PARTS,
@@ -207,7 +209,8 @@ MINISTRAL = Family(
 QWEN2 = Family(
     name="qwen2",
     architecture="Qwen2ForCausalLM",
-    allows=_ALLOWS | {"bias": ("qkv",), "window": _WINDOWS, "head_dim": _ANY_HEAD},
+    allows=_ALLOWS
+    | {"bias": ("qkv",), "attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
     write=lambda config: _write(config) | _write_windows(config),
     read=_read_qwen("qkv", False),
     parts=_PARTS,
@@ -217,7 +220,8 @@ QWEN2 = Family(
 QWEN3 = Family(
     name="qwen3",
     architecture="Qwen3ForCausalLM",
-    allows=_ALLOWS | {"qk_norm": (True,), "window": _WINDOWS, "head_dim": _ANY_HEAD},
+    allows=_ALLOWS
+    | {"attention.qk_norm": (True,), "attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
     write=lambda config: _write(config) | _write_windows(config) | {"attention_bias": False},
     read=_read_qwen("none", True),
     parts=_PARTS,
@@ -228,7 +232,11 @@ OLMO = Family(
     name="olmo",
     architecture="OlmoForCausalLM",
     allows=_ALLOWS
-    | {"norm": ("layer_plain",), "norm_eps": ("1e-5",), "head_dim": ("hidden / heads",)},
+    | {
+        "norm.kind": ("layer_plain",),
+        "norm.eps": ("1e-5",),
+        "attention.head_dim": ("hidden / heads",),
+    },
     write=_write_olmo,
     read=_read_olmo,
     parts=_PARTS,

@@ -29,13 +29,14 @@ from train.runs.checkpoint import (
     Snapshot,
     State,
     complete,
-    load_plan,
+    model_of,
     newest,
     read_tensors,
     weights_of,
     write,
 )
 from train.runs.plan import Plan
+from train.settings import from_dict, unflat
 
 _FILE = re.compile(r"[\w.-]+\.safetensors")
 _FLOATS = ("F64", "F32", "F16", "BF16")
@@ -63,7 +64,7 @@ def load(folder: Path, *, context: int | None = None) -> tuple[ModelConfig, dict
     """
     checkpoint = newest(folder / "checkpoints")
     if checkpoint is not None:
-        return load_plan(checkpoint).model, read_tensors(weights_of(checkpoint))
+        return model_of(checkpoint), read_tensors(weights_of(checkpoint))
     source = look(folder, context=context)
     return source.config, dict(_tensors(source))
 
@@ -119,7 +120,7 @@ def look(folder: Path, *, context: int | None = None) -> Source:
         raise settings.refusal("quantization_config", "set", "give the weights unquantised")
     fields = family.read(settings, context) | {"vocab": settings.whole("vocab_size")}
     try:
-        config = ModelConfig(**fields)
+        config = from_dict(ModelConfig, unflat(fields), str(path))
     except TrainError as error:
         raise TrainError(f"{path}: {error}", exit_code=2) from error
     tensors = _headers(folder)
@@ -194,7 +195,7 @@ def _match(
         files[weight.theirs] = path, name
     if missing:
         raise TrainError(f"{folder}: {_few(missing)} missing in the weights", exit_code=2)
-    if config.tied_embeddings:
+    if config.head.tied:
         for head in _spellings("lm_head.weight", family):
             if head in unmatched:
                 _same(unmatched.pop(head)[0], head, files[f"{family.parts[0].theirs}.weight"])

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from train.hf.settings import Settings
-from train.model.config import ModelConfig, RopeScaling
+from train.model.config import ModelConfig, Rope, RopeScaling
+from train.settings import to_dict
 
 
 def written(config: ModelConfig) -> dict[str, Any]:
     """``rope_theta`` and ``rope_scaling``, in the keys that every version of transformers reads."""
-    theta, scaling = config.rope_theta, config.rope_scaling
+    assert isinstance(config.position, Rope)
+    theta, scaling = config.position.theta, config.position.scaling
     if scaling is None:
         return {"rope_theta": theta, "rope_scaling": None}
     if scaling.kind == "ntk":  # nothing but another theta
@@ -45,7 +47,7 @@ def _longrope(config: ModelConfig, scaling: RopeScaling) -> dict[str, Any]:
 
 
 def read(settings: Settings, context: int, *, theta: str = "rope_theta") -> dict[str, Any]:
-    """``rope_theta`` and ``rope_scaling`` of a ModelConfig with that context; ``theta`` names the
+    """Theta and scaling of a ModelConfig with that context, by dotted names; ``theta`` names the
     key of a family that calls it otherwise. Raises ``TrainError``.
     """
     new = settings.sub("rope_parameters")
@@ -53,7 +55,7 @@ def read(settings: Settings, context: int, *, theta: str = "rope_theta") -> dict
     base = (new or settings).number("rope_theta" if new else theta, 10_000.0)
     kind = values.word("rope_type", values.word("type", "default")) if values else "default"
     if not values or kind == "default":
-        return {"rope_theta": base, "rope_scaling": None}
+        return {"position.theta": base}
     if kind not in ("linear", "yarn", "llama3", "longrope"):
         raise values.refusal("rope_type", kind, "linear, yarn, llama3 and longrope are known")
     original = 0
@@ -75,7 +77,7 @@ def read(settings: Settings, context: int, *, theta: str = "rope_theta") -> dict
         _check_yarn(values, scaling["factor"])
     if kind == "longrope":
         scaling |= _read_longrope(values, context, original)
-    return {"rope_theta": base, "rope_scaling": RopeScaling(**scaling)}
+    return {"position.theta": base, "position.scaling": to_dict(RopeScaling(**scaling))}
 
 
 def _check_yarn(values: Settings, factor: float) -> None:

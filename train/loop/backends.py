@@ -7,11 +7,14 @@ from typing import Any
 
 import torch
 
-from train.attention import BACKENDS, Alibi, Mask, Relative
-from train.attention.choice import resolve
+from train.attention import BACKENDS, Mask, Relative
+from train.attention.choice import EXCLUDED, resolve
+from train.attention.trial import fault
 from train.config import TrainConfig
 from train.loop.distributed import computes_in
 from train.model.config import ModelConfig
+from train.model.positions import positions
+from train.objectives.objectives import objective
 
 
 def layer_backends(
@@ -21,12 +24,11 @@ def layer_backends(
     Raises ``TrainError`` where the back end asked for cannot do one of them.
     """
     dtype = computes_in(device, train.precision)
-    shape = (1, model.heads, 2, model.head_dim)
+    shape = (1, model.attention.heads, 2, model.attention.head_dim)
     like = SimpleNamespace(dtype=dtype, device=device, shape=shape, requires_grad=True)
-    windows = [model.window_of(layer) for layer in range(model.layers)]
-    rows = []
+    windows, rows = model.windows, []
     for window in dict.fromkeys(windows):
-        mask = _mask(model, train, window)
+        mask = _mask(model, train, window, torch.device("meta"))
         row = resolve(train.attention, like, mask)
         why = row.why
         if train.attention == "auto" and row.backend == "flex":
@@ -44,27 +46,46 @@ def layer_backends(
     return rows
 
 
+def try_kernels(model: ModelConfig, train: TrainConfig, device: torch.device) -> list[str]:
+    """Our own kernels tried on a small case of each kind of layer that would use them, against the
+    eager reference; where they fail, another back end takes their place from now on. A line on each
+    failure.
+    """
+    lines, own, dtype = [], model.attention, computes_in(device, train.precision)
+    like = SimpleNamespace(
+        dtype=dtype, device=device, shape=(1, own.heads, 2, own.head_dim), requires_grad=True
+    )
+    for window in dict.fromkeys(model.windows):
+        mask = _mask(model, train, window, device)
+        if resolve(train.attention, like, mask).backend != "triton":
+            continue
+        wrong = fault("triton", mask, own.heads, own.kv_heads, own.head_dim, dtype)
+        if wrong is not None:
+            EXCLUDED["triton"] = wrong
+            other = resolve(train.attention, like, mask).backend
+            lines.append(f"attention triton is not used, {other} is: {wrong}")
+    return lines
+
+
 def _not_for_triton(like: Any, mask: Mask) -> str:
     if isinstance(mask.bias, Relative):
         return "T5's learned bias"
     return BACKENDS["triton"].refusal(like, mask) or f"the dtype {like.dtype}"
 
 
-def _mask(model: ModelConfig, train: TrainConfig, window: int | None) -> Mask:
+def _mask(model: ModelConfig, train: TrainConfig, window: int | None, device: torch.device) -> Mask:
     """Of the kind that the decoder makes in training; two tokens long."""
-    bias: Alibi | Relative | None = None
-    if model.position == "alibi":
-        bias = Alibi(slopes=torch.zeros(model.heads))
-    elif model.position == "t5":
-        bias = Relative(weight=torch.zeros(2, model.heads), distance=2)
+    prefix = objective(train.objective).both_ways
+    with device:
+        bias = positions(model).bias()
     return Mask(
         queries=2,
         keys=2,
-        device=torch.device("cpu"),
-        documents=torch.zeros(1, 2, dtype=torch.long),
+        device=device,
+        documents=torch.zeros(1, 2, dtype=torch.long, device=device),
         window=window,
-        sinks=model.sinks if window is not None else 0,
-        prefix=torch.zeros(1, 2, dtype=torch.bool) if train.objective == "prefix" else None,
+        sinks=model.attention.sinks if window is not None else 0,
+        prefix=torch.zeros(1, 2, dtype=torch.bool, device=device) if prefix else None,
         bias=bias,
     )
 

@@ -126,7 +126,7 @@ def split_model(model: Decoder, config: TrainConfig, ranks: Ranks) -> None:
         raise TrainError("parallel fsdp needs PyTorch 2.6; use ddp", exit_code=2) from error
 
     mesh = dist.init_device_mesh(ranks.device.type, (ranks.count,))
-    for block in model.blocks:
+    for block in model.stack.blocks:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
     register_fsdp_forward_method(model, "features")

@@ -11,15 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 
 from train.data.feed import Feed
 from train.data.mixing import Mixture
 from train.data.packing import scatter
-from train.data.rows import IGNORED, Batch, Rows
+from train.data.rows import Rows
 from train.data.shards import Shards
 from train.errors import TrainError
+from train.loop.distributed import Ranks
 from train.model.decoder import Decoder
+from train.objectives.example import IGNORED, Objective, examples
+from train.objectives.losses import token_losses
 
 MOST = 32  # sources scored apart; the rest, smallest first, together
 OTHERS = "(others)"
@@ -100,14 +102,17 @@ class Scored:
         """The numbers of the sources of documents that are scored."""
         return self.codes[np.searchsorted(self.documents, documents)]
 
-    def score(self, nats: npt.NDArray[np.float64]) -> HeldOut:
-        """What these nats, by source, are in loss and bits."""
+    def score(self, nats: npt.NDArray[np.float64], tokens: npt.NDArray[np.int64]) -> HeldOut:
+        """What these nats of so many tokens, by source, are in loss and bits. Where an objective
+        leaves tokens out, their share of a source's bytes is left out too.
+        """
         groups = len(self.names)
         documents = np.bincount(self.codes, minlength=groups)
-        tokens = np.bincount(self.codes, self.length, minlength=groups).astype(np.int64)
         sizes = None
         if self.bytes is not None:
             sizes = np.bincount(self.codes, self.bytes, minlength=groups).astype(np.int64)
+            length = np.bincount(self.codes, self.length, minlength=groups).astype(np.int64)
+            sizes = sizes * tokens // np.maximum(length, 1)
             if not sizes.sum():
                 raise TrainError(
                     "the held-out documents are empty: drop documents without text first"
@@ -117,7 +122,7 @@ class Scored:
             spent, count = float(nats[these].sum()), int(tokens[these].sum())
             size = None if sizes is None else int(sizes[these].sum())
             return {
-                "loss": spent / count,
+                "loss": spent / max(count, 1),
                 "bits_per_byte": spent / math.log(2) / size if size else None,
                 "documents": int(documents[these].sum()),
                 "tokens": count,
@@ -145,28 +150,40 @@ def scored(feed: Feed, budget: int, context: int) -> Scored:
 def evaluate(
     model: Decoder,
     scored: Scored,
+    objective: Objective,
     *,
     batch_rows: int,
+    ranks: Ranks,
     autocast: AbstractContextManager[Any],
+    loss_chunk: int = 0,
 ) -> HeldOut:
-    """Score every token of the rows once, with the context its row gives it."""
-    device, rows = model.embedding.weight.device, scored.rows
+    """Score every row once, as the objective has it in epoch 0, with the context its row gives it.
+    Processes share the batches out; nats are added up in the order of the rows, so that their
+    number changes no bit.
+    """
+    rows = scored.rows
+    firsts = range(0, rows.count, batch_rows)
+    turns = -(-len(firsts) // ranks.count)  # the same in every process, as FSDP2 needs it
     model.eval()
-    nats = np.zeros(len(scored.names))
-    for first in range(0, rows.count, batch_rows):
-        batch = rows.batch(list(range(first, min(first + batch_rows, rows.count))))
+    nats = np.zeros((turns * ranks.count, len(scored.names)))
+    tokens = np.zeros_like(nats, dtype=np.int64)
+    for number in range(ranks.rank, len(nats), ranks.count):
+        first = firsts[min(number, len(firsts) - 1)]
+        last = min(first + batch_rows, rows.count)
+        example = examples(objective, rows, [(row, 0) for row in range(first, last)])
         with autocast:
-            losses = token_losses(model, batch, device)
-        counted = batch.targets.flatten().numpy() != IGNORED
-        groups = scored.group_of(batch.documents.flatten().numpy()[counted])
+            losses = token_losses(model, example.on(ranks.device), loss_chunk)
+        if number >= len(firsts):
+            continue
+        counted = example.targets.flatten().numpy() != IGNORED
+        assert example.documents is not None
+        groups = scored.group_of(example.documents.flatten().numpy()[counted])
         values = losses.double().cpu().numpy()[counted]
-        nats += np.bincount(groups, values, minlength=len(nats))
+        nats[number] = np.bincount(groups, values, minlength=nats.shape[1])
+        tokens[number] = np.bincount(groups, minlength=nats.shape[1])
     model.train()
-    return scored.score(nats)
-
-
-def token_losses(model: Decoder, batch: Batch, device: torch.device) -> torch.Tensor:
-    """Nats of each target, [rows * context]; 0 where the target is ignored."""
-    logits = model(batch.inputs.to(device), documents=batch.documents.to(device))
-    targets = batch.targets.to(device).flatten()
-    return F.cross_entropy(logits.flatten(0, 1), targets, ignore_index=IGNORED, reduction="none")
+    of_all = [ranks.total(torch.from_numpy(x).to(ranks.device)).cpu() for x in (nats, tokens)]
+    total = np.zeros(nats.shape[1])
+    for batch in of_all[0].numpy():
+        total += batch
+    return scored.score(total, of_all[1].sum(0).numpy())

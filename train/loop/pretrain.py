@@ -25,7 +25,7 @@ from train.data.shards import load_tokenizer
 from train.errors import TrainError, counted
 from train.files import clear, encode_json, remove, seal, unseal, write_atomic
 from train.generate.generate import continue_text
-from train.loop.backends import backends_line, layer_backends
+from train.loop.backends import backends_line, layer_backends, try_kernels
 from train.loop.distributed import Ranks, ranks
 from train.loop.evaluate import HeldOut
 from train.loop.run import Progress, Run
@@ -47,7 +47,7 @@ from train.runs.checkpoint import (
     tokenizer_of,
 )
 from train.runs.metrics import read_lines
-from train.runs.plan import Plan
+from train.runs.plan import VERSION, Plan
 
 if TYPE_CHECKING:
     from train.loop.run import Run
@@ -82,7 +82,9 @@ def _alone(run: Run) -> Decoder:
     state = {name: (value, gather(value)) for name, value in run.model.state_dict().items()}
     if all(value is gathered for value, gathered in state.values()):
         return run.model
-    model = Decoder(run.plan.model, attention=run.plan.train.attention).to(run.ranks.device)
+    config = run.plan.model_at(run.plan.train.steps)
+    model = Decoder(config, attention=run.plan.train.attention).to(run.ranks.device)
+    model.both_ways = run.model.both_ways
     for name, value in model.state_dict().items():
         copy_into(value, state[name][1])
     return model
@@ -142,13 +144,15 @@ def pretrain(
     out: Path,
     *,
     model: ModelConfig | str = "tiny",
+    changes: dict[str, Any] | None = None,
     train: TrainConfig | None = None,
     resume: bool = True,
     on_progress: Progress | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Train ``model`` on the shards, or on the settings' sources; returns the summary. It is a
-    configuration, a preset's name, or the folder of a trained model whose weights are the first.
+    configuration, a preset's name, or the folder of a trained model whose weights are the first;
+    ``changes``: other values of its settings, ``{"attention.window": 64}``.
 
     Stopped at any point and started again with the same settings, it goes on from the newest
     checkpoint, and on a CPU (same PyTorch, same number of threads) ends with the same bits as a run
@@ -157,7 +161,7 @@ def pretrain(
     packed, how often it is gone through, and how attention is computed. Raises ``TrainError``;
     training that diverges stops, its last checkpoint kept.
     """
-    plan, data = make_plan(shards, model, train or TrainConfig())
+    plan, data = make_plan(shards, model, train or TrainConfig(), changes)
     with ranks(plan.train) as group:
         if not group.first:
             on_progress = on_notice = None
@@ -195,9 +199,11 @@ def _pretrain(
         if data.tokenizer is not None:
             write_atomic(out / "tokenizer.json", data.tokenizer.read_bytes())
         remember(out, data)
+    failed = try_kernels(plan.model, plan.train, group.device)
     if on_notice is not None:
         for line in (
             *data.notices(),
+            *failed,
             backends_line(layer_backends(plan.model, plan.train, group.device)),
         ):
             on_notice(line)
@@ -232,6 +238,12 @@ def _start(plan: Plan, checkpoints: Path) -> Path | None:
             "output folder, or no resume",
             exit_code=2,
         )
+    if earlier.version < VERSION and (otherwise := _otherwise(plan)):
+        raise TrainError(
+            f"{start} was made by an earlier version, which {otherwise}, so that this one cannot go"
+            f" on with it: give --model {checkpoints.parent} and another output folder",
+            exit_code=2,
+        )
     settled = plan.settled(earlier)
     if step_of(start) > settled:
         early = [path for path in complete(checkpoints) if step_of(path) <= settled]
@@ -244,6 +256,17 @@ def _start(plan: Plan, checkpoints: Path) -> Path | None:
             exit_code=2,
         )
     return start
+
+
+def _otherwise(plan: Plan) -> str:
+    """What of a run another version did in another way."""
+    if plan.model.dropout:
+        return "drew dropout"
+    if plan.train.objective == "prefix":
+        return "drew prefixes"
+    if any(not stage.scheduled for stage in plan.train.stages):
+        return "began its schedule anew with each stage"
+    return ""
 
 
 def _finished(path: Path, last: Path) -> dict[str, Any] | None:

@@ -8,8 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from train.config import locate, model_at
 from train.data.feed import Feed
 from train.errors import TrainError, counted
 from train.loop.distributed import Ranks, autocast, settle, split_model
@@ -20,6 +19,8 @@ from train.loop.step import Stepper
 from train.measure.accounting import flops_per_token
 from train.measure.describe import peak_of
 from train.model.decoder import Decoder
+from train.model.positions import Rotary
+from train.objectives.objectives import objective
 from train.optim.optimizers import optimizers
 from train.optim.schedules import learning_rate
 from train.optim.weights import Average
@@ -74,7 +75,8 @@ class Run:
         """The state of a run before its first step."""
         settings, ranks = self.plan.train, self.ranks
         self.model = Decoder(self.plan.model, attention=settings.attention)
-        self.model.recompute = settings.recompute
+        self.model.stack.recompute = settings.recompute
+        self.model.both_ways = objective(settings.objective).both_ways
         start = self.plan.start
         if start is None or newest(self.out / "checkpoints") is not None:
             self.model.initialise(settings.seed)
@@ -86,31 +88,28 @@ class Run:
         self.stepper = Stepper(self.model, self.optimizer, self.sampler, settings, ranks)
         self.average = Average(self.model, settings.ema) if settings.ema else None
         self.guard = Guard(settings)
-        self.tokens = 0
+        self.tokens, self.tuned = 0, -1
         self.scores: HeldOut | None = None
 
     def go(self, start: Path | None, on_progress: Progress | None) -> None:
         """From ``start``, or the beginning, to the last step; back again after a rollback."""
-        # Dropout draws from the global generator, seeded at every step.
-        devices = [self.ranks.device] if self.ranks.device.type == "cuda" else []
         try:
-            with torch.random.fork_rng(devices=devices):
-                while True:
-                    first = self.load(start)
-                    log = self.log(first, start)
-                    try:
-                        self.steps(first, log, on_progress)
-                        self.saver.wait()
-                        break
-                    except _Spike:
-                        self.stepper.close()
-                        self.saver.wait()
-                        self.ranks.wait()
-                        start = newest(self.out / "checkpoints")
-                        self.build()
-                    finally:
-                        if log is not None:
-                            log.close()
+            while True:
+                first = self.load(start)
+                log = self.log(first, start)
+                try:
+                    self.steps(first, log, on_progress)
+                    self.saver.wait()
+                    break
+                except _Spike:
+                    self.stepper.close()
+                    self.saver.wait()
+                    self.ranks.wait()
+                    start = newest(self.out / "checkpoints")
+                    self.build()
+                finally:
+                    if log is not None:
+                        log.close()
         finally:
             self.stepper.close()
             self.saver.close()
@@ -161,6 +160,7 @@ class Run:
 
         for step in range(first, settings.steps):
             self.check()
+            self.tune(step)
             rate, done = learning_rate(settings, step), step + 1
             measured = None
             if step not in self.passed.steps:
@@ -194,6 +194,14 @@ class Run:
                 for line in lines:
                     on_progress({**line, "steps": settings.steps})
             pending.restart()
+
+    def tune(self, step: int) -> None:
+        """Rotary positions as the stage of a step has them."""
+        stage, _ = locate(self.plan.train, step)
+        positions = self.model.stack.positions
+        if isinstance(positions, Rotary) and self.tuned != stage:
+            positions.tune(model_at(self.plan.model, self.plan.train, stage))
+            self.tuned = stage
 
     def line(self, line: dict[str, Any], reasons: dict[int, tuple[str, int]]) -> dict[str, Any]:
         """A line of the log from the figures of its step, which the guard has looked at."""
@@ -262,8 +270,11 @@ class Run:
             scores = evaluate(
                 self.model,
                 self.scored,
+                self.stepper.objective,
                 batch_rows=settings.rows,
+                ranks=self.ranks,
                 autocast=autocast(self.ranks.device, settings.precision),
+                loss_chunk=settings.loss_chunk,
             )
             settle(self.model)
         return scores

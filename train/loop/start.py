@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 
-from train.config import TrainConfig, stages_of
+from train.config import TrainConfig, model_at, stages_of
 from train.data.feed import Feed
 from train.data.shards import load_tokenizer
 from train.errors import TrainError, counted
 from train.files import sha256
+from train.hf.family import our_shapes as shapes
 from train.hf.load import load, look
 from train.loop.backends import layer_backends
 from train.loop.distributed import pick_device
@@ -23,9 +25,10 @@ from train.objectives.objectives import objective
 from train.optim.optimizers import check_optimizer
 from train.optim.schedules import schedule
 from train.optim.weights import copy_into
-from train.runs.checkpoint import load_plan, newest, tokenizer_of, weights_of
+from train.runs.checkpoint import model_of, newest, tokenizer_of, weights_of
 from train.runs.metrics import need_tensorboard
 from train.runs.plan import Plan
+from train.settings import change, flat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,7 @@ def start_of(folder: Path, tokenizer: Path | None) -> Start:
     """
     checkpoint = newest(folder / "checkpoints")
     if checkpoint is not None:
-        config, files = load_plan(checkpoint).model, [weights_of(checkpoint)]
+        config, files = model_of(checkpoint), [weights_of(checkpoint)]
     else:
         source = look(folder)
         config, files = source.config, sorted({path for path, _ in source.files.values()})
@@ -86,11 +89,37 @@ def _same_ids(own: Path, theirs: Path) -> None:
             )
 
 
+def changed(model: ModelConfig, changes: dict[str, Any], start: Start | None) -> ModelConfig:
+    """The model with other settings. Where the rotation of a trained one is stretched, what its
+    context was and how many times longer it becomes follow, unless they are given.
+    """
+    given, stretch = flat(changes), "position.scaling"
+    kind = given.get(stretch, given.get(f"{stretch}.kind"))
+    if start is not None and isinstance(kind, str):
+        longer = given.get("context", model.context)
+        if kind not in ("linear", "ntk"):
+            given.setdefault(f"{stretch}.original_context", model.context)
+        if kind != "longrope" and isinstance(longer, int):
+            given.setdefault(f"{stretch}.factor", max(1.0, longer / model.context))
+    config = change(model, given, "model")
+    if start is not None and shapes(config) != shapes(model):
+        raise TrainError(
+            f"{start.folder}: its weights have no place in a model with other"
+            f" {', '.join(sorted(given))}",
+            exit_code=2,
+        )
+    return config
+
+
 def make_plan(
-    shards: Path | None, model: ModelConfig | str, train: TrainConfig
+    shards: Path | None,
+    model: ModelConfig | str,
+    train: TrainConfig,
+    changes: dict[str, Any] | None = None,
 ) -> tuple[Plan, Feed]:
     """Open the shards and check that model, settings and shards fit; raises ``TrainError``.
-    ``model``: a configuration, a preset's name, or the folder of a model to go on from.
+    ``model``: a configuration, a preset's name, or the folder of a model to go on from;
+    ``changes``: other values of its settings, by dotted names.
     """
     for stage in stages_of(train):
         schedule(stage.schedule)
@@ -102,6 +131,11 @@ def make_plan(
         model = start.config
     elif isinstance(model, str):
         model = preset(model, vocab=data.vocab_size, context=context)
+    given = dict(changes or {})
+    if start is not None and not model.position.table:
+        given.setdefault("context", max(context, model.context))
+    model = changed(model, given, start)
+    model_at(model, train, len(train.stages))  # refuse before anything is written
     if model.vocab < data.vocab_size:
         raise TrainError(
             f"vocab is {model.vocab}, the shards use {counted(data.vocab_size, 'token')}: raise"

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from train.config import TrainConfig, stages_of
+from train.config import TrainConfig
 from train.data.feed import Feed
-from train.data.rows import Batch
 from train.loop.distributed import Ranks, autocast, averaging, parallel
 from train.model.decoder import Decoder
-from train.objectives.losses import Sums
-from train.objectives.objectives import Example, objective
+from train.objectives.example import Example, examples
+from train.objectives.losses import Losses
+from train.objectives.objectives import objective
 from train.optim.optimizers import Optimizers
 from train.optim.weights import gather
-from train.runs.metrics import Measured
+from train.runs.metrics import LAST, Measured
 
 Allow = Callable[[float, float], bool]
 Data = TypeVar("Data")
@@ -64,13 +66,12 @@ class Stepper:
     ) -> None:
         self.model, self.optimizer, self.sampler = model, optimizer, sampler
         self.config, self.ranks = config, ranks
-        self.most_rows = max(stage.rows for stage in stages_of(config))
-        sums = Sums(model, config)
+        losses = Losses(model, config)
         if config.compile:
             # FSDP2's hooks run between blocks: those are compiled one by one.
-            for part in model.blocks if config.parallel == "fsdp" else [sums]:
+            for part in model.stack.blocks if config.parallel == "fsdp" else [losses]:
                 part.compile()
-        self.sums = parallel(sums, config, ranks)
+        self.losses = parallel(losses, config, ranks)
         self.objective = objective(config.objective)
         self.ahead = Ahead(self.batches, config.steps)
 
@@ -78,53 +79,26 @@ class Stepper:
         """End the thread that makes data."""
         self.ahead.close()
 
-    def batches(self, step: int) -> list[tuple[int, Example]]:
-        """This process's micro-batches, each with the number of its first row in the step; for a
-        GPU in memory from which it copies while it computes.
+    def batches(self, step: int) -> list[tuple[Example, Tensor | None]]:
+        """This process's micro-batches, each with the seeds of its rows for dropout, which follow
+        from the run's seed, the step and the row; for a GPU in memory from which it copies while it
+        computes.
         """
-        rows = self.sampler.row_numbers(step)
+        rows, config = self.sampler.numbered(step), self.config
         numbers = self.ranks.share(range(len(rows)))
-        size = len(numbers) // self.config.accumulate
-        return [
-            (first, self.pinned(self.examples(rows[first : first + size], step, first)))
-            for first in numbers[::size]
-        ]
-
-    def pinned(self, example: Example) -> Example:
-        """For a GPU, in page-locked memory."""
-        if self.ranks.device.type != "cuda":
-            return example
-        batch = example.batch
-        return Example(
-            batch=Batch(
-                inputs=batch.inputs.pin_memory(),
-                targets=batch.targets.pin_memory(),
-                documents=batch.documents.pin_memory(),
-            ),
-            prefix=None if example.prefix is None else example.prefix.pin_memory(),
-        )
-
-    def examples(self, rows: list[int], step: int, first: int) -> Example:
-        """Rows of a step as the objective has them. What it draws follows from a row's number, so
-        that neither micro-batches nor processes change it.
-        """
-        batch, config = self.sampler.rows.batch(rows), self.config
-        if config.objective == "causal":
-            return self.objective(batch, config.seed, step)
-        singles = [
-            self.objective(_row(batch, row), config.seed, step * self.most_rows + first + row)
-            for row in range(len(rows))
-        ]
-        prefixes = [example.prefix for example in singles if example.prefix is not None]
-        batches = [example.batch for example in singles]
-        return Example(
-            batch=Batch(
-                inputs=torch.cat([example.inputs for example in batches]),
-                targets=torch.cat([example.targets for example in batches]),
-                documents=torch.cat([example.documents for example in batches]),
-            ),
-            prefix=torch.cat(prefixes) if prefixes else None,
-        )
+        size = len(numbers) // config.accumulate
+        made = []
+        for first in numbers[::size]:
+            part = rows[first : first + size]
+            example = examples(self.objective, self.sampler.rows, part, seed=config.seed)
+            draws = None
+            if self.model.config.dropout:
+                draws = torch.tensor([_seed(config.seed, step, first + n) for n in range(size)])
+            if self.ranks.device.type == "cuda":
+                example = example.pinned()
+                draws = None if draws is None else draws.pin_memory()
+            made.append((example, draws))
+        return made
 
     def step(self, step: int, rate: float, allow: Allow | None = None) -> Measured:
         """Train on the rows of ``step``. ``allow(loss, norm)``, if given, is asked before the
@@ -132,52 +106,44 @@ class Stepper:
         """
         config, device = self.config, self.ranks.device
         batches = self.ahead(step)
+        counts = {
+            "targets": sum(example.tokens for example, _ in batches),
+            "tokens": sum(example.read for example, _ in batches),
+        }
         # Filled there: a copy from ordinary memory would wait for the device at every step.
-        counted = torch.full(
-            (),
-            sum(example.batch.tokens for _, example in batches),
-            dtype=torch.float64,
-            device=device,
-        )
-        counted = self.ranks.total(counted)
+        fill = partial(torch.full, (), dtype=torch.float64, device=device)
+        counted = {name: self.ranks.total(fill(count)) for name, count in counts.items()}
         # Processes average their gradients. Of a step in which nothing counts the loss is 0.
-        scale = self.ranks.count / counted.clamp(min=1)
-        totals = torch.zeros(3, dtype=torch.float64, device=device)
+        scales = {name: self.ranks.count / n.clamp(min=1) for name, n in counted.items()}
+        sums: dict[str, Tensor] = {}
         self.optimizer.zero_grad()
-        for number, (first, example) in enumerate(batches):
-            # Dropout follows from (seed, step, row), whatever came before.
-            torch.manual_seed(_seed(config.seed, step, first))
-            with averaging(self.sums, self.model, number == len(batches) - 1):
+        for number, (example, draws) in enumerate(batches):
+            with averaging(self.losses, self.model, number == len(batches) - 1):
+                there = None if draws is None else draws.to(device, non_blocking=True)
                 with autocast(device, config.precision):
-                    loss, nats, squares = self.sums(*_on(example, device))
-                (loss * scale).backward()
-            totals[:2] += torch.stack((nats, squares))
-            totals[2] += int((example.batch.documents >= 0).sum())
-        totals = self.ranks.total(totals)
-        means = totals[:2] / counted.clamp(min=1)
+                    terms = self.losses(example.on(device), there)
+                learned = [
+                    term.sum * (scales[term.per] * term.weight)
+                    for term in terms.values()
+                    if term.weight
+                ]
+                sum(learned[1:], learned[0]).backward()
+            for name, term in terms.items():
+                value = term.sum.detach().double()
+                sums[name] = sums[name] + value if name in sums else value
+        names = [name for name in sums if name != "objective"]
+        totals = self.ranks.total(torch.stack([sums[name] for name in names]))
+        means = totals / torch.stack([counted[terms[name].per].clamp(min=1) for name in names])
         norm = gather(nn.utils.clip_grad_norm_(self.model.parameters(), config.clip))
-        means[1] *= config.z_loss
-        values = torch.cat((means, norm.detach().double()[None], counted[None], totals[2:]))
+        last = torch.stack((norm.detach().double(), counted["targets"], counted["tokens"]))
+        measured = Measured(names=(*names, *LAST), values=torch.cat((means, last)))
         if allow is not None:
-            loss_now, _, norm_now, _, _ = values.tolist()
-            if not allow(loss_now, norm_now):
-                return Measured(values=values, updated=False)
+            now = measured.figures()
+            if not allow(now["loss"], now["grad_norm"]):
+                return dataclasses.replace(measured, updated=False)
         self.optimizer.rate(rate)
         self.optimizer.step()
-        return Measured(values=values)
-
-
-def _row(batch: Batch, row: int) -> Batch:
-    index = slice(row, row + 1)
-    return Batch(
-        inputs=batch.inputs[index], targets=batch.targets[index], documents=batch.documents[index]
-    )
-
-
-def _on(example: Example, device: torch.device) -> list[Tensor | None]:
-    batch = example.batch
-    parts = (batch.inputs, batch.targets, batch.documents, example.prefix)
-    return [None if part is None else part.to(device, non_blocking=True) for part in parts]
+        return measured
 
 
 def _seed(seed: int, step: int, row: int) -> int:

@@ -3,9 +3,18 @@ and its row in a table of architectures."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
-from train.model.config import MLPS, ModelConfig
+import torch
+
+from train.model.config import ModelConfig, Rope
+from train.model.decoder import Decoder
+from train.model.roles import Role, roles
+
+BLOCK = "stack.blocks.0."
 
 _NORMS = {
     "rms": "RMSNorm",
@@ -13,7 +22,7 @@ _NORMS = {
     "layer_no_bias": "LayerNorm without bias",
     "layer_plain": "LayerNorm without weights",
 }
-_MLPS = {
+_ACTIVATIONS = {
     "relu": "ReLU",
     "gelu": "GELU",
     "gelu_tanh": "GELU (tanh)",
@@ -42,51 +51,38 @@ _DECAYS = {
 class Parameters:
     """Trained weights by part; a tied head costs nothing more than its bias."""
 
-    embedding: int
-    positions: int
-    attention: int
-    mlp: int
-    norms: int
-    head: int
+    embedding: int = 0
+    positions: int = 0
+    attention: int = 0
+    feed_forward: int = 0
+    norms: int = 0
+    head: int = 0
+    other: int = 0
 
     @property
     def total(self) -> int:
-        return self.embedding + self.positions + self.attention + self.mlp + self.norms + self.head
+        return sum(vars(self).values())
+
+
+@lru_cache(maxsize=256)
+def weights(config: ModelConfig) -> tuple[tuple[Role, int], ...]:
+    """The role of each weight and how many numbers all of its kind have. Of the model's own
+    modules, on a device without memory; blocks are alike, so that one is built.
+    """
+    with torch.device("meta"):
+        model = Decoder(dataclasses.replace(config, layers=1))
+    return tuple(
+        (role, weight.numel() * (config.layers if name.startswith(BLOCK) else 1))
+        for name, weight, role in roles(model)
+    )
 
 
 def parts(config: ModelConfig) -> Parameters:
-    """The parameters of each part, from the configuration alone."""
-    width = (config.heads + 2 * config.kv_heads) * config.head_dim
-    out = config.heads * config.head_dim
-    attention = config.hidden * (width + out)
-    attention += width if config.bias in ("all", "qkv") else 0
-    attention += config.hidden if config.bias == "all" else 0
-    gates = 2 if MLPS[config.mlp][1] else 1
-    mlp = (gates + 1) * config.hidden * config.mlp_hidden
-    if config.bias in ("all", "mlp"):
-        mlp += gates * config.mlp_hidden + config.hidden
-    each = {"rms": 1, "layer": 2, "layer_no_bias": 1, "layer_plain": 0}[config.norm]
-    count = 4 if config.norm_place == "sandwich" else 2
-    if config.parallel:
-        count = config.parallel_norms
-    norms = config.layers * count * each * config.hidden
-    norms += (config.norm_place != "post") * each * config.hidden
-    norms += config.embedding_norm * each * config.hidden
-    norms += config.qk_norm * 2 * config.layers * config.head_dim
-    positions = 0
-    if config.position == "learned":
-        positions = (config.context + config.learned_offset) * config.hidden
-    if config.position == "t5":
-        positions = config.t5_buckets * config.heads
-    head = 0 if config.tied_embeddings else config.hidden * config.vocab
-    return Parameters(
-        embedding=config.vocab * config.hidden,
-        positions=positions,
-        attention=config.layers * attention,
-        mlp=config.layers * mlp,
-        norms=norms,
-        head=head + config.head_bias * config.vocab,
-    )
+    """The parameters of each part."""
+    counted: Counter[str] = Counter()
+    for role, numbers in weights(config):
+        counted[role.part] += numbers
+    return Parameters(**counted)
 
 
 def parameters(config: ModelConfig) -> int:
@@ -96,22 +92,21 @@ def parameters(config: ModelConfig) -> int:
 
 def matmul_parameters(config: ModelConfig) -> int:
     """Weights that multiply every token: the output head counts, the embedding lookup does not."""
-    attention = 2 * config.hidden * config.head_dim * (config.heads + config.kv_heads)
-    mlp = (3 if MLPS[config.mlp][1] else 2) * config.hidden * config.mlp_hidden
-    return config.layers * (attention + mlp) + config.hidden * config.vocab
+    matrices = sum(numbers for role, numbers in weights(config) if role.use == "matrix")
+    return matrices + config.hidden * config.vocab
 
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:
     """Keys that a query sees on average in a full row of ``context`` tokens: causal attention
     counts each pair once, a window what it lets through.
     """
-    window = config.window_of(layer)
+    window = config.attention.window_of(layer)
     total = context * (context + 1) // 2
     if window is None or window >= context:
         return total / context
     hidden = context - window  # the last query misses so many keys, the one before one less, ...
     seen = total - hidden * (hidden + 1) // 2
-    back = min(config.sinks, hidden)  # of those, the sinks are seen
+    back = min(config.attention.sinks, hidden)  # of those, the sinks are seen
     seen += back * (hidden - back) + back * (back + 1) // 2
     return seen / context
 
@@ -119,7 +114,7 @@ def attended(config: ModelConfig, layer: int, context: int) -> float:
 def attention_flops(config: ModelConfig, context: int) -> float:
     """Forward operations a token on scores and weighted sums: 4 x heads x head_dim a key."""
     keys = sum(attended(config, layer, context) for layer in range(config.layers))
-    return 4 * config.heads * config.head_dim * keys
+    return 4 * config.attention.heads * config.attention.head_dim * keys
 
 
 def flops_per_token(config: ModelConfig, context: int) -> float:
@@ -136,54 +131,59 @@ def cache_bytes_per_token(config: ModelConfig, width: int = 2) -> int:
     """Bytes of keys and values that one more token takes, ``width`` bytes a number. Layers with a
     window stop growing once it is full; they are counted here.
     """
-    return 2 * config.layers * config.kv_heads * config.head_dim * width
+    return 2 * config.layers * config.attention.kv_heads * config.attention.head_dim * width
 
 
 def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str, str]:
     """The model's row in a table of architectures; with the weight decay it was published with,
     where it is that preset.
     """
-    where = {"pre": "before", "post": "after", "sandwich": "before and after"}[config.norm_place]
-    share = config.heads // config.kv_heads
-    kind = "MHA" if share == 1 else "MQA" if config.kv_heads == 1 else f"GQA {share}:1"
-    norm = f"{_NORMS[config.norm]}, {where}"
-    norm += ", after the embedding" if config.embedding_norm else ""
-    norm += ", of queries and keys" if config.qk_norm else ""
+    own, norms = config.attention, config.norm
+    where = {"pre": "before", "post": "after", "sandwich": "before and after"}[norms.place]
+    share = own.heads // own.kv_heads
+    kind = "MHA" if share == 1 else "MQA" if own.kv_heads == 1 else f"GQA {share}:1"
+    norm = f"{_NORMS[norms.kind]}, {where}"
+    norm += ", after the embedding" if config.embedding.norm else ""
+    norm += ", of queries and keys" if own.qk_norm else ""
+    activation = _ACTIVATIONS[config.feed_forward.activation]
+    width, biased = config.feed_forward.width, config.feed_forward.bias
+    biases = {"qkv": "queries, keys, values", "all": "attention"}.get(own.bias, "")
+    biases += (", " if biases and biased else "") + ("feed-forward" if biased else "")
     decay = {}
     if preset is not None:
         decays = (value for start, value in _DECAYS.items() if preset.startswith(start))
         decay["weight decay"] = next(decays, "not published")
     return {
         "norm": norm,
-        "block": "parallel" if config.parallel else "serial",
+        "block": config.residual.kind,
         "position": _position(config),
         "attention": f"{kind}, {_sight(config)}",
-        "feed-forward": f"{_MLPS[config.mlp]}, {config.mlp_hidden / config.hidden:.2f} x hidden",
-        "biases": {"qkv": "queries, keys, values", "mlp": "feed-forward"}.get(
-            config.bias, config.bias
-        ),
-        "head": "tied" if config.tied_embeddings else "its own",
+        "feed-forward": f"{activation}, {width / config.hidden:.2f} x hidden",
+        "biases": {"attention, feed-forward": "all", "": "none"}.get(biases, biases),
+        "head": "tied" if config.head.tied else "its own",
         "dropout": f"{config.dropout:g}",
         **decay,
     }
 
 
 def _position(config: ModelConfig) -> str:
-    if config.position != "rope":
+    position = config.position
+    if not isinstance(position, Rope):
         names = {"alibi": "ALiBi", "t5": "T5 buckets", "none": "none"}
-        return names.get(config.position, config.position)
-    text = f"RoPE {config.rope_theta:g}"
-    if config.rope_dim is not None:
-        text += f", {config.rope_dim} of {config.head_dim}"
-    if config.rope_scaling is not None:
-        text += f", {config.rope_scaling.kind} x{config.rope_scaling.factor:g}"
+        return names.get(position.kind, position.kind)
+    text = f"RoPE {position.theta:g}"
+    if position.dim is not None:
+        text += f", {position.dim} of {config.attention.head_dim}"
+    if position.scaling is not None:
+        text += f", {position.scaling.kind} x{position.scaling.factor:g}"
     return text
 
 
 def _sight(config: ModelConfig) -> str:
-    if config.window is None:
+    own = config.attention
+    if own.window is None:
         return "full"
-    text = f"window {config.window}"
-    if "F" in config.window_pattern:
-        text += f" in {config.window_pattern.count('W')} of {len(config.window_pattern)} layers"
-    return text + (f", {config.sinks} sinks" if config.sinks else "")
+    text = f"window {own.window}"
+    if "F" in own.window_pattern:
+        text += f" in {own.window_pattern.count('W')} of {len(own.window_pattern)} layers"
+    return text + (f", {own.sinks} sinks" if own.sinks else "")

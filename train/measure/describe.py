@@ -18,7 +18,7 @@ from train.measure.accounting import (
     parts,
 )
 from train.measure.estimate import training_memory
-from train.model.config import MLPS, ModelConfig
+from train.model.config import ModelConfig
 from train.objectives.losses import chunk_of
 
 
@@ -97,24 +97,26 @@ def training(config: ModelConfig, *, rows: int, context: int, width: int = 2) ->
     """
     tokens = rows * context
     keys = attended(config, 0, context)
-    kv = 2 * config.kv_heads * config.head_dim * tokens
+    kv = 2 * config.attention.kv_heads * config.attention.head_dim * tokens
     return _operations(config, tokens, keys, kv, width)
 
 
 def decoding(config: ModelConfig, *, batch: int, context: int, width: int = 2) -> list[Operation]:
     """One new token for each of ``batch`` texts whose caches hold ``context`` tokens."""
-    window = config.window_of(0)
-    held = context if window is None else min(context, window + config.sinks)
-    kv = 2 * config.kv_heads * config.head_dim * batch * held
+    own = config.attention
+    window = own.window_of(0)
+    held = context if window is None else min(context, window + own.sinks)
+    kv = 2 * own.kv_heads * own.head_dim * batch * held
     return _operations(config, batch, held, kv, width)
 
 
 def _operations(
     config: ModelConfig, tokens: int, keys: float, kv: int, width: int
 ) -> list[Operation]:
-    hidden, inner = config.hidden, config.heads * config.head_dim
-    both = inner + 2 * config.kv_heads * config.head_dim
-    gates = 2 if MLPS[config.mlp][1] else 1
+    own, hidden = config.attention, config.hidden
+    inner, width_between = own.heads * own.head_dim, config.feed_forward.width
+    both = inner + 2 * own.kv_heads * own.head_dim
+    gates = 2 if config.feed_forward.gated else 1
 
     def matmul(name: str, inputs: int, outputs: int) -> Operation:
         moved = tokens * (inputs + outputs) + inputs * outputs
@@ -132,8 +134,8 @@ def _operations(
             bytes=(2 * tokens * inner + kv) * width,
         ),
         matmul("attention output", inner, hidden),
-        matmul("feed-forward in", hidden, gates * config.mlp_hidden),
-        matmul("feed-forward out", config.mlp_hidden, hidden),
+        matmul("feed-forward in", hidden, gates * width_between),
+        matmul("feed-forward out", width_between, hidden),
         matmul("output head", hidden, config.vocab),
     ]
 
@@ -163,7 +165,7 @@ def describe(
     in training; ``batch`` texts of that length in decoding. ``preset``: the published model that
     it is.
     """
-    if config.position in ("learned", "sinusoidal") and context > config.context:
+    if config.position.table and context > config.context:
         raise TrainError(
             f"context is {context}: the model has {config.context} positions", exit_code=2
         )
@@ -202,11 +204,10 @@ def describe(
 
 def _cache(config: ModelConfig, context: int) -> int:
     """Bytes of keys and values of one text, bfloat16; layers with a window keep that much."""
-    held = 0
-    for layer in range(config.layers):
-        window = config.window_of(layer)
-        held += context if window is None else min(context, window + config.sinks)
-    return 4 * config.kv_heads * config.head_dim * held
+    own, held = config.attention, 0
+    for window in config.windows:
+        held += context if window is None else min(context, window + own.sinks)
+    return 4 * own.kv_heads * own.head_dim * held
 
 
 def _bounds(operations: list[Operation], device: Gpu) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ counted: nothing is modelled that the trainer's own code does not say.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,10 +22,9 @@ from torch.utils._pytree import tree_leaves
 from train.config import TrainConfig
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.objectives.losses import Sums
-
-# Bytes of optimiser state a parameter: (in matrices of the blocks, in all else).
-STATES = {"adamw": (8, 8), "muon": (4, 8), "lion": (4, 4), "adafactor": (0, 0)}
+from train.objectives.example import Example
+from train.objectives.losses import Losses
+from train.optim.optimizers import optimizers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ def training_memory(
     """
     with FakeTensorMode(), Tracker() as tracker:
         model = Decoder(config)
-        model.recompute = recompute
+        model.stack.recompute = recompute
         weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
         tokens = torch.zeros(rows, context, dtype=torch.long)
         # Autograd adds a tied head's gradient to the embedding's in place, though not while it is
@@ -99,31 +99,27 @@ def training_memory(
         matrix, bias = model.head_weights()
         apart = matrix.detach().requires_grad_()
         vars(model)["head_weights"] = lambda: (apart, bias)
-        sums = Sums(model, TrainConfig(loss_chunk=loss_chunk))
+        losses = Losses(model, TrainConfig(loss_chunk=loss_chunk))
+        example = Example(inputs=tokens, targets=tokens, documents=None)
         before = tracker.live
         with _autocast(precision):
-            loss, _, _ = sums(tokens, tokens, None, None)
+            loss = losses(example)["objective"].sum
         # The loss has made the gradient of the head, which is one of the gradients.
         head = sum(w.numel() * w.element_size() for w in model.head_weights() if w is not None)
         activations = tracker.live - before - head
         loss.backward()
-    state = _state(model, optimizer)
+        del loss
+        before, highest = tracker.live, tracker.peak
+        stepped = optimizers(model, dataclasses.replace(TrainConfig(), optimizer=optimizer))
+        stepped.step()
+        state = tracker.live - before
     return Memory(
         weights=weights,
         gradients=weights,
         optimizer=state,
         activations=activations,
-        peak=max(tracker.peak, 2 * weights) + state,
+        peak=max(tracker.peak, highest + state),
     )
-
-
-def _state(model: Decoder, optimizer: str) -> int:
-    matrix, other = STATES[optimizer]
-    total = 0
-    for name, weight in model.named_parameters():
-        inside = name.startswith("blocks.") and weight.dim() == 2
-        total += weight.numel() * (matrix if inside else other)
-    return total
 
 
 @contextlib.contextmanager

@@ -92,11 +92,9 @@ class Cache:
     """The caches of all layers, by layer, and of where the keys stand, by kind of layer."""
 
     def __init__(self, config: ModelConfig) -> None:
-        windows = [config.window_of(layer) for layer in range(config.layers)]
+        windows, sinks = config.windows, config.attention.sinks
         self.layers = [LayerCache() for _ in windows]
-        self.kinds = {
-            window: Kind(window, config.sinks if window is not None else 0) for window in windows
-        }
+        self.kinds = {window: Kind(window, 0 if window is None else sinks) for window in windows}
         self.padded = False
         self._next: Tensor | None = None  # the position of the next token, [batch]
 

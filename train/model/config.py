@@ -1,23 +1,23 @@
-"""The shape of a decoder: every choice of the transformer family on one page.
+"""The shape of a model: every choice of the transformer family on one page.
 
-What combines is allowed; what does not is refused in one line that names both choices.
+A model is a stack of blocks with an embedding and a head. What combines is allowed; what does not
+is refused in one line that names both choices.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
 
 from train.errors import TrainError
-from train.settings import Setting, check
+from train.settings import Setting, check, from_dict, unflat
 
 NORMS = ("rms", "layer", "layer_no_bias", "layer_plain")
 PLACES = ("pre", "post", "sandwich")
-BIASES = ("none", "all", "qkv", "mlp")
-POSITIONS = ("rope", "learned", "sinusoidal", "alibi", "t5", "none")
+BIASES = ("none", "qkv", "all")
 SCALINGS = ("linear", "ntk", "yarn", "llama3", "longrope")
 # name: (activation, gated)
-MLPS = {
+ACTIVATIONS = {
     "relu": ("relu", False),
     "gelu": ("gelu", False),
     "gelu_tanh": ("gelu_tanh", False),
@@ -34,6 +34,34 @@ MLPS = {
 def _refuse(condition: bool, message: str) -> None:
     if condition:
         raise TrainError(message, exit_code=2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Norm:
+    """The norms of a stack."""
+
+    kind: Annotated[
+        str,
+        Setting(
+            "The norm: rms (Zhang and Sennrich 2019), layer (Ba et al. 2016), layer_no_bias (PaLM) "
+            "or layer_plain, without weights (OLMo).",
+            choices=NORMS,
+        ),
+    ] = "rms"
+    place: Annotated[
+        str,
+        Setting(
+            "Where norms stand: pre; post, the original LN(x + f(x)) without a norm at the end; "
+            "sandwich, before and after each part (Ding et al. 2021).",
+            choices=PLACES,
+        ),
+    ] = "pre"
+    eps: Annotated[float, Setting("Number added to the variance, so that it is never 0.", gt=0)] = (
+        1e-5
+    )
+
+    def __post_init__(self) -> None:
+        check(self, "norm.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,26 +101,119 @@ class RopeScaling:
     long: Annotated[tuple[float, ...], Setting("Divisors of longrope in longer contexts.")] = ()
 
     def __post_init__(self) -> None:
-        check(self, "rope_scaling.")
+        check(self, "position.scaling.")
         if self.kind not in ("linear", "ntk"):
             _refuse(
                 self.original_context < 1,
-                f"rope_scaling {self.kind}: give original_context, the context before scaling",
+                f"position.scaling {self.kind}: give original_context, the context before scaling",
             )
-        _refuse(self.low >= self.high, "rope_scaling: low must be less than high")
+        _refuse(self.low >= self.high, "position.scaling: low must be less than high")
         _refuse(
             self.beta_slow >= self.beta_fast,
-            "rope_scaling: beta_slow must be less than beta_fast",
+            "position.scaling: beta_slow must be less than beta_fast",
+        )
+
+
+def _kind(name: str, description: str) -> Any:
+    return Setting(description, choices=(name,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rope:
+    """Queries and keys turned by their positions. ``table``: whether an encoding looks positions
+    up, so that there are none past the context.
+    """
+
+    table: ClassVar[bool] = False
+    kind: Annotated[str, _kind("rope", "Rotary positions (Su et al. 2021).")] = "rope"
+    theta: Annotated[float, Setting("Base of the rotary frequencies.", gt=0)] = 10_000.0
+    dim: Annotated[
+        int | None,
+        Setting("Dimensions of a head that are turned, an even number; all where absent.", ge=2),
+    ] = None
+    scaling: Annotated[
+        RopeScaling | None, Setting("How the rotation is stretched to a longer context.")
+    ] = None
+
+    def __post_init__(self) -> None:
+        check(self, "position.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learned:
+    """A learned vector for each position, added to the embedding."""
+
+    table: ClassVar[bool] = True
+    kind: Annotated[str, _kind("learned", "Learned positions.")] = "learned"
+    offset: Annotated[int, Setting("Rows that come before position 0 (OPT has 2).", ge=0)] = 0
+
+    def __post_init__(self) -> None:
+        check(self, "position.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sinusoidal:
+    """Sines and cosines, added to the embedding times sqrt(hidden)."""
+
+    table: ClassVar[bool] = True
+    kind: Annotated[str, _kind("sinusoidal", "Sinusoids (Vaswani et al. 2017).")] = "sinusoidal"
+
+    def __post_init__(self) -> None:
+        check(self, "position.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alibi:
+    """A number for the distance and the head, taken off each score."""
+
+    table: ClassVar[bool] = False
+    kind: Annotated[str, _kind("alibi", "ALiBi (Press et al. 2022).")] = "alibi"
+
+    def __post_init__(self) -> None:
+        check(self, "position.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buckets:
+    """A learned number for each bucket of distances and head, shared by the layers."""
+
+    table: ClassVar[bool] = False
+    kind: Annotated[str, _kind("t5", "T5's relative positions (Raffel et al. 2020).")] = "t5"
+    buckets: Annotated[int, Setting("Buckets of distances.", ge=2)] = 32
+    distance: Annotated[
+        int, Setting("Distance in tokens from which on all share the last bucket.", ge=1)
+    ] = 128
+
+    def __post_init__(self) -> None:
+        check(self, "position.")
+        _refuse(
+            self.distance <= self.buckets // 2,
+            "position.buckets: give position.distance over half of them",
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """A decoder-only transformer. The defaults are LLaMA's choices (Touvron et al. 2023)."""
+class NoPositions:
+    """Nothing but the causal mask says where a token stands."""
 
-    vocab: Annotated[int, Setting("Tokens of the vocabulary.", ge=1)]
-    layers: Annotated[int, Setting("Number of blocks.", ge=1)]
-    hidden: Annotated[int, Setting("Dimensions of the residual stream.", ge=1)]
+    table: ClassVar[bool] = False
+    kind: Annotated[str, _kind("none", "No positions.")] = "none"
+
+    def __post_init__(self) -> None:
+        check(self, "position.")
+
+
+Position = Rope | Learned | Sinusoidal | Alibi | Buckets | NoPositions
+POSITIONS = ("rope", "learned", "sinusoidal", "alibi", "t5", "none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouped:
+    """Attention with as many key and value heads as query heads, or fewer."""
+
+    kind: Annotated[str, _kind("grouped", "Grouped-query attention; MHA and MQA are its ends.")] = (
+        "grouped"
+    )
     heads: Annotated[int, Setting("Number of query heads.", ge=1)]
     kv_heads: Annotated[
         int,
@@ -103,36 +224,12 @@ class ModelConfig:
         ),
     ]
     head_dim: Annotated[int, Setting("Dimensions of a head.", ge=1)]
-    mlp_hidden: Annotated[
-        int, Setting("Dimensions between the layers of the feed-forward; see gated_width.", ge=1)
-    ]
-    context: Annotated[
-        int, Setting("Tokens of the longest row, in training and in generation.", ge=1)
-    ] = 256
-    tied_embeddings: Annotated[
-        bool, Setting("Whether the output head is the embedding, transposed.")
-    ] = True
-
-    norm: Annotated[
+    bias: Annotated[
         str,
         Setting(
-            "The norm: rms (Zhang and Sennrich 2019), layer (Ba et al. 2016), layer_no_bias (PaLM) "
-            "or layer_plain, without weights (OLMo).",
-            choices=NORMS,
+            "Which of its linear layers have a bias: none, qkv (Qwen2.5) or all.", choices=BIASES
         ),
-    ] = "rms"
-    norm_place: Annotated[
-        str,
-        Setting(
-            "Where norms stand: pre; post, the original LN(x + f(x)) without a norm at the end; "
-            "sandwich, before and after each part (Ding et al. 2021).",
-            choices=PLACES,
-        ),
-    ] = "pre"
-    norm_eps: Annotated[
-        float, Setting("Number added to the variance, so that it is never 0.", gt=0)
-    ] = 1e-5
-    embedding_norm: Annotated[bool, Setting("A norm after the embedding (BLOOM).")] = False
+    ] = "none"
     qk_norm: Annotated[
         bool,
         Setting(
@@ -140,35 +237,11 @@ class ModelConfig:
             "in Qwen3)."
         ),
     ] = False
-    bias: Annotated[
-        str,
-        Setting(
-            "Which linear layers have a bias: none, all, qkv alone (Qwen2.5), mlp alone (GPT-J).",
-            choices=BIASES,
-        ),
-    ] = "none"
-    head_bias: Annotated[bool, Setting("Whether the output head has a bias.")] = False
-
-    mlp: Annotated[
-        str,
-        Setting(
-            "The feed-forward: plain relu, gelu, gelu_tanh, swish, relu2 (So et al. 2021), gated "
-            "(Shazeer 2020) glu, geglu, geglu_tanh, reglu, swiglu.",
-            choices=tuple(MLPS),
-        ),
-    ] = "swiglu"
-    parallel: Annotated[
-        bool, Setting("Whether attention and feed-forward read the same x (GPT-J, PaLM).")
-    ] = False
-    parallel_norms: Annotated[
-        int, Setting("Norms of a parallel block: 1 (GPT-J) or 2 (GPT-NeoX).", ge=1, le=2)
-    ] = 1
-
     window: Annotated[
         int | None,
         Setting(
-            "Keys that a query sees at most, itself counted, in tokens (Beltagy et al. 2020). "
-            "Without a value it sees all.",
+            "Keys that a query sees at most to either side, itself counted, in tokens (Beltagy et "
+            "al. 2020). Without a value it sees all.",
             ge=1,
         ),
     ] = None
@@ -184,31 +257,103 @@ class ModelConfig:
         ),
     ] = 0
 
-    position: Annotated[
+    def __post_init__(self) -> None:
+        check(self, "attention.")
+        _refuse(
+            self.heads % self.kv_heads != 0,
+            f"attention.kv_heads is {self.kv_heads}: it must divide attention.heads ({self.heads})",
+        )
+        _refuse(
+            not self.window_pattern or bool(set(self.window_pattern) - set("WF")),
+            f"attention.window_pattern is {self.window_pattern!r}: a letter a layer, W (window) or "
+            "F (full)",
+        )
+        _refuse(
+            self.window is None and self.sinks > 0,
+            "attention.sinks without a window do nothing: give attention.window too",
+        )
+
+    def window_of(self, layer: int) -> int | None:
+        """The window of a layer, or None where it sees everything."""
+        marked = self.window_pattern[layer % len(self.window_pattern)] == "W"
+        return self.window if marked else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dense:
+    """A feed-forward that every token goes through."""
+
+    kind: Annotated[str, _kind("dense", "One feed-forward.")] = "dense"
+    width: Annotated[int, Setting("Dimensions between its layers; see gated_width.", ge=1)]
+    activation: Annotated[
         str,
         Setting(
-            "Positions: rope (Su et al. 2021); learned; sinusoidal (Vaswani et al. 2017, with the "
-            "embedding times sqrt(hidden)); alibi (Press et al. 2022); t5, a learned bias for each "
-            "bucket of distances and head, shared by the layers (Raffel et al. 2020); none.",
-            choices=POSITIONS,
+            "Plain relu, gelu, gelu_tanh, swish, relu2 (So et al. 2021), gated (Shazeer 2020) glu, "
+            "geglu, geglu_tanh, reglu, swiglu.",
+            choices=tuple(ACTIVATIONS),
         ),
-    ] = "rope"
-    rope_theta: Annotated[float, Setting("Base of the rotary frequencies.", gt=0)] = 10_000.0
-    rope_dim: Annotated[
-        int | None,
-        Setting("Dimensions of a head that rope turns, an even number. Without a value all.", ge=2),
-    ] = None
-    rope_scaling: Annotated[
-        RopeScaling | None, Setting("How rope is stretched to a longer context.")
-    ] = None
-    learned_offset: Annotated[
-        int, Setting("Rows of learned positions that come before position 0 (OPT).", ge=0)
-    ] = 0
-    t5_buckets: Annotated[int, Setting("Buckets of distances of t5.", ge=1)] = 32
-    t5_distance: Annotated[
-        int, Setting("Distance in tokens from which on all share t5's last bucket.", ge=1)
-    ] = 128
+    ] = "swiglu"
+    bias: Annotated[bool, Setting("Whether its linear layers have a bias.")] = False
 
+    def __post_init__(self) -> None:
+        check(self, "feed_forward.")
+
+    @property
+    def gated(self) -> bool:
+        return ACTIVATIONS[self.activation][1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serial:
+    """Attention, then the feed-forward, each added to the stream."""
+
+    kind: Annotated[str, _kind("serial", "One part after the other.")] = "serial"
+
+    def __post_init__(self) -> None:
+        check(self, "residual.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parallel:
+    """Attention and feed-forward read the same stream, and their sum is added to it."""
+
+    kind: Annotated[str, _kind("parallel", "Both parts at once (GPT-J, PaLM).")] = "parallel"
+    norms: Annotated[int, Setting("Norms of a block: 1 (GPT-J), or 2 (GPT-NeoX).", ge=1, le=2)] = 1
+
+    def __post_init__(self) -> None:
+        check(self, "residual.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedding:
+    """The embedding of tokens."""
+
+    norm: Annotated[bool, Setting("A norm after the embedding (BLOOM).")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """The output head."""
+
+    tied: Annotated[bool, Setting("Whether it is the embedding, transposed.")] = True
+    bias: Annotated[bool, Setting("Whether it has a bias.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """Blocks on a residual stream. The defaults are LLaMA's choices (Touvron et al. 2023)."""
+
+    layers: Annotated[int, Setting("Number of blocks.", ge=1)]
+    hidden: Annotated[int, Setting("Dimensions of the residual stream.", ge=1)]
+    attention: Annotated[Grouped, Setting("How tokens look at each other.")]
+    feed_forward: Annotated[Dense, Setting("What is done to each token.")]
+    norm: Annotated[Norm, Setting("The norms.")] = field(default_factory=Norm)
+    residual: Annotated[Serial | Parallel, Setting("How parts are joined to the stream.")] = field(
+        default_factory=Serial
+    )
+    position: Annotated[Position, Setting("How a token's position is known.")] = field(
+        default_factory=Rope
+    )
     dropout: Annotated[
         float,
         Setting(
@@ -219,76 +364,110 @@ class ModelConfig:
         ),
     ] = 0.0
 
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Stack):
+    """A decoder-only transformer."""
+
+    vocab: Annotated[int, Setting("Tokens of the vocabulary.", ge=1)]
+    context: Annotated[
+        int, Setting("Tokens of the longest row, in training and in generation.", ge=1)
+    ] = 256
+    embedding: Annotated[Embedding, Setting("The embedding.")] = field(default_factory=Embedding)
+    head: Annotated[Head, Setting("The output head.")] = field(default_factory=Head)
+
     def __post_init__(self) -> None:
         check(self)
         _refuse(
-            self.heads % self.kv_heads != 0,
-            f"kv_heads is {self.kv_heads}: it must divide heads ({self.heads})",
+            self.residual.kind == "parallel" and self.norm.place != "pre",
+            f"residual parallel with norm.place {self.norm.place}: a parallel block has its norms "
+            "before",
         )
-        _refuse(
-            self.parallel and self.norm_place != "pre",
-            f"parallel with norm_place {self.norm_place}: a parallel block has its norms before",
-        )
-        self._check_window()
-        self._check_positions()
+        if isinstance(self.position, Rope):
+            self._check_rope(self.position)
 
-    def _check_window(self) -> None:
+    def _check_rope(self, rope: Rope) -> None:
+        size, rotated = self.attention.head_dim, self.rotated
         _refuse(
-            not self.window_pattern or bool(set(self.window_pattern) - set("WF")),
-            f"window_pattern is {self.window_pattern!r}: a letter a layer, W (window) or F (full)",
+            rope.dim is None and size % 2 != 0,
+            f"attention.head_dim is {size}: position rope needs it even",
         )
         _refuse(
-            self.window is None and self.sinks > 0,
-            "sinks without a window do nothing: give window too",
+            not 2 <= rotated <= size or rotated % 2 != 0,
+            f"position.dim is {rope.dim}: an even number up to attention.head_dim ({size})",
         )
-
-    def _check_positions(self) -> None:
-        if self.position == "rope":
-            _refuse(
-                self.rope_dim is None and self.head_dim % 2 != 0,
-                f"head_dim is {self.head_dim}: RoPE needs it even",
-            )
-            _refuse(
-                not 2 <= self.rotated <= self.head_dim or self.rotated % 2 != 0,
-                f"rope_dim is {self.rope_dim}: an even number up to head_dim ({self.head_dim})",
-            )
-        else:
-            _refuse(
-                self.rope_scaling is not None or self.rope_dim is not None,
-                f"rope_scaling and rope_dim need position rope, not {self.position}",
-            )
-        scaling = self.rope_scaling
-        if scaling is not None and scaling.kind == "longrope":
+        if rope.scaling is None:
+            return
+        if rope.scaling.kind == "longrope":
             for name in ("short", "long"):
                 _refuse(
-                    len(getattr(scaling, name)) != self.rotated // 2,
-                    f"rope_scaling longrope: {name} needs {self.rotated // 2} numbers, one for "
-                    "each rotated pair",
+                    len(getattr(rope.scaling, name)) != rotated // 2,
+                    f"position.scaling longrope: {name} needs {rotated // 2} numbers, one for each "
+                    "rotated pair",
                 )
         _refuse(
-            scaling is not None and scaling.kind == "ntk" and self.rotated < 4,
-            "rope_scaling ntk needs rope_dim over 2",
+            rope.scaling.kind == "ntk" and rotated < 4,
+            "position.scaling ntk needs position.dim over 2",
         )
-        if self.position == "t5":
-            _refuse(
-                self.t5_buckets < 2 or self.t5_distance <= self.t5_buckets // 2,
-                "t5_buckets: give 2 or more, and t5_distance over half of them",
-            )
 
     @property
     def rotated(self) -> int:
-        """Dimensions of a head that RoPE turns."""
-        return self.head_dim if self.rope_dim is None else self.rope_dim
+        """Dimensions of a head that are turned; 0 without rotary positions."""
+        if not isinstance(self.position, Rope):
+            return 0
+        return self.attention.head_dim if self.position.dim is None else self.position.dim
 
-    def window_of(self, layer: int) -> int | None:
-        """The window of a layer, or None where it sees everything."""
-        marked = self.window_pattern[layer % len(self.window_pattern)] == "W"
-        return self.window if marked else None
+    @property
+    def windows(self) -> list[int | None]:
+        """The window of each layer, or None where it sees everything."""
+        return [self.attention.window_of(layer) for layer in range(self.layers)]
 
 
 def gated_width(hidden: int, multiple: int = 256, ratio: float = 4.0) -> int:
-    """The width of a gated MLP that costs what a plain one of ``ratio * hidden`` does: 2/3 of it
-    (Shazeer 2020), rounded up to a multiple as LLaMA does.
+    """The width of a gated feed-forward that costs what a plain one of ``ratio * hidden`` does: 2/3
+    of it (Shazeer 2020), rounded up to a multiple as LLaMA does.
     """
     width = int(2 * ratio * hidden / 3)
     return -(-width // multiple) * multiple
+
+
+def model_config(values: Any, where: str) -> ModelConfig:
+    """A configuration from parsed JSON, today's or that of checkpoints before version 4, in which
+    all settings stood side by side. Raises ``TrainError``.
+    """
+    old = isinstance(values, dict) and "heads" in values
+    return from_dict(ModelConfig, _upgraded(values) if old else values, where)
+
+
+_RENAMED = {
+    **{name: f"attention.{name}" for name in ("heads", "kv_heads", "head_dim", "qk_norm")},
+    **{name: f"attention.{name}" for name in ("window", "window_pattern", "sinks")},
+    "mlp_hidden": "feed_forward.width",
+    "mlp": "feed_forward.activation",
+    "norm": "norm.kind",
+    "norm_place": "norm.place",
+    "norm_eps": "norm.eps",
+    "embedding_norm": "embedding.norm",
+    "tied_embeddings": "head.tied",
+    "head_bias": "head.bias",
+    "position": "position.kind",
+}
+_OF_POSITIONS = {
+    "rope": {"rope_theta": "theta", "rope_dim": "dim", "rope_scaling": "scaling"},
+    "learned": {"learned_offset": "offset"},
+    "t5": {"t5_buckets": "buckets", "t5_distance": "distance"},
+}
+
+
+def _upgraded(flat: dict[str, Any]) -> dict[str, Any]:
+    known = _OF_POSITIONS.get(flat.get("position", "rope"), {})
+    names = _RENAMED | {old: f"position.{new}" for old, new in known.items()}
+    other = {old for names in _OF_POSITIONS.values() for old in names}
+    other |= {"bias", "parallel", "parallel_norms"}
+    values = {names.get(n, n): v for n, v in flat.items() if n in names or n not in other}
+    bias = flat.get("bias", "none")
+    values["attention.bias"] = bias if bias in BIASES else "none"
+    values["feed_forward.bias"] = bias in ("all", "mlp")
+    if flat.get("parallel"):
+        values |= {"residual.kind": "parallel", "residual.norms": flat.get("parallel_norms", 1)}
+    return unflat(values)

@@ -1,62 +1,141 @@
-"""Encodings of positions: rotary frequencies and their scalings, sinusoids, ALiBi's slopes."""
+"""Positions: each encoding is an object that says what it does to embeddings, queries and keys,
+and scores. To add one, write its settings in config.py and its class here.
+"""
 
 from __future__ import annotations
 
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from train.model.config import ModelConfig, RopeScaling
+from train.attention import Alibi as AlibiBias
+from train.attention import Relative
+from train.model import roles
+from train.model.config import (
+    Alibi,
+    Buckets,
+    Learned,
+    ModelConfig,
+    NoPositions,
+    Rope,
+    Sinusoidal,
+)
+from train.model.roles import Role
+from train.model.rope import rope_frequencies
 
-
-def rope_frequencies(config: ModelConfig) -> tuple[Tensor, float]:
-    """The angle a step turns each pair by: float32 [rotated / 2]; and the factor on cos and sin.
-
-    Su et al. 2021, with the scaling of ``config.rope_scaling``.
-    """
-    size, theta, scaling = config.rotated, config.rope_theta, config.rope_scaling
-    if scaling is not None and scaling.kind == "ntk":
-        theta *= scaling.factor ** (size / (size - 2))
-    exponents = torch.arange(0, size, 2, dtype=torch.int64).float() / size
-    frequencies = 1.0 / theta**exponents
-    if scaling is None or scaling.kind == "ntk":
-        return frequencies, 1.0
-    if scaling.kind == "linear":
-        return frequencies / scaling.factor, 1.0
-    if scaling.kind == "llama3":
-        return _llama3(frequencies, scaling), 1.0
-    if scaling.kind == "yarn":
-        factor = 0.1 * math.log(scaling.factor) + 1.0
-        return _yarn(frequencies, scaling, size, theta), factor
-    long = config.context > scaling.original_context
-    divisors = torch.tensor(scaling.long if long else scaling.short)
-    stretch = max(1.0, config.context / scaling.original_context)
-    factor = math.sqrt(1 + math.log(stretch) / math.log(scaling.original_context))
-    return frequencies / divisors, factor
+# So small that the first loss is ln(vocab) within a few hundredths, for a tied head too.
+EMBEDDING = 0.4
 
 
-def _llama3(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
-    """Long waves are slowed down by the factor, short ones kept, those between interpolated."""
-    wave = 2 * math.pi / frequencies
-    turns = scaling.original_context / wave
-    share = ((turns - scaling.low) / (scaling.high - scaling.low)).clamp(0, 1)
-    return (1 - share) * frequencies / scaling.factor + share * frequencies
+class Positions(nn.Module):
+    """No positions, and what an encoding may do."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Embeddings [batch, length, hidden] with their positions, [batch or 1, length]."""
+        return x
+
+    def rotation(self, positions: Tensor) -> Tensor | None:
+        """What ``rotate`` multiplies queries and keys by, or None."""
+        return None
+
+    def bias(self) -> AlibiBias | Relative | None:
+        """What is added to the scores, or None."""
+        return None
 
 
-def _yarn(frequencies: Tensor, scaling: RopeScaling, size: int, theta: float) -> Tensor:
-    """As ``llama3``, with a ramp over the index of the pair, not over its turns."""
+class Rotary(Positions):
+    """Queries and keys turned by an angle for each pair of dimensions (Su et al. 2021)."""
 
-    def pair(turns: float) -> float:
-        """The index of the pair that turns so often in the original context."""
-        wave = scaling.original_context / (turns * 2 * math.pi)
-        return size * math.log(wave) / (2 * math.log(theta))
+    frequencies: Tensor
 
-    first = max(math.floor(pair(scaling.beta_fast)), 0)
-    last = min(math.ceil(pair(scaling.beta_slow)), size - 1)
-    index = torch.arange(size // 2, dtype=torch.float32)
-    slowed = ((index - first) / max(last - first, 0.001)).clamp(0, 1)
-    return slowed * frequencies / scaling.factor + (1 - slowed) * frequencies
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        frequencies, self.factor = rope_frequencies(config)
+        self.register_buffer("frequencies", frequencies, persistent=False)
+
+    def tune(self, config: ModelConfig) -> None:
+        """Turn as another configuration does, from now on."""
+        frequencies, self.factor = rope_frequencies(config)
+        self.frequencies.copy_(frequencies)
+
+    def rotation(self, positions: Tensor) -> Tensor:
+        return rotations(self.frequencies, self.factor, positions)
+
+
+class LearnedTable(Positions):
+    """A vector for each position, added to the embedding."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        assert isinstance(config.position, Learned)
+        self.offset = config.position.offset
+        self.weight = nn.Parameter(torch.zeros(config.context + self.offset, config.hidden))
+        std = EMBEDDING * config.hidden**-0.5
+        roles.give(self, weight=Role(part="positions", use="lookup", std=std))
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x + nn.functional.embedding(positions + self.offset, self.weight)
+
+
+class Sinusoids(Positions):
+    """Sines and cosines, added to the embedding times sqrt(hidden) (Vaswani et al. 2017)."""
+
+    sinusoids: Tensor
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        table = sinusoids(config.context, config.hidden)
+        self.register_buffer("sinusoids", table, persistent=False)
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x * x.shape[-1] ** 0.5 + self.sinusoids[positions].to(x.dtype)
+
+
+class Slopes(Positions):
+    """Scores less the distance times the head's slope (Press et al. 2022)."""
+
+    slopes: Tensor
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        slopes = alibi_slopes(config.attention.heads)
+        self.register_buffer("slopes", slopes, persistent=False)
+
+    def bias(self) -> AlibiBias:
+        return AlibiBias(slopes=self.slopes)
+
+
+class RelativeBuckets(Positions):
+    """Scores and a learned number for the distance's bucket and the head (Raffel et al. 2020)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        assert isinstance(config.position, Buckets)
+        self.distance = config.position.distance
+        self.weight = nn.Parameter(torch.zeros(config.position.buckets, config.attention.heads))
+        roles.give(self, weight=Role(part="positions", use="lookup", std=0.02))
+
+    def bias(self) -> Relative:
+        return Relative(weight=self.weight, distance=self.distance)
+
+
+ENCODINGS: dict[type, type[Positions]] = {
+    Rope: Rotary,
+    Learned: LearnedTable,
+    Sinusoidal: Sinusoids,
+    Alibi: Slopes,
+    Buckets: RelativeBuckets,
+    NoPositions: Positions,
+}
+
+
+def positions(config: ModelConfig) -> Positions:
+    """The encoding of a configuration."""
+    return ENCODINGS[type(config.position)](config)
 
 
 def rotations(frequencies: Tensor, factor: float, positions: Tensor) -> Tensor:

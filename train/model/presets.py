@@ -10,23 +10,36 @@ import dataclasses
 import difflib
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from train.errors import TrainError
-from train.model.config import ModelConfig, RopeScaling
+from train.model.config import (
+    Alibi,
+    Dense,
+    Embedding,
+    Grouped,
+    Head,
+    Learned,
+    ModelConfig,
+    Norm,
+    Parallel,
+    Rope,
+    RopeScaling,
+)
+
+LAYER_NORM = Norm(kind="layer")
 
 
 def ours(layers: int, hidden: int, heads: int, kv_heads: int, mlp: int, **more: int) -> ModelConfig:
     """LLaMA-style: RMSNorm, RoPE, SwiGLU, grouped queries, tied embeddings."""
-    settings = {"vocab": 32_000, "context": 2048} | more
-    return ModelConfig(
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=hidden // heads,
-        mlp_hidden=mlp,
-        **settings,  # type: ignore[arg-type]
-    )
+    sizes = {"vocab": 32_000, "context": 2048} | more
+    return llama(layers, hidden, heads, mlp, kv_heads=kv_heads, tied=True, **sizes)  # type: ignore[arg-type]
+
+
+def _heads(hidden: int, heads: int, **more: Any) -> Grouped:
+    """As many key heads as query heads, which share the hidden dimensions."""
+    given = {"heads": heads, "kv_heads": heads, "head_dim": hidden // heads}
+    return Grouped(**(given | more))
 
 
 def gpt2(layers: int, hidden: int, heads: int) -> ModelConfig:
@@ -35,15 +48,11 @@ def gpt2(layers: int, hidden: int, heads: int) -> ModelConfig:
         vocab=50_257,
         layers=layers,
         hidden=hidden,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        mlp_hidden=4 * hidden,
         context=1024,
-        norm="layer",
-        bias="all",
-        mlp="gelu_tanh",
-        position="learned",
+        attention=_heads(hidden, heads, bias="all"),
+        feed_forward=Dense(width=4 * hidden, activation="gelu_tanh", bias=True),
+        norm=LAYER_NORM,
+        position=Learned(),
         dropout=0.1,
     )
 
@@ -61,22 +70,19 @@ def llama(
     scaling: RopeScaling | None = None,
     tied: bool = False,
     eps: float = 1e-5,
-    head_dim: int | None = None,
+    **attention: Any,
 ) -> ModelConfig:
     """Touvron et al. 2023; Grattafiori et al. 2024."""
     return ModelConfig(
         vocab=vocab,
         layers=layers,
         hidden=hidden,
-        heads=heads,
-        kv_heads=kv_heads or heads,
-        head_dim=head_dim or hidden // heads,
-        mlp_hidden=mlp,
         context=context,
-        rope_theta=theta,
-        rope_scaling=scaling,
-        tied_embeddings=tied,
-        norm_eps=eps,
+        attention=_heads(hidden, heads, kv_heads=kv_heads or heads, **attention),
+        feed_forward=Dense(width=mlp),
+        norm=Norm(eps=eps),
+        position=Rope(theta=theta, scaling=scaling),
+        head=Head(tied=tied),
     )
 
 
@@ -88,14 +94,12 @@ llama3 = partial(llama, kv_heads=8, vocab=128_256, context=8192, theta=500_000.0
 def llama31(layers: int, hidden: int, heads: int, mlp: int, factor: float = 8.0, **more: bool):  # type: ignore[no-untyped-def]
     """Llama 3.1 and 3.2: the rotation stretched from 8,192 to 131,072 tokens."""
     scaling = RopeScaling(kind="llama3", factor=factor, original_context=8192)
-    config = llama3(layers, hidden, heads, mlp, scaling=scaling, **more)
-    return dataclasses.replace(config, context=131_072)
+    return llama3(layers, hidden, heads, mlp, scaling=scaling, context=131_072, **more)
 
 
 def mistral() -> ModelConfig:
     """Jiang et al. 2023: a window of 4,096 tokens in every layer."""
-    config = llama(32, 4096, 32, 14_336, kv_heads=8, context=32_768)
-    return dataclasses.replace(config, window=4096)
+    return llama(32, 4096, 32, 14_336, kv_heads=8, context=32_768, window=4096)
 
 
 def qwen25(
@@ -104,16 +108,15 @@ def qwen25(
     heads: int,
     kv_heads: int,
     mlp: int,
+    *,
     vocab: int = 151_936,
     context: int = 32_768,
     tied: bool = False,
     eps: float = 1e-6,
 ) -> ModelConfig:
     """Qwen2.5 (Yang et al. 2024): biases on queries, keys and values alone."""
-    config = llama(
-        layers, hidden, heads, mlp, kv_heads=kv_heads, vocab=vocab, context=context, eps=eps
-    )
-    return dataclasses.replace(config, bias="qkv", rope_theta=1e6, tied_embeddings=tied)
+    sizes = {"vocab": vocab, "context": context, "tied": tied, "eps": eps}
+    return llama(layers, hidden, heads, mlp, kv_heads=kv_heads, theta=1e6, bias="qkv", **sizes)  # type: ignore[arg-type]
 
 
 def gptj() -> ModelConfig:
@@ -122,18 +125,13 @@ def gptj() -> ModelConfig:
         vocab=50_400,
         layers=28,
         hidden=4096,
-        heads=16,
-        kv_heads=16,
-        head_dim=256,
-        mlp_hidden=16_384,
         context=2048,
-        norm="layer",
-        bias="mlp",
-        head_bias=True,
-        tied_embeddings=False,
-        mlp="gelu_tanh",
-        parallel=True,
-        rope_dim=64,
+        attention=_heads(4096, 16),
+        feed_forward=Dense(width=16_384, activation="gelu_tanh", bias=True),
+        norm=LAYER_NORM,
+        residual=Parallel(),
+        position=Rope(dim=64),
+        head=Head(tied=False, bias=True),
     )
 
 
@@ -145,18 +143,13 @@ def gpt_neox(
         vocab=vocab,
         layers=layers,
         hidden=hidden,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        mlp_hidden=4 * hidden,
         context=2048,
-        norm="layer",
-        bias="all",
-        tied_embeddings=False,
-        mlp=gelu,
-        parallel=True,
-        parallel_norms=2,
-        rope_dim=hidden // heads // 4,
+        attention=_heads(hidden, heads, bias="all"),
+        feed_forward=Dense(width=4 * hidden, activation=gelu, bias=True),
+        norm=LAYER_NORM,
+        residual=Parallel(norms=2),
+        position=Rope(dim=hidden // heads // 4),
+        head=Head(tied=False),
     )
 
 
@@ -166,14 +159,11 @@ def palm(layers: int, hidden: int, heads: int) -> ModelConfig:
         vocab=256_000,
         layers=layers,
         hidden=hidden,
-        heads=heads,
-        kv_heads=1,
-        head_dim=256,
-        mlp_hidden=4 * hidden,
         context=2048,
-        norm="layer_no_bias",
-        mlp="swiglu",
-        parallel=True,
+        attention=Grouped(heads=heads, kv_heads=1, head_dim=256),
+        feed_forward=Dense(width=4 * hidden),
+        norm=Norm(kind="layer_no_bias"),
+        residual=Parallel(),
     )
 
 
@@ -183,16 +173,12 @@ def bloom(layers: int, hidden: int, heads: int) -> ModelConfig:
         vocab=250_880,
         layers=layers,
         hidden=hidden,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        mlp_hidden=4 * hidden,
         context=2048,
-        norm="layer",
-        embedding_norm=True,
-        bias="all",
-        mlp="gelu_tanh",
-        position="alibi",
+        attention=_heads(hidden, heads, bias="all"),
+        feed_forward=Dense(width=4 * hidden, activation="gelu_tanh", bias=True),
+        norm=LAYER_NORM,
+        position=Alibi(),
+        embedding=Embedding(norm=True),
     )
 
 
@@ -204,16 +190,11 @@ def opt(layers: int, hidden: int, heads: int) -> ModelConfig:
         vocab=50_272,
         layers=layers,
         hidden=hidden,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        mlp_hidden=4 * hidden,
         context=2048,
-        norm="layer",
-        bias="all",
-        mlp="relu",
-        position="learned",
-        learned_offset=2,
+        attention=_heads(hidden, heads, bias="all"),
+        feed_forward=Dense(width=4 * hidden, activation="relu", bias=True),
+        norm=LAYER_NORM,
+        position=Learned(offset=2),
         dropout=0.1,
     )
 
@@ -221,7 +202,7 @@ def opt(layers: int, hidden: int, heads: int) -> ModelConfig:
 def olmo(layers: int, hidden: int, heads: int, mlp: int, tied: bool) -> ModelConfig:
     """OLMo (Groeneveld et al. 2024): a LayerNorm without weights."""
     config = llama(layers, hidden, heads, mlp, vocab=50_304, tied=tied)
-    return dataclasses.replace(config, norm="layer_plain")
+    return dataclasses.replace(config, norm=Norm(kind="layer_plain"))
 
 
 OWN = ("tiny", "30m", "124m", "350m", "1b")  # of this project

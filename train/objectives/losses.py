@@ -9,15 +9,15 @@ memory. The same idea: Liger kernels (Hsu et al. 2024), fused linear cross-entro
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.config import TrainConfig
-from train.data.rows import IGNORED
 from train.model.decoder import Decoder
+from train.objectives.example import IGNORED, Example
 
 LOGITS = 1 << 26  # of a chunk at most: 256 MiB in float32
 TOKENS = 256  # of a chunk on a CPU: more leave its cache, fewer make poor products
@@ -156,21 +156,59 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
         total += a.t() @ b
 
 
-class Sums(nn.Module):
-    """Of a micro-batch's targets: the sums of the loss, of nats, of squared log normalisers."""
+class Term(NamedTuple):
+    """A part of what is learned, or reported: a sum over a micro-batch, and per what it is meant:
+    ``targets`` that are scored or ``tokens`` that are read. Over all micro-batches and processes
+    the sum is divided by their number, and weighs ``weight`` in the loss; 0 where it is reported.
+    """
+
+    sum: Tensor
+    per: str
+    weight: float
+
+
+class Losses(nn.Module):
+    """The terms of a micro-batch by name: ``objective``, what is learned from its targets, and what
+    it consists of, ``loss`` (nats) and ``z_loss`` (squared log normalisers).
+    """
 
     def __init__(self, model: Decoder, config: TrainConfig) -> None:
         super().__init__()
         self.model, self.z_loss, self.chunk = model, config.z_loss, config.loss_chunk
 
-    def forward(
-        self, inputs: Tensor, targets: Tensor, documents: Tensor | None, prefix: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        features = self.model.features(inputs, documents=documents, prefix=prefix)
-        return loss_sums(
+    def forward(self, example: Example, draws: Tensor | None = None) -> dict[str, Term]:
+        """``draws``: int64 [rows], what decides on dropout."""
+        features = self.model.features(
+            example.inputs, documents=example.documents, prefix=example.prefix, draws=draws
+        )
+        loss, nats, squares = loss_sums(
             features.flatten(0, 1),
-            targets.flatten(),
+            example.targets.flatten(),
             *self.model.head_weights(),
-            chunk=chunk_of(self.model.config.vocab, self.chunk, inputs.device.type),
+            chunk=chunk_of(self.model.config.vocab, self.chunk, features.device.type),
             z_loss=self.z_loss,
         )
+        return {
+            "objective": Term(loss, "targets", 1.0),
+            "loss": Term(nats, "targets", 0.0),
+            "z_loss": Term(self.z_loss * squares, "targets", 0.0),
+        }
+
+
+@torch.no_grad()
+def token_losses(model: Decoder, example: Example, chunk: int = 0) -> Tensor:
+    """Nats of each target, [rows * context]; 0 where the target is ignored. The logits of ``chunk``
+    tokens are held at once; 0 takes a number that fits.
+    """
+    features = model.features(
+        example.inputs, documents=example.documents, prefix=example.prefix
+    ).flatten(0, 1)
+    targets = example.targets.flatten()
+    size = chunk_of(model.config.vocab, chunk, features.device.type)
+    parts = zip(features.split(size), targets.split(size), strict=True)
+    return torch.cat(
+        [
+            F.cross_entropy(model.logits(x), wanted, ignore_index=IGNORED, reduction="none")
+            for x, wanted in parts
+        ]
+    )

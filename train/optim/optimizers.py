@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.optim.weights import gather, split_like
-
-HEAD = "head"
+from train.model.roles import roles
+from train.optim.weights import gather, mapped, shares, split_like
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,28 +111,17 @@ class Groups:
 
 
 def group(model: nn.Module) -> Groups:
-    """A weight of two dimensions or more is a matrix where a linear map owns it, else it is looked
-    up (tokens, positions, distances); the map called ``head`` is the output head.
-    """
-    maps: dict[int, str] = {}
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Linear):
-            maps.setdefault(id(module.weight), name.rpartition(".")[2])
-        elif isinstance(module, nn.Embedding):
-            maps[id(module.weight)] = ""  # tied to a head: an embedding
+    """The trained weights by their roles."""
     groups = Groups(hidden=[], head=[], embeddings=[], vectors=[])
-    for parameter in model.parameters():
-        if not parameter.requires_grad:
-            continue
-        owner = maps.get(id(parameter), "")
-        if parameter.dim() < 2:
-            groups.vectors.append(parameter)
-        elif not owner:
-            groups.embeddings.append(parameter)
-        elif owner == HEAD:
-            groups.head.append(parameter)
-        else:
-            groups.hidden.append(parameter)
+    lists = {
+        "matrix": groups.hidden,
+        "head": groups.head,
+        "lookup": groups.embeddings,
+        "vector": groups.vectors,
+    }
+    for _, parameter, role in roles(model):
+        if parameter.requires_grad:
+            lists[role.use].append(parameter)
     return groups
 
 
@@ -175,6 +163,7 @@ def _adamw_state(weight: Tensor) -> dict[str, torch.Size]:
 
 
 _NEWTON_SCHULZ_STEPS = 5
+PIECE_BYTES = 16 << 20  # of the matrices that one process iterates over together
 # Jordan et al. 2024: the steepest quintic at 0 that keeps (0, 1] within about 0.7 to 1.2.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 
@@ -209,12 +198,18 @@ class Muon(torch.optim.Optimizer):
             for weight in group["params"]:
                 if weight.grad is not None:
                     shapes.setdefault(weight.shape, []).append(weight)
-            for weights in shapes.values():  # those of one shape go through the iteration together
-                updates = orthogonal(torch.stack([self._nesterov(w, group) for w in weights]))
-                scale = 0.2 * max(updates.shape[-2:]) ** 0.5
-                for weight, update in zip(weights, updates, strict=True):
-                    weight.mul_(1 - group["lr"] * group["weight_decay"])
-                    weight.add_(split_like(update, weight), alpha=-group["lr"] * scale)
+            for weights in shapes.values():  # a few of one shape go through the iteration together
+                size = max(1, PIECE_BYTES // (weights[0].numel() * weights[0].element_size()))
+                turn = size * shares(weights[0])
+                for first in range(0, len(weights), turn):
+                    self._update(weights[first : first + turn], group)
+
+    def _update(self, weights: list[Tensor], group: dict[str, Any]) -> None:
+        scale = 0.2 * max(weights[0].shape[-2:]) ** 0.5
+        updates = mapped(orthogonal, [self._nesterov(weight, group) for weight in weights])
+        for weight, update in zip(weights, updates, strict=True):
+            weight.mul_(1 - group["lr"] * group["weight_decay"])
+            weight.add_(update, alpha=-group["lr"] * scale)
 
     def _nesterov(self, weight: Tensor, group: dict[str, Any]) -> Tensor:
         state, mu = self.state[weight], group["momentum"]
@@ -222,7 +217,7 @@ class Muon(torch.optim.Optimizer):
             state["momentum"] = torch.zeros_like(weight)
         assert weight.grad is not None
         momentum = state["momentum"].lerp_(weight.grad, 1 - mu)
-        return gather(weight.grad.lerp(momentum, mu))
+        return weight.grad.lerp(momentum, mu)
 
 
 def muon(groups: Groups, config: TrainConfig) -> list[Part]:

@@ -6,6 +6,7 @@ share of ``lr``, from 1 down to ``lr_floor``.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,10 +26,16 @@ class Schedule:
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:
-    """The rate of step 0, 1, ...; in a run of stages, by the settings of the step's stage."""
+    """The rate of step 0, 1, ...; in a run of stages that of the run's schedule, or of the one that
+    the step's stage has for itself.
+    """
     if config.stages:
-        stage, step = locate(config, step)
-        config = stages_of(config)[stage]
+        number, inside = locate(config, step)
+        stage = config.stages[number]
+        if stage.scheduled:
+            config, step = stages_of(config)[number], inside
+        elif stage.lr is not None:
+            config = dataclasses.replace(config, lr=stage.lr)
     if step < config.warmup:
         return config.lr * (step + 1) / config.warmup
     return config.lr * schedule(config.schedule).share(config, step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,6 +30,39 @@ def split_like(tensor: Tensor, parameter: Any) -> Tensor:
     everywhere = DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim, run_check=False)
     split: Tensor = everywhere.redistribute(mesh, parameter.placements)
     return split
+
+
+def shares(tensor: Any) -> int:
+    """Over how many processes a tensor is split."""
+    return tensor.device_mesh.size() if hasattr(tensor, "full_tensor") else 1
+
+
+def mapped(work: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> Iterator[Tensor]:
+    """``work`` over whole matrices [n, rows, columns], of tensors of one shape; each result split
+    as its tensor is. Where these are split over processes, each works on its part of them and sends
+    the results, so that all together do what one would.
+    """
+    count = shares(tensors[0])
+    if count == 1:
+        yield from work(torch.stack(tensors))
+        return
+    import torch.distributed as dist
+
+    size = -(-len(tensors) // count)
+    own = None
+    for rank in range(count):  # a gathering is a turn of all
+        part = [gather(tensor) for tensor in tensors[rank * size : (rank + 1) * size]]
+        if rank == dist.get_rank() and part:
+            own = work(torch.stack(part))
+    for number, tensor in enumerate(tensors):
+        rank = number // size
+        if rank == dist.get_rank():
+            assert own is not None
+            whole = own[number - rank * size].contiguous()
+        else:
+            whole = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+        dist.broadcast(whole, rank)
+        yield split_like(whole, tensor)
 
 
 @torch.no_grad()

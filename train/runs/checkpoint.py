@@ -6,9 +6,10 @@
                              config.json            model, train, shards: the plan of the run
                              state.json             step, tokens, held-out scores, losses; sums
 
+Versions 2 and 3 named weights otherwise (``_renamed``), and 2 had no sums.
 state.json has the xxh3-128 of config.json, of each tensor (made of what is in memory, before it is
 written), of the run's tokenizer.json, of the log up to there and of itself; all that is read again
-is compared with it. A folder of version 2 has none, and is taken as it is.
+is compared with it.
 
 The sampler, the schedule and dropout are functions of the step, so nothing else has to be kept.
 All tensors are whole, however many processes wrote them.
@@ -33,7 +34,7 @@ from torch import Tensor
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.files import checksum, clear, drop, encode_json, replacing, seal, unseal
-from train.model.config import ModelConfig
+from train.model.config import ModelConfig, model_config
 from train.model.decoder import Decoder
 from train.optim.optimizers import Optimizers
 from train.optim.schedules import decay_begins
@@ -43,6 +44,19 @@ from train.settings import from_dict
 
 _NAME = re.compile(r"step-(\d{7,})")
 _UNSEALED = 2  # the version before checksums
+VERSIONS = (_UNSEALED, 3, VERSION)
+# Names of weights before version 4, behind the name of an optimiser's state or not.
+_RENAMED = tuple(
+    (re.compile(old), new)
+    for old, new in (
+        (r"^((?!embedding\.|stack\.)\w+\.)?norm\.", r"\1stack.norm."),
+        (r"(^|\.)(position_embedding\.weight|relative)$", r"\1stack.positions.weight"),
+        (r"(^|\.)embedding_norm\.", r"\1embedding.norm."),
+        (r"(^|\.)head_bias$", r"\1head.bias"),
+        (r"(?<!stack\.)\bblocks\.", r"stack.blocks."),
+        (r"\.mlp(\.|_)", r".feed_forward\1"),
+    )
+)
 _JSON_BYTES = 64_000_000
 Tensors = dict[str, Tensor]
 
@@ -232,11 +246,17 @@ def load_plan(checkpoint: Path) -> Plan:
     if sums and checksum(path.read_bytes()) != sums.get(path.name):
         raise Damaged(path, "it is not what was written")
     return Plan(
-        model=from_dict(ModelConfig, values.get("model"), f"{path}: model"),
+        model=model_config(values.get("model"), f"{path}: model"),
         train=from_dict(TrainConfig, values.get("train"), f"{path}: train"),
         shards=str(values.get("shards")),
         weights=str(values.get("weights", "")),
+        version=values["version"],
     )
+
+
+def model_of(checkpoint: Path) -> ModelConfig:
+    """The model of a checkpoint, as it was at its step."""
+    return load_plan(checkpoint).model_at(step_of(checkpoint))
 
 
 def load_state(checkpoint: Path) -> State:
@@ -330,7 +350,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         values = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise Damaged(path, f"it cannot be read: {error}") from error
-    if not isinstance(values, dict) or values.get("version") not in (_UNSEALED, VERSION):
+    if not isinstance(values, dict) or values.get("version") not in VERSIONS:
         raise Damaged(path, f"not of a version {VERSION} checkpoint")
     return values
 
@@ -343,14 +363,26 @@ def read_tensors(path: Path) -> Tensors:
         raise Damaged(path, f"it cannot be read: {error}") from error
     sums = _sums(path.parent)
     if not sums:
-        return tensors
+        return _renamed(tensors, path.parent)
     expected = sums.get(path.name)
     if not isinstance(expected, dict) or expected.keys() != tensors.keys():
         raise Damaged(path, "its tensors are others than were written")
     for name, tensor in tensors.items():
         if tensor_checksum(tensor) != expected[name]:
             raise Damaged(path, f"{name} is not what was written")
-    return tensors
+    return _renamed(tensors, path.parent)
+
+
+def _renamed(tensors: Tensors, checkpoint: Path) -> Tensors:
+    """By today's names."""
+    if _state(checkpoint)["version"] == VERSION:
+        return tensors
+    renamed = {}
+    for name, tensor in tensors.items():
+        for old, new in _RENAMED:
+            name = old.sub(new, name)
+        renamed[name] = tensor
+    return renamed
 
 
 class Saver:

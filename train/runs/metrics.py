@@ -16,16 +16,23 @@ from torch import Tensor
 from train.errors import TrainError
 from train.files import sync, write_atomic
 
+# Behind the loss's terms: the gradient's norm before clipping, tokens scored, and tokens read.
+LAST = ("grad_norm", "tokens", "read")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What a step was, on the device: nobody has waited for it. ``values``, float64: loss (nats a
-    token), z-loss, norm of the gradient before clipping, tokens that counted, and tokens that were
-    read. ``updated``: the weights were.
+    """What a step was, on the device: nobody has waited for it. ``values``, float64, by ``names``:
+    the terms of the loss (nats a token) and ``LAST``. ``updated``: the weights were.
     """
 
+    names: tuple[str, ...]
     values: Tensor
     updated: bool = True
+
+    def figures(self) -> dict[str, float]:
+        """The values, waited for."""
+        return dict(zip(self.names, self.values.tolist(), strict=True))
 
 
 class Pending:
@@ -54,9 +61,9 @@ class Pending:
             line: dict[str, Any] = {"step": step, "lr": rate, "updated": False}
             line |= {"tokens": 0, "read": 0}
             if measured is not None:
-                loss, z_loss, norm, tokens, read = next(numbers)
-                line |= {"loss": loss, "z_loss": z_loss, "grad_norm": norm, "tokens": int(tokens)}
-                line |= {"updated": measured.updated, "read": int(read)}
+                line |= dict(zip(measured.names, next(numbers), strict=True))
+                line |= {name: int(line[name]) for name in ("tokens", "read")}
+                line["updated"] = measured.updated
             lines.append(line)
         now = time.perf_counter()
         for line in lines:

@@ -6,28 +6,35 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from train.config import TrainConfig
+from train.config import TrainConfig, locate, model_at
 from train.model.config import ModelConfig
 from train.optim.schedules import schedule
-from train.settings import to_dict
+from train.settings import flat, to_dict
 
 if TYPE_CHECKING:
     from train.loop.start import Start
 
-VERSION = 3  # of plans and checkpoints
+VERSION = 4  # of plans and checkpoints
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """What a run is: its model, how it trains, the fingerprint of the shards, and the digest of the
-    weights that it starts from, if they are not random. ``start`` says where these lie.
+    weights that it starts from, if they are not random. ``start`` says where these lie;
+    ``version``: of the checkpoint that it is from.
     """
 
     model: ModelConfig
     train: TrainConfig
     shards: str
     weights: str = ""
+    version: int = field(default=VERSION, compare=False)
     start: Start | None = field(default=None, compare=False)
+
+    def model_at(self, step: int) -> ModelConfig:
+        """The model after so many steps."""
+        stage, _ = locate(self.train, max(0, step - 1))
+        return model_at(self.model, self.train, stage)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -40,13 +47,13 @@ class Plan:
 
     def differences(self, other: Plan) -> list[str]:
         """Settings that decide the result and differ, as "name: ours, not theirs"."""
-        pairs = [
+        pairs: list[tuple[str, Any, Any]] = [
             ("shards", self.shards[:12], other.shards[:12]),
-            ("first weights", *(plan.weights[:12] or "random" for plan in (self, other))),
+            ("first weights", self.weights[:12] or "random", other.weights[:12] or "random"),
         ]
         for own, theirs in ((self.model, other.model), (self.train, other.train)):
-            ours, others = _placeless(to_dict(own)), _placeless(to_dict(theirs))
-            pairs += [(name, ours[name], others[name]) for name in ours]
+            ours, others = (flat(_placeless(to_dict(one))) for one in (own, theirs))
+            pairs += [(name, ours.get(name), others.get(name)) for name in ours | others]
         return [
             f"{name}: {a}, not {b}"
             for name, a, b in pairs

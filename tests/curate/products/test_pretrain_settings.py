@@ -46,3 +46,27 @@ def test_a_run_is_known_by_what_is_in_its_sources(tmp_path):
         return PretrainProduct(sources=[{"shards": str(place), "name": "x"}]).identity()
 
     assert identity(tmp_path / "a") == identity(moved) != identity(tmp_path / "b")
+
+
+def test_a_model_has_settings_in_a_mapping_and_under_dotted_names():
+    mapped = PretrainProduct(model={"preset": "30m", "attention": {"window": 64}})
+    dotted = PretrainProduct(**{"model": "30m", "model.attention.window": 64})
+    for step in (mapped, dotted):
+        assert (step._preset, step._changes) == ("30m", {"attention.window": 64})
+    assert mapped.identity() != PretrainProduct(model="30m").identity()
+    both = PretrainProduct(**{"model": {"layers": 3}, "model.layers": 5, "model.hidden": 64})
+    assert (both._preset, both._changes) == ("tiny", {"layers": 5, "hidden": 64})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("model.window", 3, "did you mean attention.window"),
+        ("model.position", "alibii", "choose one of rope, learned"),
+        ("model.attention.kv_heads", 5, "must divide attention.heads"),
+        ("model.layers", "many", "layers is 'many', expected int"),
+    ],
+)
+def test_a_wrong_setting_of_a_model_is_one_line_before_anything_runs(name, value, message):
+    with pytest.raises(ValidationError, match=message):
+        PretrainProduct(**{name: value})

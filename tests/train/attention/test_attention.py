@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from types import SimpleNamespace
 
@@ -15,6 +14,7 @@ from train.errors import TrainError
 from train.loop.backends import backends_line, layer_backends
 from train.model.positions import alibi_slopes
 from train.model.presets import preset
+from train.settings import change as changed
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without")
 
@@ -40,6 +40,7 @@ MASKS = {
     "window": {"window": 3},
     "window and sinks": {"window": 2, "sinks": 1},
     "prefix": {"prefix": PREFIX},
+    "window to both sides": {"window": 2, "sinks": 4, "causal": False},
     "alibi": {"bias": Alibi(slopes=torch.tensor([0.5, 0.25, 0.1, 0.01]))},
     "relative": {
         "bias": Relative(weight=torch.linspace(-1, 1, 24).view(6, 4), distance=7),
@@ -112,7 +113,8 @@ def test_the_mask_is_the_rule_key_by_key(kind):
     spec = mask(queries=5, documents=DOCUMENTS, positions=positions_of(DOCUMENTS), **kind)
     positions = positions_of(DOCUMENTS)
     for row, query, key in itertools.product(range(2), range(3, 8), range(8)):
-        near = spec.window is None or positions[row, query] - positions[row, key] < spec.window
+        distance = int(positions[row, query] - positions[row, key])
+        near = spec.window is None or abs(distance) < spec.window
         seen = (key <= query or not spec.causal) and (
             near or bool(positions[row, key] < spec.sinks)
         )
@@ -232,8 +234,14 @@ def test_without_triton_auto_takes_flex(monkeypatch):
 def test_a_run_says_which_back_end_each_layer_has_and_why(monkeypatch):
     op = pytest.importorskip("train.attention.flash.op")
     monkeypatch.setattr(op, "INTERPRETED", False)
-    shape = dataclasses.replace(
-        preset("tiny"), window=8, window_pattern="WWF", layers=3, position="alibi"
+    shape = changed(
+        preset("tiny"),
+        {
+            "layers": 3,
+            "position": "alibi",
+            "attention": {"window": 8, "window_pattern": "WWF"},
+        },
+        "model",
     )
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
     rows = layer_backends(shape, TrainConfig(), gpu)
@@ -244,14 +252,57 @@ def test_a_run_says_which_back_end_each_layer_has_and_why(monkeypatch):
     assert backends_line(rows).startswith(
         "attention: triton in 2 layers (alibi, causal, documents, window; bfloat16 on cuda): its"
     )
-    learned = layer_backends(dataclasses.replace(shape, position="t5"), TrainConfig(), gpu)
+    learned = layer_backends(changed(shape, {"position": "t5"}, "model"), TrainConfig(), gpu)
     assert {layer["backend"] for layer in learned} == {"flex"}
     assert "T5's learned bias" in backends_line(learned)
     asked = layer_backends(shape, TrainConfig(attention="eager"), cpu)
     assert asked[0]["why"] == "as asked" and asked[0]["backend"] == "eager"
     with pytest.raises(TrainError, match="triton does not support the mask relative"):
         layer_backends(
-            dataclasses.replace(shape, position="t5"), TrainConfig(attention="triton"), gpu
+            changed(shape, {"position": "t5"}, "model"), TrainConfig(attention="triton"), gpu
         )
     with pytest.raises(TrainError, match="triton does not support a CPU"):
         layer_backends(shape, TrainConfig(attention="triton"), cpu)
+
+
+def test_alibi_weighs_by_the_distance_where_a_prefix_shows_later_keys_too():
+    """With queries and keys of zeros the bias alone decides."""
+    q = torch.zeros(1, 1, 48, 16)
+    v = torch.eye(48)[None, None, :, :]
+    spec = mask(
+        48,
+        48,
+        prefix=torch.ones(1, 48, dtype=torch.bool),
+        bias=Alibi(slopes=torch.tensor([0.5])),
+    )
+    for backend in ("eager", "sdpa"):
+        weights = attend(q, q, v, spec, backend)[0, 0]
+        for query in (0, 20, 47):
+            distance = (torch.arange(48) - query).abs()
+            expected = torch.exp(-0.5 * distance) / torch.exp(-0.5 * distance).sum()
+            torch.testing.assert_close(weights[query], expected)
+
+
+def test_queries_of_another_text_see_the_keys_of_their_document():
+    q, k, v = case(queries=3, keys=8)
+    queries = torch.tensor([[1, 2, 0], [3, -1, 3]])
+    spec = mask(3, 8, causal=False, documents=DOCUMENTS, query_documents=queries)
+    seen = spec.dense[:, 0]
+    for row, query, key in itertools.product(range(2), range(3), range(8)):
+        assert bool(seen[row, query, key]) == bool(queries[row, query] == DOCUMENTS[row, key])
+    expected = attend(q, k, v, spec, "eager")
+    torch.testing.assert_close(attend(q, k, v, spec, "sdpa"), expected)
+    with pytest.raises(TrainError, match="does not support the mask cross"):
+        attend(q, k, v, spec, "triton")
+
+
+def test_buckets_of_both_ways_are_those_of_t5s_encoder():
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    distance = torch.arange(-300, 300)[None, None]
+    weight = torch.zeros(32, 1)
+    ours = Relative(weight=weight, distance=128, both_ways=True).bucket(distance)
+    theirs = T5Attention._relative_position_bucket(
+        -distance, bidirectional=True, num_buckets=32, max_distance=128
+    )
+    assert torch.equal(ours, theirs)

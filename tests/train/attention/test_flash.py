@@ -34,6 +34,7 @@ KINDS = {
     "causal": {},
     "window over blocks": {"window": 21},
     "window ahead too": {"window": 5, "sinks": 1, "causal": False},
+    "many sinks, to both sides": {"window": 2, "sinks": 9, "causal": False},
     "window and sinks": {"window": 5, "sinks": 2},
     "prefix": {"prefix": PREFIX},
     "full, alibi": {"causal": False, "bias": SLOPES},
@@ -259,3 +260,31 @@ def test_what_the_kernels_cannot_do_is_refused(monkeypatch):
     monkeypatch.setattr(backends, "TRITON_INSTALLED", False)
     with pytest.raises(TrainError, match=r"pip install 'llmcurate\[gpu\]'"):
         attend(q, k, v, short, "triton")
+
+
+def test_a_row_may_lie_further_than_2_to_the_31_numbers_from_the_first():
+    """As 64 heads of 128 dimensions do beyond 262,144 tokens. Nobody writes on most of the memory,
+    so that it is never given."""
+    import mmap
+
+    row, rows = 2**27 + 16, 18
+    size = 4 * (row * rows + 64)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE
+    with mmap.mmap(-1, size, flags=flags) as memory:
+        wide = torch.frombuffer(memory, dtype=torch.float32)
+        inputs, far = tensors(1, 1, 1, rows, rows), []
+        for tensor in inputs:
+            strided = wide[len(far) * 16 :].as_strided(tensor.shape, (16, 16, row, 1))
+            far.append(strided.copy_(tensor.detach()))
+        spec = mask(rows, rows)
+        near = attend(*(tensor.detach() for tensor in inputs), spec, "triton")
+        assert torch.equal(attend(*far, spec, "triton"), near)
+        with torch.enable_grad():
+            want = passes(inputs, spec, "triton")[1:]
+            ends = [tensor.requires_grad_() for tensor in far]
+            out = attend(*ends, spec, "triton")
+            weight = torch.arange(out.numel(), dtype=out.dtype).cos().view(out.shape)
+            got = torch.autograd.grad((out * weight).sum(), ends)
+        for one, other in zip(got, want, strict=True):
+            assert torch.equal(one, other)
+        del far, ends, strided, wide, out, got

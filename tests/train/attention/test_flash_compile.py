@@ -7,7 +7,6 @@ import os
 # Before triton is imported: see tests/conftest.py.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
-import dataclasses
 
 import pytest
 import torch
@@ -15,23 +14,35 @@ import torch
 pytest.importorskip("triton")
 
 from train.config import TrainConfig
-from train.loop.step import Sums
-from train.model.config import ModelConfig
+from train.model.config import Dense, Grouped, ModelConfig
 from train.model.decoder import Decoder
+from train.objectives.example import Example
+from train.objectives.losses import Losses
+from train.settings import change as changed
 
 SHAPE = ModelConfig(
-    vocab=97, layers=2, hidden=32, heads=2, kv_heads=1, head_dim=16, mlp_hidden=48, context=32
+    vocab=97,
+    layers=2,
+    hidden=32,
+    context=32,
+    attention=Grouped(heads=2, kv_heads=1, head_dim=16),
+    feed_forward=Dense(width=48),
 )
 
 
-WINDOWS = {"window": 8, "window_pattern": "WF", "sinks": 2, "position": "alibi"}
+WINDOWS = {
+    "attention.window": 8,
+    "attention.window_pattern": "WF",
+    "attention.sinks": 2,
+    "position": "alibi",
+}
 
 
 def sums(attention="triton", **change):
-    model = Decoder(dataclasses.replace(SHAPE, **change), attention=attention)
+    model = Decoder(changed(SHAPE, change, "model"), attention=attention)
     model.initialise(0)
     model.train()
-    return Sums(model, TrainConfig(loss_chunk=16))
+    return Losses(model, TrainConfig(loss_chunk=16))
 
 
 def batch(with_prefix):
@@ -39,12 +50,12 @@ def batch(with_prefix):
     inputs, targets = torch.randint(97, (2, 2, 32), generator=draw)
     documents = torch.tensor([[0] * 9 + [1] * 23, [2] * 30 + [-1] * 2])
     prefix = torch.arange(32).expand(2, -1) < 5 if with_prefix else None
-    return inputs, targets, documents, prefix
+    return Example(inputs=inputs, targets=targets, documents=documents, prefix=prefix)
 
 
-def loss_and_gradients(run, ours, parts):
+def loss_and_gradients(run, ours, example):
     ours.zero_grad()
-    loss = run(*parts)[0]
+    loss = run(example)["objective"].sum
     loss.backward()
     return [loss.detach(), *(parameter.grad.clone() for parameter in ours.parameters())]
 

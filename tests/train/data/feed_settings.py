@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from train.config import TrainConfig
-from train.model.config import ModelConfig
+from train.model.config import Dense, Grouped, ModelConfig
 
 MODEL = ModelConfig(
-    vocab=300, layers=1, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp_hidden=32, context=32
+    vocab=300,
+    layers=1,
+    hidden=16,
+    context=32,
+    attention=Grouped(heads=2, kv_heads=1, head_dim=8),
+    feed_forward=Dense(width=32),
 )
 
 

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.train.data.causal_rows import causal
 from train.data.feed import Sampler
-from train.data.rows import IGNORED, Rows, split
+from train.data.rows import Rows, split
 from train.data.shards import end_of_text, read_shards
 from train.errors import TrainError
+from train.objectives.example import IGNORED
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +26,7 @@ def rows(shards):
 
 
 def test_packing_loses_and_repeats_nothing(shards, rows):
-    batch = rows.batch(list(range(rows.count)))
+    batch = causal(rows)
     stream = batch.targets.flatten()[: rows.tokens].tolist()
     expected = [t for index in range(shards.documents) for t in shards.document(index).tolist()]
     assert stream == expected and batch.tokens == len(expected)
@@ -33,7 +35,7 @@ def test_packing_loses_and_repeats_nothing(shards, rows):
 
 
 def test_the_input_is_the_stream_one_token_earlier(rows):
-    batch = rows.batch(list(range(rows.count)))
+    batch = causal(rows)
     inputs = batch.inputs.flatten()[: rows.tokens]
     targets = batch.targets.flatten()[: rows.tokens]
     assert torch.equal(inputs[1:], targets[:-1]) and inputs[0] == targets[-1]
@@ -41,7 +43,7 @@ def test_the_input_is_the_stream_one_token_earlier(rows):
 
 def test_every_document_starts_from_the_end_of_text(shards, rows):
     """So the first token is predicted from nothing but the start, as in generation."""
-    batch, end = rows.batch(list(range(rows.count))), end_of_text(shards.special_ids)
+    batch, end = causal(rows), end_of_text(shards.special_ids)
     documents, inputs = batch.documents.flatten(), batch.inputs.flatten()
     starts = documents.diff(prepend=torch.tensor([-2])).nonzero().flatten()
     starts = starts[documents[starts] >= 0]
@@ -69,7 +71,7 @@ def test_a_batch_is_a_function_of_seed_and_step(rows):
 def test_a_batch_is_traced_to_its_documents(shards, rows):
     sampler = Sampler(rows, batch_rows=3, seed=0)
     for step in range(5):
-        batch = sampler.batch(step)
+        batch = causal(sampler.rows, sampler.row_numbers(step))
         named = {int(number) for number in batch.documents.unique() if number >= 0}
         assert sampler.document_ids(step) == shards.ids(
             list(dict.fromkeys(n for n in batch.documents.flatten().tolist() if n >= 0))
@@ -119,7 +121,7 @@ def test_one_document_cannot_be_split(tmp_path):
 
 
 def test_row_order_is_not_the_shard_order_and_is_spread(rows):
-    order = Sampler(rows, batch_rows=1, seed=0).order(0, np.arange(rows.count))
+    order = Sampler(rows, batch_rows=1, seed=0).order(0, np.arange(rows.count))[0]
     assert not np.array_equal(order, np.arange(rows.count))
     assert Counter(np.diff(order) == 1)[True] < rows.count / 4
 
@@ -165,8 +167,8 @@ def test_tokens_that_do_not_count_are_read_and_not_scored(shards):
     half = replace(shards, masks=masks)
     documents = np.arange(shards.documents)
     whole = Rows(half, documents, 48)
-    batch = whole.batch(list(range(whole.count)))
-    masked = Rows(half, documents, 48, masked=True).batch(list(range(whole.count)))
+    batch = causal(whole)
+    masked = causal(Rows(half, documents, 48, masked=True))
     counted = torch.from_numpy(np.concatenate([half.counted(int(k)) for k in documents]))
     targets = masked.targets.flatten()[: whole.tokens]
     assert torch.equal(targets != IGNORED, counted)

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.train.conftest import sentences
+from tests.train.data.causal_rows import causal
 from tests.train.data.feed_settings import MODEL, PLAIN
 from tokenize_kit.shards.writer import encode_shards
 from train.config import Source, Stage, TrainConfig, locate, stages_of
@@ -83,12 +84,12 @@ def test_each_stage_has_the_rates_of_its_own_schedule(staged):
 
 def test_each_stage_has_its_rows_and_sources(staged):
     feed = Feed(None, staged)
-    shapes = [tuple(feed.batch(step).inputs.shape) for step in range(9)]
+    shapes = [tuple(causal(feed.rows, feed.row_numbers(step)).inputs.shape) for step in range(9)]
     assert shapes == [(6, 16)] * 4 + [(4, 32)] * 5
     owners = [{feed.owner(number)[0] for number in feed.documents(step)} for step in range(9)]
     assert owners == [{"web"}] * 4 + [{"web", "wiki"}] * 3 + [{"wiki"}] * 2
     wiki = [row for step in range(4, 9) for row in feed.row_numbers(step)]
-    assert feed.batch(7).tokens == sum(feed.documents(7).values())
+    assert causal(feed.rows, feed.row_numbers(7)).tokens == sum(feed.documents(7).values())
     assert len(wiki) == 20
 
 

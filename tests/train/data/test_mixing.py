@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.train.data.causal_rows import causal
 from train.config import Source
 from train.data.feed import Sampler
 from train.data.mixing import Mixture, counts, shares_of
@@ -93,10 +94,10 @@ def test_what_an_earlier_stage_took_is_skipped(parts):
 def test_a_batch_of_a_mixture_is_the_batches_of_its_sources(parts):
     mixture = Mixture(parts)
     rows = [0, parts[0].count + 1, 2, parts[0].count, 1]
-    batch = mixture.batch(rows)
+    batch = causal(mixture, rows)
     for line, row in enumerate(rows):
         number, place = mixture.locate(row)
-        alone = parts[number].batch([place])
+        alone = causal(parts[number], [place])
         assert (batch.targets[line] == alone.targets[0]).all()
         assert (batch.inputs[line] == alone.inputs[0]).all()
         assert set(batch.documents[line].tolist()) - {-1} == {
@@ -110,7 +111,7 @@ def test_a_mixture_names_the_documents_of_a_step(parts):
     ids = sampler.document_ids(3)
     for number, name in zip(documents, ids, strict=True):
         assert name == f"doc-{number - 1000 if number >= 1000 else number}"
-    assert sum(documents.values()) == sampler.batch(3).tokens
+    assert sum(documents.values()) == causal(sampler.rows, sampler.row_numbers(3)).tokens
 
 
 def test_weights_may_be_any_decimals(parts):

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.train.data.causal_rows import causal
 from train.data.feed import permuted
 from train.data.kernels import beginnings, best_fit, grouped
 from train.data.packing import PACKINGS, figures, pack
-from train.data.rows import IGNORED, Rows
+from train.data.rows import Rows
 from train.data.shards import read_shards
 from train.errors import TrainError
+from train.objectives.example import IGNORED
 
 LENGTHS = st.lists(st.integers(0, 60), max_size=40).map(lambda lengths: np.array(lengths, np.int64))
 
@@ -126,7 +128,7 @@ def test_an_order_has_no_trend():
 def test_a_token_is_predicted_from_the_one_before_it_in_its_document(shard_folder, name):
     shards = read_shards(shard_folder)
     rows = Rows(shards, np.arange(0, shards.documents, 2), 32, packing=name)
-    batch = rows.batch(list(range(rows.count)))
+    batch = causal(rows)
     assert batch.tokens == rows.tokens
     for line in range(rows.count):
         index = 0
@@ -167,4 +169,4 @@ def test_a_token_outside_the_vocabulary_is_named_not_looked_up(shard_folder):
     shards = replace(read_shards(shard_folder), vocab_size=200)
     rows = Rows(shards, np.arange(shards.documents), 64)
     with pytest.raises(TrainError, match=r"document doc-\d+ has token \d+, outside"):
-        rows.batch(list(range(rows.count)))
+        causal(rows)

@@ -11,31 +11,43 @@ from tests.train.loop.small_runs import build
 from train.data.shards import load_tokenizer
 from train.generate.generate import Texts, complete, continue_ids, endless
 from train.generate.sampling import GREEDY, Chooser, Sampling
-from train.model.config import POSITIONS, ModelConfig
+from train.model.config import POSITIONS, Dense, Grouped, ModelConfig
 from train.model.decoder import Decoder
+from train.settings import change as changed
 
 SHAPE = ModelConfig(
-    vocab=61, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=48, context=24
+    vocab=61,
+    layers=2,
+    hidden=32,
+    context=24,
+    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
+    feed_forward=Dense(width=48),
 )
 KINDS: dict[str, dict] = {
     **{f"position {value}": {"position": value} for value in POSITIONS},
-    "MQA": {"kv_heads": 1},
-    "MHA, qk norm": {"kv_heads": 4, "qk_norm": True},
-    "parallel": {"parallel": True, "norm": "layer", "bias": "all", "mlp": "gelu"},
-    "post": {"norm_place": "post"},
-    "sandwich": {"norm_place": "sandwich", "embedding_norm": True},
-    "window": {"window": 5},
-    "window in every other layer": {"window": 5, "window_pattern": "WF"},
-    "window and sinks": {"window": 5, "sinks": 3},
-    "window, sinks, alibi": {"window": 5, "sinks": 2, "position": "alibi"},
-    "window, sinks, t5": {"window": 6, "sinks": 1, "position": "t5"},
-    "window, learned": {"window": 5, "sinks": 2, "position": "learned"},
+    "MQA": {"attention.kv_heads": 1},
+    "MHA, qk norm": {"attention.kv_heads": 4, "attention.qk_norm": True},
+    "parallel": {
+        "residual": "parallel",
+        "norm.kind": "layer",
+        "attention.bias": "all",
+        "feed_forward.bias": True,
+        "feed_forward.activation": "gelu",
+    },
+    "post": {"norm.place": "post"},
+    "sandwich": {"norm.place": "sandwich", "embedding.norm": True},
+    "attention.window": {"attention.window": 5},
+    "window in every other layer": {"attention.window": 5, "attention.window_pattern": "WF"},
+    "window and sinks": {"attention.window": 5, "attention.sinks": 3},
+    "window, sinks, alibi": {"attention.window": 5, "attention.sinks": 2, "position": "alibi"},
+    "window, sinks, t5": {"attention.window": 6, "attention.sinks": 1, "position": "t5"},
+    "window, learned": {"attention.window": 5, "attention.sinks": 2, "position": "learned"},
 }
 PROMPTS = [[5], [7, 8, 9, 10, 11, 12], [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]]
 
 
 def make(change: dict) -> Decoder:
-    return build(dataclasses.replace(SHAPE, **change))
+    return build(changed(SHAPE, change, "model"))
 
 
 @torch.no_grad()
@@ -67,7 +79,9 @@ def test_a_batch_with_a_cache_is_each_text_without(change):
 
 
 @pytest.mark.parametrize("length", [23, 24, 25, 70])
-@pytest.mark.parametrize("change", [{}, {"window": 5, "sinks": 2}], ids=["full", "window, sinks"])
+@pytest.mark.parametrize(
+    "change", [{}, {"attention.window": 5, "attention.sinks": 2}], ids=["full", "window, sinks"]
+)
 def test_a_prompt_longer_than_the_context_is_read_as_without_a_cache(change, length):
     model = make(change)
     prompts = [[token % 61 for token in range(length)], [9, 8, 7]]
@@ -79,7 +93,7 @@ def test_a_prompt_longer_than_the_context_is_read_as_without_a_cache(change, len
 
 
 def test_a_windowed_model_goes_on_for_thousands_of_tokens_in_the_same_memory():
-    model = make({"layers": 1, "window": 8, "sinks": 2})
+    model = make({"layers": 1, "attention.window": 8, "attention.sinks": 2})
     texts, chooser, sizes = Texts(model, [[1, 2], [3]]), Chooser(GREEDY, 0, [0, 1]), set()
     for step in range(2000):
         texts.append(chooser.choose(texts.logits(), texts.known))
@@ -147,3 +161,15 @@ def test_a_repetition_penalty_leaves_fewer_repetitions(writer):
     tokenizer = writer[1]
     counts = [len(set(tokenizer.encode(completion.text).ids)) for completion in (greedy, varied)]
     assert counts[0] < counts[1]
+
+
+def test_a_model_that_has_learned_prefixes_reads_a_prompt_both_ways():
+    model = make({})
+    causal = Texts(model, PROMPTS).logits()
+    model.both_ways = True
+    both = Texts(model, PROMPTS).logits()
+    for number, prompt in enumerate(PROMPTS):
+        tokens = torch.tensor([prompt])
+        alone = model(tokens, prefix=torch.ones_like(tokens, dtype=torch.bool))[0, -1]
+        torch.testing.assert_close(both[number], alone, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(both[1], causal[1])

@@ -12,11 +12,16 @@ from train.config import TrainConfig
 from train.errors import TrainError
 from train.generate.generate import continue_ids, generate, load
 from train.loop.pretrain import pretrain
-from train.model.config import ModelConfig
+from train.model.config import Dense, Grouped, ModelConfig
 from train.model.decoder import Decoder
 
 MODEL = ModelConfig(
-    vocab=300, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=64, context=32
+    vocab=300,
+    layers=2,
+    hidden=32,
+    context=32,
+    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
+    feed_forward=Dense(width=64),
 )
 
 

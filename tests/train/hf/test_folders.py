@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 
@@ -17,48 +16,63 @@ from train.hf.export import export
 from train.hf.families import FAMILIES, family_of, obstacles
 from train.hf.family import our_shapes
 from train.hf.load import import_model, load, look
-from train.model.config import ModelConfig, RopeScaling
+from train.model.config import Dense, Grouped, ModelConfig, RopeScaling
+from train.settings import change as changed
 
 CONFIG = ModelConfig(
-    vocab=300, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=48, context=32
+    vocab=300,
+    layers=2,
+    hidden=32,
+    context=32,
+    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
+    feed_forward=Dense(width=48),
 )
-SINKS = {"window": 8, "sinks": 2}
+SINKS = {"attention.window": 8, "attention.sinks": 2}
 
 
-def config_of(**change) -> ModelConfig:
-    return dataclasses.replace(CONFIG, **change)
+def config_of(change: dict) -> ModelConfig:
+    return changed(CONFIG, change, "model")
 
 
 REFUSED: dict[str, tuple[dict, str]] = {
-    "sinks": (SINKS, r"nearest is mistral, but for sinks 2 \(there: 0\)"),
-    "sandwich": ({"norm_place": "sandwich"}, r"llama, but for norm_place sandwich \(there: pre\)"),
-    "sinusoidal": ({"position": "sinusoidal"}, "position sinusoidal"),
-    "t5": ({"position": "t5"}, "position t5"),
-    "head bias": ({"head_bias": True}, "llama, but for head_bias True"),
-    "partial": ({"rope_dim": 4}, "llama, but for rope_dim 4"),
-    "two": ({"embedding_norm": True, "sinks": 1, "window": 4}, r"embedding_norm .*, sinks 1"),
+    "attention.sinks": (SINKS, r"nearest is mistral, but for attention.sinks 2 \(there: 0\)"),
+    "sandwich": ({"norm.place": "sandwich"}, r"llama, but for norm.place sandwich \(there: pre\)"),
+    "sinusoidal": ({"position": "sinusoidal"}, "position.kind sinusoidal"),
+    "t5": ({"position": "t5"}, "position.kind t5"),
+    "head bias": ({"head.bias": True}, "llama, but for head.bias True"),
+    "partial": ({"position.dim": 4}, "llama, but for position.dim 4"),
+    "two": (
+        {"embedding.norm": True, "attention.sinks": 1, "attention.window": 4},
+        r"embedding.norm .*, attention.sinks 1",
+    ),
     "bloom's width": (
         {
-            "position": "alibi", "embedding_norm": True, "norm": "layer", "bias": "all",
-            "mlp": "gelu_tanh", "kv_heads": 4,
+            "position": "alibi", "embedding.norm": True, "norm.kind": "layer",
+            "attention": {"bias": "all", "kv_heads": 4},
+            "feed_forward": {"bias": True, "activation": "gelu_tanh"},
         },
-        r"bloom, but for mlp_hidden 48 \(there: 4 x hidden\)",
+        r"bloom, but for feed_forward.width 48 \(there: 4 x hidden\)",
     ),
-    "olmo's eps": ({"norm": "layer_plain", "norm_eps": 1e-6}, "llama, but for norm layer_plain"),
+    "olmo's eps": (
+        {"norm.kind": "layer_plain", "norm.eps": 1e-6},
+        "llama, but for norm.kind layer_plain",
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_no_class_computes_is_refused_by_the_names_of_the_settings(change, message):
     with pytest.raises(TrainError, match=message) as caught:
-        family_of(config_of(**change))
+        family_of(config_of(change))
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
 
 
 def test_an_eps_that_a_class_has_in_its_code_stands_in_the_way():
-    assert obstacles(FAMILIES["olmo"], config_of(norm="layer_plain")) == []
-    assert obstacles(FAMILIES["olmo"], config_of(norm="layer_plain", norm_eps=1e-6)) == ["norm_eps"]
+    assert obstacles(FAMILIES["olmo"], config_of({"norm.kind": "layer_plain"})) == []
+    assert obstacles(
+        FAMILIES["olmo"], config_of({"norm": {"kind": "layer_plain", "eps": 1e-6}})
+    ) == ["norm.eps"]
 
 
 @pytest.fixture
@@ -232,7 +246,7 @@ def test_a_folder_that_does_not_fit_is_refused_in_one_line(damage, message, hf, 
 
 
 def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(tmp_path, small_tokenizer):
-    run = trained(tmp_path / "run", build(config_of(vocab=100)), small_tokenizer)
+    run = trained(tmp_path / "run", build(config_of({"vocab": 100})), small_tokenizer)
     export(run, tmp_path / "hf")
     with pytest.raises(TrainError, match="the model 100 tokens"):
         import_model(tmp_path / "hf", tmp_path / "out")
@@ -266,8 +280,8 @@ def test_the_keys_of_transformers_5_are_read(hf):
         rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 77.0},
     )(hf)
     config = look(hf).config
-    assert config.rope_theta == 77.0
-    assert config.rope_scaling == RopeScaling(kind="linear", factor=2.0)
+    assert config.position.theta == 77.0
+    assert config.position.scaling == RopeScaling(kind="linear", factor=2.0)
 
 
 def test_longrope_that_changes_with_the_text_is_imported_for_one_length(hf, tmp_path):
@@ -282,7 +296,7 @@ def test_longrope_that_changes_with_the_text_is_imported_for_one_length(hf, tmp_
     with pytest.raises(TrainError, match="import it with --context 16"):
         look(hf)
     config = look(hf, context=16).config
-    assert (config.context, config.rope_scaling.short) == (16, (1.0,) * 4)
+    assert (config.context, config.position.scaling.short) == (16, (1.0,) * 4)
 
 
 def test_an_imported_model_generates(hf, tmp_path):

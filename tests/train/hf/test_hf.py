@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 
@@ -11,7 +9,8 @@ from tests.train.loop.small_runs import build, trained
 from train.generate.generate import load as load_run
 from train.hf.export import export
 from train.hf.load import import_model
-from train.model.config import MLPS, ModelConfig, RopeScaling
+from train.model.config import ACTIVATIONS, Dense, Grouped, Head, ModelConfig, Rope
+from train.settings import change as changed
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
@@ -20,53 +19,77 @@ LLAMA = ModelConfig(
     vocab=300,
     layers=3,
     hidden=48,
-    heads=4,
-    kv_heads=2,
-    head_dim=16,
-    mlp_hidden=80,
     context=64,
-    tied_embeddings=False,
-    rope_theta=5000.0,
+    position=Rope(theta=5000.0),
+    attention=Grouped(heads=4, kv_heads=2, head_dim=16),
+    feed_forward=Dense(width=80),
+    head=Head(tied=False),
 )
-GPT = dataclasses.replace(
+GPT = changed(
     LLAMA,
-    heads=4,
-    kv_heads=4,
-    head_dim=12,
-    norm="layer",
-    bias="all",
-    mlp="gelu_tanh",
-    tied_embeddings=True,
-    rope_theta=10_000.0,
+    {
+        "attention": {"heads": 4, "kv_heads": 4, "head_dim": 12, "bias": "all"},
+        "norm.kind": "layer",
+        "feed_forward": {"activation": "gelu_tanh", "bias": True},
+        "head.tied": True,
+        "position.theta": 10_000.0,
+    },
+    "model",
 )
-GPT2 = dataclasses.replace(GPT, position="learned", norm_eps=1e-4)
-GPTJ = dataclasses.replace(
-    GPT, bias="mlp", head_bias=True, parallel=True, rope_dim=8, tied_embeddings=False
+GPT2 = changed(GPT, {"position": "learned", "norm.eps": 1e-4}, "model")
+GPTJ = changed(
+    GPT,
+    {
+        "attention.bias": "none",
+        "residual": "parallel",
+        "position.dim": 8,
+        "head": {"tied": False, "bias": True},
+    },
+    "model",
 )
-NEOX = dataclasses.replace(
-    GPT, mlp="gelu", parallel=True, parallel_norms=2, rope_dim=4, tied_embeddings=False
+NEOX = changed(
+    GPT,
+    {
+        "feed_forward.activation": "gelu",
+        "residual": "parallel",
+        "residual.norms": 2,
+        "position.dim": 4,
+        "head.tied": False,
+    },
+    "model",
 )
-BLOOM = dataclasses.replace(GPT, mlp_hidden=192, position="alibi", embedding_norm=True)
-OPT = dataclasses.replace(GPT, mlp="relu", position="learned", learned_offset=2)
-QWEN2 = dataclasses.replace(LLAMA, bias="qkv", tied_embeddings=True, norm_eps=1e-6)
+BLOOM = changed(
+    GPT, {"feed_forward.width": 192, "position": "alibi", "embedding.norm": True}, "model"
+)
+OPT = changed(
+    GPT, {"feed_forward.activation": "relu", "position": "learned", "position.offset": 2}, "model"
+)
+QWEN2 = changed(LLAMA, {"attention.bias": "qkv", "head.tied": True, "norm.eps": 1e-6}, "model")
 
 
-def llama(**change) -> ModelConfig:
-    return dataclasses.replace(LLAMA, **change)
+def llama(change: dict) -> ModelConfig:
+    return changed(LLAMA, change, "model")
 
 
 def scaled(kind: str, **more) -> ModelConfig:
     original = {} if kind in ("linear", "ntk") else {"original_context": 16}
-    return llama(rope_scaling=RopeScaling(kind=kind, factor=4.0, **original, **more))
+    return llama({"position.scaling": {"kind": kind, "factor": 4.0, **original, **more}})
 
 
 CASES: dict[str, tuple[str, ModelConfig]] = {
     "llama": ("llama", LLAMA),
-    "llama, tied": ("llama", llama(tied_embeddings=True, norm_eps=1e-6)),
-    "llama, biases": ("llama", llama(bias="all")),
-    "llama, biases of the mlp": ("llama", llama(bias="mlp")),
-    "llama, MQA": ("llama", llama(kv_heads=1)),
-    **{f"llama, {mlp}": ("llama", llama(mlp=mlp)) for mlp, (_, gated) in MLPS.items() if gated},
+    "llama, tied": ("llama", llama({"head.tied": True, "norm.eps": 1e-6})),
+    "llama, biases": ("llama", llama({"attention.bias": "all", "feed_forward.bias": True})),
+    "llama, biases of the mlp": (
+        "llama",
+        llama({"attention.bias": "none", "feed_forward.bias": True}),
+    ),
+    "llama, MQA": ("llama", llama({"attention.kv_heads": 1})),
+    **{
+        f"llama, {mlp}": ("llama", llama({"feed_forward.activation": mlp}))
+        for mlp, (_, gated) in ACTIVATIONS.items()
+        if gated
+    },
     "llama, linear": ("llama", scaled("linear")),
     "llama, ntk": ("llama", scaled("ntk")),
     "llama, yarn": ("llama", scaled("yarn", beta_fast=0.5, beta_slow=0.05)),
@@ -75,43 +98,77 @@ CASES: dict[str, tuple[str, ModelConfig]] = {
         "llama",
         scaled("longrope", short=(1.0,) * 8, long=tuple(1.0 + i / 3 for i in range(8))),
     ),
-    "mistral": ("mistral", llama(window=7)),
-    "mistral, a window past the text": ("mistral", llama(window=100)),
-    "mistral, odd heads": ("mistral", llama(heads=7, kv_heads=7)),
-    "ministral": ("ministral", llama(window=7, window_pattern="WF")),
+    "mistral": ("mistral", llama({"attention.window": 7})),
+    "mistral, a window past the text": ("mistral", llama({"attention.window": 100})),
+    "mistral, odd heads": ("mistral", llama({"attention.heads": 7, "attention.kv_heads": 7})),
+    "ministral": ("ministral", llama({"attention.window": 7, "attention.window_pattern": "WF"})),
     "qwen2": ("qwen2", QWEN2),
-    "qwen2, windows": ("qwen2", dataclasses.replace(QWEN2, window=9, window_pattern="WWF")),
-    "qwen3": ("qwen3", llama(qk_norm=True)),
-    "qwen3, windows": ("qwen3", llama(qk_norm=True, window=5)),
-    "olmo": ("olmo", llama(norm="layer_plain", head_dim=12)),
+    "qwen2, windows": (
+        "qwen2",
+        changed(QWEN2, {"attention.window": 9, "attention.window_pattern": "WWF"}, "model"),
+    ),
+    "qwen3": ("qwen3", llama({"attention.qk_norm": True})),
+    "qwen3, windows": ("qwen3", llama({"attention.qk_norm": True, "attention.window": 5})),
+    "olmo": ("olmo", llama({"norm.kind": "layer_plain", "attention.head_dim": 12})),
     "gpt2": ("gpt2", GPT2),
     "gpt2, relu2, untied": (
         "gpt2",
-        dataclasses.replace(GPT2, mlp="relu2", tied_embeddings=False, dropout=0.1),
+        changed(
+            GPT2, {"feed_forward.activation": "relu2", "head.tied": False, "dropout": 0.1}, "model"
+        ),
     ),
     "gptj": ("gptj", GPTJ),
-    "gptj, tied": ("gptj", dataclasses.replace(GPTJ, tied_embeddings=True, rope_dim=None)),
+    "gptj, tied": ("gptj", changed(GPTJ, {"head.tied": True, "position.dim": None}, "model")),
     "gpt-neox": ("gpt_neox", NEOX),
     "gpt-neox, serial": (
         "gpt_neox",
-        dataclasses.replace(NEOX, parallel=False, parallel_norms=1, bias="mlp", rope_dim=None),
+        changed(
+            NEOX,
+            {
+                "residual": "serial",
+                "attention.bias": "none",
+                "feed_forward.bias": True,
+                "position.dim": None,
+            },
+            "model",
+        ),
     ),
     "gpt-neox, yarn": (
         "gpt_neox",
-        dataclasses.replace(
-            NEOX, rope_scaling=RopeScaling(kind="yarn", factor=4.0, original_context=16)
+        changed(
+            NEOX,
+            {"position.scaling": {"kind": "yarn", "factor": 4.0, "original_context": 16}},
+            "model",
         ),
     ),
     "bloom": ("bloom", BLOOM),
     "bloom, 6 heads": (
         "bloom",
-        dataclasses.replace(BLOOM, heads=6, kv_heads=6, head_dim=8, tied_embeddings=False),
+        changed(
+            BLOOM,
+            {
+                "attention.heads": 6,
+                "attention.kv_heads": 6,
+                "attention.head_dim": 8,
+                "head.tied": False,
+            },
+            "model",
+        ),
     ),
     "opt": ("opt", OPT),
     "opt, norms after": (
         "opt",
-        dataclasses.replace(
-            OPT, norm_place="post", norm="layer_plain", bias="none", mlp="gelu", dropout=0.1
+        changed(
+            OPT,
+            {
+                "norm.place": "post",
+                "norm.kind": "layer_plain",
+                "attention.bias": "none",
+                "feed_forward.bias": False,
+                "feed_forward.activation": "gelu",
+                "dropout": 0.1,
+            },
+            "model",
         ),
     ),
 }

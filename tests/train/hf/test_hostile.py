@@ -13,8 +13,10 @@ from train.errors import TrainError
 from train.hf.export import config_json
 from train.hf.families import FAMILIES
 from train.hf.settings import Settings
-from train.model.config import ModelConfig, RopeScaling
+from train.model.config import ModelConfig
 from train.model.presets import preset
+from train.settings import change as changed
+from train.settings import from_dict, unflat
 
 SEEN = {
     "llama": "llama3.1-8b", "mistral": "mistral-7b", "ministral": "mistral-7b",
@@ -46,7 +48,8 @@ def test_odd_values_end_in_a_configuration_or_in_one_line(name, data):
     values = json.loads(json.dumps(values))
     read = family.settings(values, "config.json")
     try:
-        config = ModelConfig(**family.read(read, None), vocab=read.whole("vocab_size"))
+        fields = family.read(read, None) | {"vocab": read.whole("vocab_size")}
+        config = from_dict(ModelConfig, unflat(fields), "config.json")
     except TrainError as error:
         assert "\n" not in str(error)
         return
@@ -71,12 +74,14 @@ def test_a_number_that_is_none_is_named(values, message):
 
 def test_yarn_with_a_factor_of_1_is_read():
     values = config_json(
-        dataclasses.replace(
+        changed(
             preset("llama-7b"),
-            rope_scaling=RopeScaling(kind="yarn", factor=1.0, original_context=64),
+            {"position.scaling": {"kind": "yarn", "factor": 1.0, "original_context": 64}},
+            "model",
         ),
         FAMILIES["llama"],
         0,
     )
     read = FAMILIES["llama"].settings(values, "config.json")
-    assert ModelConfig(**FAMILIES["llama"].read(read, None), vocab=9).rope_scaling.factor == 1.0
+    fields = FAMILIES["llama"].read(read, None)
+    assert fields["position.scaling"]["factor"] == 1.0

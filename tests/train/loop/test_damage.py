@@ -16,11 +16,16 @@ from train.data.shards import read_shards
 from train.errors import TrainError
 from train.files import clear, write_atomic
 from train.loop.pretrain import pretrain
-from train.model.config import ModelConfig
+from train.model.config import Dense, Grouped, ModelConfig
 from train.runs.checkpoint import complete
 
 MODEL = ModelConfig(
-    vocab=300, layers=1, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp_hidden=16, context=32
+    vocab=300,
+    layers=1,
+    hidden=16,
+    context=32,
+    attention=Grouped(heads=2, kv_heads=1, head_dim=8),
+    feed_forward=Dense(width=16),
 )
 TRAIN = TrainConfig(
     **{"steps": 6, "rows": 2, "context": 32, "warmup": 1, "eval_every": 6, "checkpoint_every": 2},

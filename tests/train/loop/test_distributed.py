@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,11 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
+from tests.train.data.causal_rows import causal
 from train.config import Stage, TrainConfig
 from train.errors import TrainError
 from train.loop.distributed import Ranks, ranks
 from train.loop.pretrain import pretrain
-from train.model.config import ModelConfig
+from train.model.config import Dense, Grouped, ModelConfig
+from train.objectives.objectives import objective
 from train.runs.checkpoint import complete
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,12 +30,10 @@ MODEL = ModelConfig(
     vocab=300,
     layers=2,
     hidden=32,
-    heads=4,
-    kv_heads=2,
-    head_dim=8,
-    mlp_hidden=64,
     context=32,
     dropout=0.1,
+    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
+    feed_forward=Dense(width=64),
 )
 TRAIN = TrainConfig(
     steps=20,
@@ -66,7 +67,7 @@ import torch
 import torch.distributed as dist
 from train.config import TrainConfig
 from train.loop.pretrain import pretrain
-from train.model.config import ModelConfig
+from train.model.config import model_config
 from train.settings import from_dict
 
 torch.set_num_threads(1)
@@ -75,15 +76,10 @@ model, plans = json.loads(sys.argv[2])
 for out, plan in plans.items():
     pretrain(
         pathlib.Path(sys.argv[1]), pathlib.Path(out),
-        model=ModelConfig(**model), train=from_dict(TrainConfig, plan, "plan"),
+        model=model_config(model, "plan"), train=from_dict(TrainConfig, plan, "plan"),
     )
 dist.destroy_process_group()
 """
-
-
-def alone(plan: TrainConfig) -> TrainConfig:
-    """The plan for one process, with as many micro-batches as two have: dropout is the same."""
-    return dataclasses.replace(plan, accumulate=2 * plan.accumulate)
 
 
 def torchrun(*arguments: str) -> subprocess.CompletedProcess:
@@ -106,9 +102,9 @@ def folders(shard_folder, tmp_path_factory):
     plans = {}
     for name, changes in CASES.items():
         plan = dataclasses.replace(TRAIN, **changes)
-        pretrain(shard_folder, base / "one" / name, model=MODEL, train=alone(plan))
+        pretrain(shard_folder, base / "one" / name, model=MODEL, train=plan)
         if name == GOES_ON:
-            half = dataclasses.replace(alone(plan), steps=10)
+            half = dataclasses.replace(plan, steps=10)
             pretrain(shard_folder, base / "two" / name, model=MODEL, train=half)
         plans[str(base / "two" / name)] = dataclasses.asdict(plan)
     (base / "code.py").write_text(CODE)
@@ -155,7 +151,7 @@ def test_checkpoints_of_two_processes_hold_whole_tensors(folders, name):
 def test_one_process_goes_on_from_a_checkpoint_of_two(shard_folder, folders, tmp_path):
     out = folders / "two" / "fsdp, muon and an average"
     longer = dataclasses.replace(TRAIN, **(CASES[out.name] | {"steps": 10}))
-    summary = pretrain(shard_folder, out, model=MODEL, train=alone(longer))
+    summary = pretrain(shard_folder, out, model=MODEL, train=longer)
     assert summary["timing"]["processes"] == 1 and len(lines(out)) == 10
 
 
@@ -174,18 +170,20 @@ def test_documents_and_their_order_do_not_depend_on_processes_or_micro_batches(
 
     config = dataclasses.replace(TRAIN, rows=processes * accumulate * each, accumulate=accumulate)
     _, sampler = make_plan(shard_folder, MODEL, config)
-    documents, places = [], []
+    parts = []
     for rank in range(processes):
         part = Stepper.__new__(Stepper)
         part.sampler, part.config = sampler, config
         part.ranks = Ranks(device=torch.device("cpu"), rank=rank, count=processes)
-        part.objective = None
-        part.examples = lambda rows, step, first: rows
-        for place, rows in part.batches(step):
-            places.append(place)
-            documents += rows
-    assert documents == sampler.row_numbers(step)
-    assert places == list(range(0, config.rows, each))
+        part.objective, part.model = objective("causal"), SimpleNamespace(config=MODEL)
+        parts += part.batches(step)
+    whole = causal(sampler.rows, sampler.row_numbers(step))
+    assert all(len(example.inputs) == len(draws) == each for example, draws in parts)
+    for name in ("inputs", "targets", "documents"):
+        joined = torch.cat([getattr(example, name) for example, _ in parts])
+        assert torch.equal(joined, getattr(whole, name))
+    seeds = torch.cat([draws for _, draws in parts])
+    assert len(seeds.unique()) == config.rows
 
 
 def test_rows_that_processes_cannot_share_are_refused(monkeypatch):

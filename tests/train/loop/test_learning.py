@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 import torch.nn.functional as F
 
-from train.model.config import ModelConfig
+from train.model.config import Dense, Grouped, ModelConfig
 from train.model.decoder import Decoder
+from train.settings import change as changed
 
 VOCAB, PERIOD = 24, 12
 SHAPE = ModelConfig(
     vocab=VOCAB,
     layers=2,
     hidden=64,
-    heads=4,
-    kv_heads=4,
-    head_dim=16,
-    mlp_hidden=128,
     context=32,
+    attention=Grouped(heads=4, kv_heads=4, head_dim=16),
+    feed_forward=Dense(width=128),
 )
 
 
@@ -42,7 +39,11 @@ def accuracy(model: Decoder, tokens: torch.Tensor) -> float:
     ("change", "least", "wanted"),
     [
         ({}, PERIOD, 0.95),
-        ({"norm": "layer", "mlp": "gelu", "position": "learned"}, PERIOD, 0.95),
+        (
+            {"norm.kind": "layer", "feed_forward.activation": "gelu", "position": "learned"},
+            PERIOD,
+            0.95,
+        ),
         pytest.param({"position": "alibi"}, 5, 0.7, marks=pytest.mark.slow),
     ],
     ids=["copying", "copying, gpt-2", "induction, alibi"],
@@ -52,7 +53,7 @@ def test_two_layers_learn_to_repeat_what_came_before(change, least, wanted):
     whoever only knows which tokens a row has gets less than a fifth.
     """
     torch.set_num_threads(1)
-    model, draw = Decoder(dataclasses.replace(SHAPE, **change)), torch.Generator().manual_seed(0)
+    model, draw = Decoder(changed(SHAPE, change, "model")), torch.Generator().manual_seed(0)
     model.initialise(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3, betas=(0.9, 0.98), fused=True)
     held_out = repeated(torch.Generator().manual_seed(1), 64, least)

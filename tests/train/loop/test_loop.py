@@ -16,13 +16,18 @@ from train.errors import TrainError
 from train.generate.generate import load
 from train.loop.pretrain import pretrain
 from train.measure.describe import peak, peak_of
-from train.model.config import ModelConfig
+from train.model.config import Dense, Grouped, ModelConfig
 from train.model.decoder import Decoder
 from train.optim.weights import Average
 from train.runs.checkpoint import best, complete, load_state
 
 MODEL = ModelConfig(
-    vocab=300, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=64, context=32
+    vocab=300,
+    layers=2,
+    hidden=32,
+    context=32,
+    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
+    feed_forward=Dense(width=64),
 )
 TRAIN = TrainConfig(
     steps=6, rows=4, context=32, warmup=3, eval_every=3, checkpoint_every=3, device="cpu"

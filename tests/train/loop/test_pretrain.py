@@ -17,12 +17,17 @@ from train.data.shards import read_shards
 from train.errors import TrainError
 from train.loop.evaluate import choose
 from train.loop.pretrain import pretrain
-from train.model.config import ModelConfig
+from train.model.config import Dense, Grouped, ModelConfig
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", ROOT.parent / "shared"))
 MODEL = ModelConfig(
-    vocab=300, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=64, context=32
+    vocab=300,
+    layers=2,
+    hidden=32,
+    context=32,
+    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
+    feed_forward=Dense(width=64),
 )
 TRAIN = TrainConfig(steps=40, rows=8, context=32, warmup=5, device="cpu")
 

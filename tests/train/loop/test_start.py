@@ -10,12 +10,13 @@ from safetensors.torch import load_file, save_file
 
 from curate.cli.app import invoke
 from tests.train.loop.small_runs import build, trained
-from train.config import TrainConfig
+from train.config import Stage, TrainConfig
 from train.errors import TrainError
 from train.hf.export import export
 from train.loop.pretrain import pretrain
+from train.model.config import RopeScaling
 from train.model.presets import preset
-from train.runs.checkpoint import complete, load_plan
+from train.runs.checkpoint import complete, load_plan, model_of
 
 TRAIN = TrainConfig(
     steps=4, rows=2, context=32, warmup=0, eval_every=4, eval_tokens=512, checkpoint_every=2,
@@ -123,3 +124,52 @@ def test_the_command_takes_a_folder_and_other_weights_are_a_new_run(run, shard_f
         assert invoke(arguments) == 0
         digests.append(load_plan(complete(tmp_path / "out" / "checkpoints")[-1]).weights)
     assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_longer_context_is_one_command(run, shard_folder, tmp_path, capsys):
+    arguments = ["pretrain", str(shard_folder), "-o", str(tmp_path / "out"), "--steps", "1"]
+    arguments += ["--model", str(run), "--context", "256", "--set", "model.position.scaling=yarn"]
+    for name in ("rows=2", "eval_tokens=256", "device=cpu"):
+        arguments += ["--set", f"pretrain.{name}"]
+    assert invoke(arguments) == 0, capsys.readouterr().err
+    config = model_of(complete(tmp_path / "out" / "checkpoints")[-1])
+    scaling = config.position.scaling
+    assert (config.context, scaling.kind) == (256, "yarn")
+    assert (scaling.factor, scaling.original_context) == (4.0, 64)
+
+
+def test_settings_in_which_the_weights_have_no_place_are_refused(run, shard_folder, tmp_path):
+    with pytest.raises(TrainError, match=r"no place in a model with other .*hidden") as refusal:
+        pretrain(shard_folder, tmp_path / "out", model=str(run), changes={"hidden": 8}, train=TRAIN)
+    assert refusal.value.exit_code == 2 and not (tmp_path / "out").exists()
+
+
+def test_a_stage_may_turn_otherwise_and_a_stopped_run_goes_on_alike(shard_folder, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(line):
+        if line["step"] == 3:
+            raise Stop
+
+    longer = RopeScaling(kind="linear", factor=2.0)
+    stages = (
+        Stage(steps=2, context=16),
+        Stage(steps=1, theta=5e5, scaling=longer),
+        Stage(steps=1, lr=1e-3),
+    )
+    staged = dataclasses.replace(TRAIN, stages=stages)
+    model = dataclasses.replace(preset("tiny", vocab=300, context=32), layers=1)
+    for out in ("whole", "out"):
+        if out == "out":
+            with pytest.raises(Stop):
+                pretrain(shard_folder, tmp_path / out, model=model, train=staged, on_progress=stop)
+        pretrain(shard_folder, tmp_path / out, model=model, train=staged)
+    for name, value in weights(tmp_path / "whole").items():
+        assert torch.equal(value, weights(tmp_path / "out")[name]), name
+    before, after = (model_of(path) for path in complete(tmp_path / "whole" / "checkpoints"))
+    assert before == model
+    assert (after.position.theta, after.position.scaling) == (5e5, longer)
+    plain = dataclasses.replace(staged, stages=(stages[0], Stage(steps=1), stages[2]))
+    pretrain(shard_folder, tmp_path / "plain", model=model, train=plain)
+    assert not close(weights(tmp_path / "plain"), weights(tmp_path / "whole"))

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -18,34 +16,44 @@ from train.measure.accounting import (
     parts,
 )
 from train.model.decoder import Decoder
+from train.settings import change as changed
 
 
 @pytest.mark.parametrize("change", VARIANTS.values(), ids=VARIANTS)
 def test_parameters_are_counted_exactly(change):
-    config = dataclasses.replace(SHAPE, **change)
+    config = changed(SHAPE, change, "model")
     assert parameters(config) == sum(weight.numel() for weight in Decoder(config).parameters())
 
 
 def test_parameters_by_part_are_those_of_the_modules():
-    config = dataclasses.replace(SHAPE, position="learned", bias="all", tied_embeddings=False)
-    counted, named = parts(config), dict.fromkeys(("mlp.", "attention.", "norm"), 0)
+    config = changed(
+        SHAPE,
+        {
+            "position": "learned",
+            "attention.bias": "all",
+            "feed_forward.bias": True,
+            "head.tied": False,
+        },
+        "model",
+    )
+    counted, named = parts(config), dict.fromkeys(("feed_forward.", "attention.", "norm"), 0)
     for name, weight in Decoder(config).named_parameters():
         for part in named:
             named[part] += weight.numel() * (part in name and "_norm" not in name.split(part)[0])
-    assert (counted.mlp, counted.norms) == (named["mlp."], named["norm"])
+    assert (counted.feed_forward, counted.norms) == (named["feed_forward."], named["norm"])
     assert counted.attention == named["attention."]
     assert counted.head == counted.embedding == 61 * 32
 
 
-@pytest.mark.parametrize("mlp", ["swiglu", "gelu"])
-def test_flops_are_what_torch_counts(mlp):
+@pytest.mark.parametrize("activation", ["swiglu", "gelu"])
+def test_flops_are_what_torch_counts(activation):
     """Eager attention computes every key for every query: twice what causal attention needs."""
-    config = dataclasses.replace(SHAPE, mlp=mlp)
+    config = changed(SHAPE, {"feed_forward.activation": activation}, "model")
     model = Decoder(config, attention="eager")
     tokens = torch.randint(61, (3, 32), generator=torch.Generator().manual_seed(0))
     with FlopCounterMode(display=False) as counter:
         model(tokens).sum().backward()
-    every = 12 * config.layers * config.heads * config.head_dim * 32
+    every = 12 * config.layers * config.attention.heads * config.attention.head_dim * 32
     assert counter.get_total_flops() == (6 * matmul_parameters(config) + every) * tokens.numel()
     causal = every * (32 + 1) / 2 / 32
     assert flops_per_token(config, 32) == 6 * matmul_parameters(config) + causal
@@ -55,8 +63,11 @@ def test_flops_are_what_torch_counts(mlp):
 @pytest.mark.parametrize("window", [None, 1, 5, 31, 32, 40])
 @pytest.mark.parametrize("sinks", [0, 1, 4, 30])
 def test_keys_attended_to_are_those_the_mask_shows(window, sinks):
-    config = dataclasses.replace(SHAPE, window=window, sinks=sinks if window else 0)
-    mask = Mask(queries=32, keys=32, device=torch.device("cpu"), window=window, sinks=config.sinks)
+    config = changed(
+        SHAPE, {"attention": {"window": window, "sinks": sinks if window else 0}}, "model"
+    )
+    own = config.attention
+    mask = Mask(queries=32, keys=32, device=torch.device("cpu"), window=window, sinks=own.sinks)
     assert attended(config, 0, 32) == float(mask.dense.sum()) / 32
 
 

@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+from tests.train.data.causal_rows import causal
 from tests.train.data.feed_settings import MODEL, PLAIN
 from train.config import Source, Stage
 from train.data.feed import Feed
@@ -32,7 +33,7 @@ def test_a_step_names_the_documents_of_its_batch_and_their_tokens(run, step):
     folder, plan = run
     answer = which(folder / "out", step)
     feed = Feed(folder / "web", plan)
-    batch = feed.batch(step - 1)
+    batch = causal(feed.rows, feed.row_numbers(step - 1))
     numbers = [n for n in batch.documents.flatten().tolist() if n >= 0]
     assert answer["tokens"] == len(numbers) and answer["rows"] == len(batch.inputs)
     named = {document["id"]: document["tokens"] for document in answer["documents"]}

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import pytest
@@ -9,13 +8,19 @@ import torch.nn.functional as F
 
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.model.config import ModelConfig
+from train.model.config import Dense, Grouped, ModelConfig
 from train.model.decoder import Decoder
-from train.model.layers import RMSNorm
+from train.model.norms import RMSNorm
+from train.settings import change as changed
 from train.settings import from_dict, to_dict
 
 SHAPE = ModelConfig(
-    vocab=97, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=48, context=64
+    vocab=97,
+    layers=2,
+    hidden=32,
+    context=64,
+    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
+    feed_forward=Dense(width=48),
 )
 
 
@@ -44,7 +49,7 @@ def test_documents_in_a_row_never_see_each_other():
 
 def test_a_document_in_a_row_counts_its_positions_from_its_start():
     for position in ("learned", "sinusoidal", "alibi", "t5"):
-        model = decoder(dataclasses.replace(SHAPE, position=position))
+        model = decoder(changed(SHAPE, {"position": position}, "model"))
         tokens = torch.arange(30)[None]
         documents = torch.tensor([[0] * 20 + [1] * 10])
         both, alone = model(tokens, documents=documents), model(tokens[:, 20:])
@@ -63,8 +68,10 @@ def test_weights_depend_on_the_seed_alone():
 @pytest.mark.parametrize("width", [64, 256, 1024])
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 def test_the_first_loss_is_that_of_a_guess(width, tied):
-    config = dataclasses.replace(
-        SHAPE, vocab=4096, hidden=width, mlp_hidden=2 * width, tied_embeddings=tied
+    config = changed(
+        SHAPE,
+        {"vocab": 4096, "hidden": width, "feed_forward.width": 2 * width, "head.tied": tied},
+        "model",
     )
     draw = torch.Generator().manual_seed(0)
     tokens, targets = torch.randint(4096, (2, 4, 64), generator=draw)
@@ -102,17 +109,17 @@ def test_rms_norm_and_its_gradient_are_those_of_the_formula(dtype):
     ("kind", "change", "named"),
     [
         (SHAPE, {"layers": 0}, "layers"),
-        (SHAPE, {"kv_heads": 3}, "kv_heads"),
-        (SHAPE, {"head_dim": 7}, "head_dim"),
-        (SHAPE, {"norm": "batch"}, "norm is 'batch': choose one of rms"),
-        (SHAPE, {"mlp": "tanh"}, "mlp"),
-        (SHAPE, {"parallel": True, "norm_place": "post"}, "parallel with norm_place post"),
-        (SHAPE, {"sinks": 4}, "sinks without a window"),
-        (SHAPE, {"window": 0}, "window"),
-        (SHAPE, {"window": 8, "window_pattern": "WX"}, "window_pattern"),
-        (SHAPE, {"rope_dim": 3}, "rope_dim"),
-        (SHAPE, {"position": "alibi", "rope_dim": 4}, "need position rope"),
-        (SHAPE, {"position": "t5", "t5_distance": 9}, "t5_distance"),
+        (SHAPE, {"attention.kv_heads": 3}, "kv_heads"),
+        (SHAPE, {"attention.head_dim": 7}, "head_dim"),
+        (SHAPE, {"norm.kind": "batch"}, "norm.kind is 'batch': choose one of rms"),
+        (SHAPE, {"feed_forward.activation": "tanh"}, "activation"),
+        (SHAPE, {"residual": "parallel", "norm.place": "post"}, "parallel with norm.place post"),
+        (SHAPE, {"attention.sinks": 4}, "sinks without a window"),
+        (SHAPE, {"attention.window": 0}, "window"),
+        (SHAPE, {"attention.window": 8, "attention.window_pattern": "WX"}, "window_pattern"),
+        (SHAPE, {"position.dim": 3}, "position.dim"),
+        (SHAPE, {"position": "alibi", "position.dim": 4}, "unknown setting 'position.dim'"),
+        (SHAPE, {"position": "t5", "position.distance": 9}, "position.distance"),
         (SHAPE, {"dropout": 1.0}, "dropout"),
         (TrainConfig(), {"steps": 0}, "steps"),
         (TrainConfig(), {"held_out": 1.5}, "held_out"),
@@ -122,7 +129,7 @@ def test_rms_norm_and_its_gradient_are_those_of_the_formula(dtype):
 )
 def test_wrong_settings_name_the_field(kind, change, named):
     with pytest.raises(TrainError, match=named) as caught:
-        dataclasses.replace(kind, **change)
+        changed(kind, change, "model")
     assert caught.value.exit_code == 2
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 
 import pytest
@@ -12,11 +11,12 @@ from tests.train.model.variants import SHAPE, VARIANTS
 from train.errors import TrainError
 from train.model.config import gated_width
 from train.model.decoder import Decoder
+from train.settings import change as changed
 
 
 def build(change: dict, *, attention: str = "auto", spread: float = 3.0) -> Decoder:
     """Weights larger than at the start, so that what is wrong shows."""
-    model = Decoder(dataclasses.replace(SHAPE, **change), attention=attention)
+    model = Decoder(changed(SHAPE, change, "model"), attention=attention)
     model.initialise(0)
     with torch.no_grad():
         for name, weight in model.named_parameters():
@@ -58,7 +58,7 @@ def test_a_cache_gives_the_same_logits_token_for_token(change):
 
 
 def test_a_windowed_cache_does_not_grow():
-    model, sizes = build({"window": 5, "sinks": 2}), []
+    model, sizes = build({"attention.window": 5, "attention.sinks": 2}), []
     with torch.no_grad():
         cache = model.empty_cache()
         for _ in range(4):
@@ -70,7 +70,12 @@ def test_a_windowed_cache_does_not_grow():
 
 @pytest.mark.parametrize(
     "change",
-    [{}, {"window": 5, "sinks": 2}, {"position": "alibi"}, {"position": "learned"}],
+    [
+        {},
+        {"attention.window": 5, "attention.sinks": 2},
+        {"position": "alibi"},
+        {"position": "learned"},
+    ],
     ids=["full", "window and sinks", "alibi", "learned"],
 )
 def test_texts_of_different_lengths_share_a_batch(change):
@@ -94,7 +99,10 @@ def test_texts_of_different_lengths_share_a_batch(change):
 
 
 def test_a_window_hides_what_is_far_and_sinks_stay():
-    model, tokens = build({"window": 5, "sinks": 2, "layers": 1}), tokens_of(rows=1)
+    model, tokens = (
+        build({"attention.window": 5, "attention.sinks": 2, "layers": 1}),
+        tokens_of(rows=1),
+    )
     plain = model(tokens)
     for position, seen in ((0, True), (1, True), (2, False), (18, False), (19, True), (23, True)):
         changed = tokens.clone()
@@ -121,7 +129,13 @@ def test_a_prefix_is_seen_by_its_document_alone():
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
 @pytest.mark.parametrize(
     "change",
-    [{}, {"window": 5, "sinks": 1}, {"position": "alibi"}, {"position": "t5"}, {"qk_norm": True}],
+    [
+        {},
+        {"attention.window": 5, "attention.sinks": 1},
+        {"position": "alibi"},
+        {"position": "t5"},
+        {"attention.qk_norm": True},
+    ],
     ids=["plain", "window and sinks", "alibi", "t5", "qk norm"],
 )
 def test_gradients_are_those_of_finite_differences(backend, change):
@@ -161,7 +175,7 @@ def test_recomputing_a_block_changes_no_gradient():
     grads = []
     for recompute in (False, True):
         model = build({}).train()
-        model.recompute = recompute
+        model.stack.recompute = recompute
         model(tokens_of()).square().mean().backward()
         grads.append([weight.grad for weight in model.parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
@@ -172,7 +186,7 @@ def test_combinations_build_and_run():
     kept = refused = 0
     for first, other in itertools.combinations(VARIANTS.values(), 2):
         try:
-            config = dataclasses.replace(SHAPE, **{**first, **other})
+            config = changed(SHAPE, {**first, **other}, "model")
         except TrainError as error:
             assert error.exit_code == 2
             refused += 1

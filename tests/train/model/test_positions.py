@@ -9,20 +9,26 @@ import pytest
 import torch
 
 from train.errors import TrainError
-from train.model.config import ModelConfig, RopeScaling
-from train.model.positions import rope_frequencies, rotate, rotations, sinusoids
+from train.model.config import Dense, Grouped, ModelConfig, Rope, RopeScaling
+from train.model.positions import rotate, rotations, sinusoids
+from train.model.rope import rope_frequencies
+from train.settings import change as changed
 
 SHAPE = ModelConfig(
     vocab=61,
     layers=1,
     hidden=64,
-    heads=2,
-    kv_heads=2,
-    head_dim=32,
-    mlp_hidden=48,
     context=4096,
-    rope_theta=50_000.0,
+    position=Rope(theta=50_000.0),
+    attention=Grouped(heads=2, kv_heads=2, head_dim=32),
+    feed_forward=Dense(width=48),
 )
+
+
+def stretched(scaling: RopeScaling) -> ModelConfig:
+    return dataclasses.replace(SHAPE, position=Rope(theta=50_000.0, scaling=scaling))
+
+
 SHORT, LONG = tuple(1 + i / 10 for i in range(16)), tuple(1.5 + i / 3 for i in range(16))
 SCALINGS = {
     "linear": (RopeScaling(kind="linear", factor=4.0), {"rope_type": "linear", "factor": 4.0}),
@@ -58,7 +64,7 @@ def test_a_scaling_is_the_one_transformers_computes(scaling, theirs):
     rope = pytest.importorskip("transformers.modeling_rope_utils")
     from transformers import LlamaConfig
 
-    config = dataclasses.replace(SHAPE, rope_scaling=scaling)
+    config = stretched(scaling)
     peer = LlamaConfig(
         hidden_size=64,
         num_attention_heads=2,
@@ -76,7 +82,7 @@ def test_a_scaling_is_the_one_transformers_computes(scaling, theirs):
 def test_ntk_keeps_short_waves_and_stretches_the_longest_by_the_factor():
     plain, _ = rope_frequencies(SHAPE)
     scaling = RopeScaling(kind="ntk", factor=4.0)
-    scaled, factor = rope_frequencies(dataclasses.replace(SHAPE, rope_scaling=scaling))
+    scaled, factor = rope_frequencies(stretched(scaling))
     assert factor == 1.0
     assert float(scaled[0]) == float(plain[0]) == 1.0
     assert float(plain[-1] / scaled[-1]) == pytest.approx(4.0, rel=1e-5)
@@ -84,7 +90,7 @@ def test_ntk_keeps_short_waves_and_stretches_the_longest_by_the_factor():
 
 def test_longrope_takes_the_short_divisors_within_the_original_context():
     scaling = RopeScaling(kind="longrope", original_context=4096, short=SHORT, long=LONG)
-    frequencies, factor = rope_frequencies(dataclasses.replace(SHAPE, rope_scaling=scaling))
+    frequencies, factor = rope_frequencies(stretched(scaling))
     plain, _ = rope_frequencies(SHAPE)
     torch.testing.assert_close(frequencies, plain / torch.tensor(SHORT))
     assert factor == 1.0
@@ -93,7 +99,7 @@ def test_longrope_takes_the_short_divisors_within_the_original_context():
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"kind": "cubic"}, "rope_scaling.kind is 'cubic'"),
+        ({"kind": "cubic"}, "position.scaling.kind is 'cubic'"),
         ({"kind": "yarn", "factor": 2.0}, "give original_context"),
         ({"kind": "linear", "factor": 0.5}, "give 1 or more"),
         ({"kind": "llama3", "original_context": 8, "low": 4.0}, "low must be less"),
@@ -107,11 +113,11 @@ def test_a_wrong_scaling_names_its_field(settings, named):
 
 def test_longrope_without_a_divisor_for_each_pair_is_refused():
     with pytest.raises(TrainError, match="short needs 16 numbers"):
-        dataclasses.replace(SHAPE, rope_scaling=RopeScaling(kind="longrope", original_context=9))
+        stretched(RopeScaling(kind="longrope", original_context=9))
 
 
 def test_a_rotation_keeps_lengths_and_depends_on_distances_alone():
-    config = dataclasses.replace(SHAPE, rope_dim=16)
+    config = changed(SHAPE, {"position.dim": 16}, "model")
     frequencies, factor = rope_frequencies(config)
     turned = rotations(frequencies, factor, torch.arange(40)[None])
     draw = torch.Generator().manual_seed(0)

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
-from train.model.config import BIASES, MLPS, NORMS, PLACES, POSITIONS, ModelConfig
+from train.model.config import (
+    ACTIVATIONS,
+    BIASES,
+    NORMS,
+    PLACES,
+    POSITIONS,
+    Dense,
+    Grouped,
+    ModelConfig,
+)
 
 SHAPE = ModelConfig(
-    vocab=61, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=48, context=32
+    vocab=61,
+    layers=2,
+    hidden=32,
+    context=32,
+    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
+    feed_forward=Dense(width=48),
 )
 
 
 VARIANTS: dict[str, dict] = {
-    **{f"norm {value}": {"norm": value} for value in NORMS},
-    **{f"place {value}": {"norm_place": value} for value in PLACES},
-    **{f"bias {value}": {"bias": value} for value in BIASES},
-    **{f"mlp {value}": {"mlp": value} for value in MLPS},
+    **{f"norm {value}": {"norm.kind": value} for value in NORMS},
+    **{f"place {value}": {"norm.place": value} for value in PLACES},
+    **{f"bias {value}": {"attention.bias": value} for value in BIASES},
+    "bias of feed-forward": {"feed_forward.bias": True},
+    **{f"activation {value}": {"feed_forward.activation": value} for value in ACTIVATIONS},
     **{f"position {value}": {"position": value} for value in POSITIONS},
-    "embedding norm": {"embedding_norm": True},
-    "qk norm": {"qk_norm": True},
-    "head bias": {"head_bias": True},
-    "head bias, untied": {"head_bias": True, "tied_embeddings": False},
-    "parallel": {"parallel": True},
-    "parallel, two norms": {"parallel": True, "parallel_norms": 2},
-    "window": {"window": 5},
-    "window, every other layer": {"window": 5, "window_pattern": "WF"},
-    "window and sinks": {"window": 5, "sinks": 2},
-    "alibi and window": {"position": "alibi", "window": 5, "sinks": 1},
-    "t5 and window": {"position": "t5", "window": 5},
-    "partial rope": {"rope_dim": 4},
-    "MQA": {"kv_heads": 1},
-    "MHA": {"kv_heads": 4},
+    "embedding norm": {"embedding.norm": True},
+    "qk norm": {"attention.qk_norm": True},
+    "head bias": {"head.bias": True},
+    "head bias, untied": {"head.bias": True, "head.tied": False},
+    "parallel": {"residual": "parallel"},
+    "parallel, two norms": {"residual": "parallel", "residual.norms": 2},
+    "attention.window": {"attention.window": 5},
+    "window, every other layer": {"attention.window": 5, "attention.window_pattern": "WF"},
+    "window and sinks": {"attention.window": 5, "attention.sinks": 2},
+    "alibi and window": {"position": "alibi", "attention.window": 5, "attention.sinks": 1},
+    "t5 and window": {"position": "t5", "attention.window": 5},
+    "partial rope": {"position.dim": 4},
+    "MQA": {"attention.kv_heads": 1},
+    "MHA": {"attention.kv_heads": 4},
 }

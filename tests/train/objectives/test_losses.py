@@ -9,8 +9,10 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from train.data.rows import IGNORED
-from train.objectives.losses import chunk_of, loss_sums
+from tests.train.data.feed_settings import MODEL
+from train.model.decoder import Decoder
+from train.objectives.example import IGNORED, Example
+from train.objectives.losses import chunk_of, loss_sums, token_losses
 
 TOKENS, HIDDEN, VOCAB = 50, 8, 97
 
@@ -168,3 +170,18 @@ def test_a_chunk_is_as_asked_or_fits():
     assert chunk_of(50_257) == chunk_of(500) == 256 and chunk_of(50_257, 100) == 100
     assert chunk_of(50_257, device="cuda") == (1 << 26) // 50_257
     assert chunk_of(1 << 20) == 64 and chunk_of(1 << 30) == 1
+
+
+def test_what_is_scored_holds_a_chunks_logits_alone_and_is_the_same():
+    model = Decoder(MODEL).eval()
+    tokens = torch.randint(300, (6, 32), generator=torch.Generator().manual_seed(0))
+    targets = tokens.roll(-1, 1)
+    targets[:, -1] = IGNORED
+    example = Example(inputs=tokens, targets=targets, documents=None)
+    whole = F.cross_entropy(
+        model(tokens).flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none"
+    )
+    with Largest() as seen:
+        chunked = token_losses(model, example, chunk=16)
+    torch.testing.assert_close(chunked, whole.detach())
+    assert seen.elements < 192 * 300 / 4

@@ -1,49 +1,69 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
-from train.data.rows import IGNORED, Batch
+from train.data.rows import Piece
 from train.errors import TrainError
+from train.objectives.example import IGNORED, Draws
 from train.objectives.objectives import objective
 
-
-def batch() -> Batch:
-    documents = torch.tensor([[3] * 10 + [4] * 21 + [5], [5] * 20 + [-1] * 12])
-    inputs = torch.arange(64).view(2, 32)
-    targets = (inputs + 1).masked_fill(documents < 0, IGNORED)
-    return Batch(inputs=inputs, targets=targets, documents=documents)
+SPANS = ((3, 0, 10), (4, 10, 31), (5, 31, 32))  # document, where it stands in the row
 
 
-def test_causal_changes_nothing():
-    example = objective("causal")(batch(), 0, 7)
-    assert example.prefix is None
-    assert torch.equal(example.batch.targets, batch().targets)
+def pieces() -> list[Piece]:
+    return [
+        Piece(document=document, first=0, before=99, tokens=np.arange(start, end, dtype=np.int64))
+        for document, start, end in SPANS
+    ]
+
+
+def example(name: str, seed: int = 0, epoch: int = 0, context: int = 40):
+    return objective(name).example(pieces(), context, Draws(seed, epoch))
+
+
+def test_causal_predicts_each_token_from_the_one_before_it():
+    row = example("causal")
+    assert row.prefix is None and row.tokens == row.read == 32
+    assert row.targets[0, :32].tolist() == list(range(32))
+    assert row.inputs[0, :32].tolist() == [99, *range(9), 99, *range(10, 30), 99]
+    assert row.documents[0, :32].tolist() == [3] * 10 + [4] * 21 + [5]
+    assert (row.documents[0, 32:] == -1).all() and (row.targets[0, 32:] == IGNORED).all()
+
+
+def test_tokens_that_do_not_count_are_read_and_not_scored():
+    counted = np.array([True, False, True])
+    piece = Piece(document=0, first=4, before=7, tokens=np.array([5, 6, 8]), counted=counted)
+    row = objective("causal").example([piece], 4, Draws(0, 0))
+    assert row.inputs.tolist() == [[7, 5, 6, 0]]
+    assert row.targets.tolist() == [[5, IGNORED, 8, IGNORED]]
 
 
 def test_a_prefix_begins_each_document_and_its_tokens_are_not_scored():
-    before, lengths = batch(), set()
-    for step in range(300):
-        example = objective("prefix")(before, 0, step)
-        assert example.prefix is not None
-        for row, start, end in ((0, 0, 10), (0, 10, 31), (0, 31, 32), (1, 0, 20)):
-            inside = example.prefix[row, start:end].tolist()
+    plain, lengths = example("causal"), set()
+    for epoch in range(300):
+        row = example("prefix", epoch=epoch)
+        assert row.prefix is not None
+        for _, start, end in SPANS:
+            inside = row.prefix[0, start:end].tolist()
             length = sum(inside)
             assert inside == [True] * length + [False] * (end - start - length)
-            scored = (example.batch.targets[row, start:end] != IGNORED).tolist()
+            scored = (row.targets[0, start:end] != IGNORED).tolist()
             hidden = max(0, length - 1)
             assert scored == [False] * hidden + [True] * (end - start - hidden)
             lengths.add((start, length))
-        assert not example.prefix[1, 20:].any()
-        assert torch.equal(example.batch.inputs, before.inputs)
+        assert not row.prefix[0, 32:].any()
+        assert torch.equal(row.inputs, plain.inputs)
     assert {length for start, length in lengths if start == 10} == set(range(21))
 
 
-def test_the_draw_is_a_function_of_seed_and_step():
-    drawn = [objective("prefix")(batch(), *key).prefix for key in ((0, 1), (0, 1), (0, 2), (1, 1))]
+def test_what_is_drawn_follows_from_seed_epoch_and_piece_and_nothing_else():
+    drawn = [example("prefix", *key).prefix for key in ((0, 1), (0, 1), (0, 2), (1, 1))]
     assert torch.equal(drawn[0], drawn[1])
-    assert not torch.equal(drawn[0], drawn[2])
-    assert not torch.equal(drawn[0], drawn[3])
+    assert not torch.equal(drawn[0], drawn[2]) and not torch.equal(drawn[0], drawn[3])
+    alone = objective("prefix").example(pieces()[1:2], 21, Draws(0, 1))  # in another row
+    assert torch.equal(alone.prefix[0], drawn[0][0, 10:31])
 
 
 def test_a_strange_objective_is_refused():

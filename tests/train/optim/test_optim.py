@@ -10,12 +10,19 @@ from torch import nn
 
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.model.config import ModelConfig
+from train.model.config import Dense, Grouped, ModelConfig
 from train.model.decoder import Decoder
+from train.model.roles import Role, give
 from train.optim.optimizers import OPTIMIZERS, group, optimizers, orthogonal
+from train.settings import change as changed
 
 MODEL = ModelConfig(
-    vocab=40, layers=2, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp_hidden=24, context=16
+    vocab=40,
+    layers=2,
+    hidden=16,
+    context=16,
+    attention=Grouped(heads=2, kv_heads=1, head_dim=8),
+    feed_forward=Dense(width=24),
 )
 TRAIN = TrainConfig(lr=0.01, weight_decay=0.3, beta1=0.8, beta2=0.9, momentum=0.7)
 
@@ -30,6 +37,7 @@ class Small(nn.Module):
         self.inner = nn.Linear(4, 6)
         self.second = nn.Linear(4, 6, bias=False)
         self.head = nn.Linear(6, 5, bias=False)
+        give(self.head, weight=Role(part="head", use="head"))
         self.double()
         for parameter in self.parameters():
             drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
@@ -143,7 +151,7 @@ def test_muons_update_has_singular_values_about_one(shape):
 
 
 def test_every_weight_is_in_one_group_and_only_maps_decay():
-    untied = dataclasses.replace(MODEL, tied_embeddings=False)
+    untied = changed(MODEL, {"head.tied": False}, "model")
     for config in (MODEL, untied):
         model = Decoder(config)
         groups = group(model)
@@ -151,7 +159,7 @@ def test_every_weight_is_in_one_group_and_only_maps_decay():
         assert sorted(map(id, weights)) == sorted(map(id, model.parameters()))
         assert len(groups.hidden) == 7 * config.layers
         assert groups.embeddings[0] is model.embedding.weight
-        assert len(groups.head) == (not config.tied_embeddings)
+        assert len(groups.head) == (not config.head.tied)
         assert len(groups.vectors) == 2 * config.layers + 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.config import TrainConfig
+from train.config import Stage, TrainConfig
 from train.errors import TrainError
 from train.optim.schedules import SCHEDULES, decay_begins, learning_rate, schedule
 
@@ -83,3 +83,15 @@ def test_an_unknown_schedule_is_told_the_names():
     with pytest.raises(TrainError, match="schedule 'step': choose one of cosine, wsd") as caught:
         schedule("step")
     assert caught.value.exit_code == 2
+
+
+def test_one_schedule_and_its_warm_up_go_over_all_stages_but_those_with_their_own():
+    run = TrainConfig(steps=40, warmup=12, schedule="cosine", lr=1.0)
+    stages = (Stage(steps=10), Stage(steps=20, lr=0.5), Stage(steps=10, schedule="linear"))
+    staged = dataclasses.replace(run, stages=stages)
+    for step in range(30):
+        share = 1.0 if step < 10 else 0.5
+        assert learning_rate(staged, step) == pytest.approx(share * learning_rate(run, step)), step
+    own = TrainConfig(steps=10, warmup=0, schedule="linear", lr=1.0)
+    for step in range(10):
+        assert learning_rate(staged, 30 + step) == learning_rate(own, step)

@@ -21,14 +21,15 @@ def delta_kernel(
     Grid: blocks of queries, heads, batch. ``delta``: float32 [batch, heads, queries].
     """
     head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
-    rows = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
+    begin, local = tl.program_id(0) * QUERIES, tl.arange(0, QUERIES)
+    rows = begin + local
     dims = tl.arange(0, PADDED_DIM)
     real = rows < queries
     inside = real[:, None] & (dims < HEAD_DIM)[None, :]
-    out_at = out + batch * out_batch + head * out_head
-    grad_at = grad + batch * grad_batch + head * grad_head
-    output = tl.load(out_at + rows[:, None] * out_row + dims[None, :], mask=inside, other=0.0)
-    wanted = tl.load(grad_at + rows[:, None] * grad_row + dims[None, :], mask=inside, other=0.0)
+    out_at = ranges.far_along(out + batch * out_batch + head * out_head, begin, out_row)
+    grad_at = ranges.far_along(grad + batch * grad_batch + head * grad_head, begin, grad_row)
+    output = tl.load(out_at + local[:, None] * out_row + dims[None, :], mask=inside, other=0.0)
+    wanted = tl.load(grad_at + local[:, None] * grad_row + dims[None, :], mask=inside, other=0.0)
     products = tl.sum(output.to(tl.float32) * wanted.to(tl.float32), 1)
     if LSE:
         lse_at = grad_lse + batch * lse_batch + head * lse_head
@@ -44,16 +45,16 @@ def _over_keys(
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
     """A block of keys, added to the gradient (but for the scale)."""
-    cols = begin + tl.arange(0, KEYS)
+    cols, local = begin + tl.arange(0, KEYS), tl.arange(0, KEYS)
     dims = tl.arange(0, PADDED_DIM)
-    k_here = k_at + cols[None, :] * stride_k + dims[:, None]
-    v_here = v_at + cols[None, :] * stride_v + dims[:, None]
+    k_here = ranges.far_along(k_at, begin, stride_k) + local[None, :] * stride_k + dims[:, None]
+    v_here = ranges.far_along(v_at, begin, stride_v) + local[None, :] * stride_v + dims[:, None]
     inside, within = (cols < keys)[None, :], (dims < HEAD_DIM)[:, None]
     k = ranges.load_tile(k_here, inside, within, MASKED, HEAD_DIM == PADDED_DIM)
     v = ranges.load_tile(v_here, inside, within, MASKED, HEAD_DIM == PADDED_DIM)
     scores = tl.dot(q, k, input_precision="ieee") * scale
     if SLOPES:
-        scores -= slope * (rows_at[:, None] - cols[None, :])
+        scores -= slope * tl.abs(rows_at[:, None] - cols[None, :])
     weights = tl.exp2(scores - lse[:, None])
     if MASKED:
         seen = ranges.visible(
@@ -81,7 +82,8 @@ def queries_kernel(
     """
     block = tl.num_programs(0) - 1 - tl.program_id(0)
     head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
-    rows = block * QUERIES + tl.arange(0, QUERIES)
+    local = tl.arange(0, QUERIES)
+    rows = block * QUERIES + local
     dims = tl.arange(0, PADDED_DIM)
     real = rows < queries
     rows_at = rows + (keys - queries)
@@ -94,11 +96,11 @@ def queries_kernel(
     )
     at = head.to(tl.int64)
     inside = real[:, None] & (dims < HEAD_DIM)[None, :]
-    q_here = q + batch * q_batch + at * q_head + rows[:, None] * q_row + dims[None, :]
-    q_tile = tl.load(q_here, mask=inside, other=0.0)
-    grad_here = grad + batch * grad_batch + at * grad_head
-    grad_here += rows[:, None] * grad_row + dims[None, :]
-    grad_tile = tl.load(grad_here, mask=inside, other=0.0)
+    q_at = ranges.far_along(q + batch * q_batch + at * q_head, block * QUERIES, q_row)
+    q_tile = tl.load(q_at + local[:, None] * q_row + dims[None, :], mask=inside, other=0.0)
+    grad_at = grad + batch * grad_batch + at * grad_head
+    grad_at = ranges.far_along(grad_at, block * QUERIES, grad_row)
+    grad_tile = tl.load(grad_at + local[:, None] * grad_row + dims[None, :], mask=inside, other=0.0)
     rows_of = (batch * tl.num_programs(1) + head) * queries + rows
     # A row that sees nothing, and one that does not exist, weighs nothing: its logsumexp is inf.
     lse_tile = tl.load(lse + rows_of, mask=real, other=float("-inf")) * 1.4426950408889634
@@ -126,7 +128,8 @@ def queries_kernel(
             MASKED=True, SINKS=SINKS, PREFIX=PREFIX, SLOPES=SLOPES,
             HEAD_DIM=HEAD_DIM, PADDED_DIM=PADDED_DIM, KEYS=KEYS,
         )  # fmt: skip
-    to = grad_q + batch * to_batch + at * to_head + rows[:, None] * to_row + dims[None, :]
+    to = ranges.far_along(grad_q + batch * to_batch + at * to_head, block * QUERIES, to_row)
+    to += local[:, None] * to_row + dims[None, :]
     tl.store(to, (acc * back).to(grad_q.dtype.element_ty), mask=inside)
 
 
@@ -140,11 +143,14 @@ def _over_queries(
     """A block of queries of one head, added to both gradients; all is transposed: keys x queries.
     ``begin`` counts as keys do.
     """
-    rows_at = begin + tl.arange(0, QUERIES)
-    rows = rows_at - offset
+    local = tl.arange(0, QUERIES)
+    rows_at = begin + local
+    rows, first_row = rows_at - offset, begin - offset
     dims = tl.arange(0, PADDED_DIM)
-    q_here = q_at + rows[:, None] * stride_q + dims[None, :]
-    grad_here = grad_at + rows[:, None] * stride_grad + dims[None, :]
+    q_here = ranges.far_along(q_at, first_row, stride_q)
+    q_here += local[:, None] * stride_q + dims[None, :]
+    grad_here = ranges.far_along(grad_at, first_row, stride_grad)
+    grad_here += local[:, None] * stride_grad + dims[None, :]
     real, within = (rows >= 0) & (rows < queries), (dims < HEAD_DIM)[None, :]
     q = ranges.load_tile(q_here, real[:, None], within, MASKED, HEAD_DIM == PADDED_DIM)
     grad = ranges.load_tile(grad_here, real[:, None], within, MASKED, HEAD_DIM == PADDED_DIM)
@@ -157,7 +163,7 @@ def _over_queries(
         delta = tl.load(delta_at + rows)
     scores = tl.dot(k, tl.trans(q), input_precision="ieee") * scale
     if SLOPES:
-        scores -= slope * (rows_at[None, :] - cols[:, None])
+        scores -= slope * tl.abs(rows_at[None, :] - cols[:, None])
     weights = tl.exp2(scores - lse[None, :])
     if MASKED:
         at = rows_at[None, :]
@@ -185,7 +191,8 @@ def keys_kernel(
     Grid: blocks of keys, heads of keys, batch. Both gradients have the strides ``to``.
     """
     kv_head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
-    cols = tl.program_id(0) * KEYS + tl.arange(0, KEYS)
+    block, local = tl.program_id(0) * KEYS, tl.arange(0, KEYS)
+    cols = block + local
     dims = tl.arange(0, PADDED_DIM)
     real = cols < keys
     offset = keys - queries
@@ -199,8 +206,10 @@ def keys_kernel(
     )
     at = kv_head.to(tl.int64)
     inside = real[:, None] & (dims < HEAD_DIM)[None, :]
-    k_here = k + batch * k_batch + at * k_head + cols[:, None] * k_row + dims[None, :]
-    v_here = v + batch * v_batch + at * v_head + cols[:, None] * v_row + dims[None, :]
+    k_here = ranges.far_along(k + batch * k_batch + at * k_head, block, k_row)
+    k_here += local[:, None] * k_row + dims[None, :]
+    v_here = ranges.far_along(v + batch * v_batch + at * v_head, block, v_row)
+    v_here += local[:, None] * v_row + dims[None, :]
     k_tile = tl.load(k_here, mask=inside, other=0.0)
     v_tile = tl.load(v_here, mask=inside, other=0.0)
     of_k = tl.zeros([KEYS, PADDED_DIM], dtype=tl.float32)
@@ -226,6 +235,7 @@ def keys_kernel(
                 MASKED=False, SLOPES=SLOPES,
                 HEAD_DIM=HEAD_DIM, PADDED_DIM=PADDED_DIM, QUERIES=QUERIES,
             )  # fmt: skip
-    to = batch * to_batch + at * to_head + cols[:, None] * to_row + dims[None, :]
+    to = batch * to_batch + at * to_head + tl.cast(block, tl.int64) * to_row
+    to += local[:, None] * to_row + dims[None, :]
     tl.store(grad_k + to, (of_k * back).to(grad_k.dtype.element_ty), mask=inside)
     tl.store(grad_v + to, of_v.to(grad_v.dtype.element_ty), mask=inside)

@@ -18,10 +18,10 @@ def _over_keys(
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
     """A block of keys: the sum, the largest score and the sum of weights after it."""
-    cols = begin + tl.arange(0, KEYS)
+    cols, local = begin + tl.arange(0, KEYS), tl.arange(0, KEYS)
     dims = tl.arange(0, PADDED_DIM)
-    k_here = k_at + cols[None, :] * stride_k + dims[:, None]
-    v_here = v_at + cols[:, None] * stride_v + dims[None, :]
+    k_here = ranges.far_along(k_at, begin, stride_k) + local[None, :] * stride_k + dims[:, None]
+    v_here = ranges.far_along(v_at, begin, stride_v) + local[:, None] * stride_v + dims[None, :]
     k = ranges.load_tile(
         k_here, (cols < keys)[None, :], (dims < HEAD_DIM)[:, None], MASKED, HEAD_DIM == PADDED_DIM
     )
@@ -29,7 +29,7 @@ def _over_keys(
     if MASKED or SLOPES:
         scores = raw * scale
         if SLOPES:
-            scores -= slope * (rows_at[:, None] - cols[None, :])
+            scores -= slope * tl.abs(rows_at[:, None] - cols[None, :])
         if MASKED:
             seen = ranges.visible(
                 cols, start, end, first, last, sunk, prefix, keys, SINKS=SINKS, PREFIX=PREFIX
@@ -67,7 +67,8 @@ def kernel(
     # The last queries see the most under a causal mask: they begin first.
     block = tl.num_programs(0) - 1 - tl.program_id(0)
     head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
-    rows = block * QUERIES + tl.arange(0, QUERIES)
+    local = tl.arange(0, QUERIES)
+    rows = block * QUERIES + local
     dims = tl.arange(0, PADDED_DIM)
     real = rows < queries
     rows_at = rows + (keys - queries)
@@ -79,8 +80,9 @@ def kernel(
         first, last, low, high, real, FAR=SINKS or PREFIX, BLOCK=KEYS
     )
     q_at = q + batch * q_batch + head.to(tl.int64) * q_head
+    q_at = ranges.far_along(q_at, block * QUERIES, q_row)
     inside = real[:, None] & (dims < HEAD_DIM)[None, :]
-    q_tile = tl.load(q_at + rows[:, None] * q_row + dims[None, :], mask=inside, other=0.0)
+    q_tile = tl.load(q_at + local[:, None] * q_row + dims[None, :], mask=inside, other=0.0)
     kv_head = (head // group).to(tl.int64)
     k_at = k + batch * k_batch + kv_head * k_head
     v_at = v + batch * v_batch + kv_head * v_head
@@ -109,8 +111,9 @@ def kernel(
     some = total > 0
     acc = tl.where(some[:, None], acc / tl.where(some, total, 1.0)[:, None], 0.0)
     out_at = out + batch * out_batch + head.to(tl.int64) * out_head
+    out_at = ranges.far_along(out_at, block * QUERIES, out_row)
     tl.store(
-        out_at + rows[:, None] * out_row + dims[None, :], acc.to(out.dtype.element_ty), mask=inside
+        out_at + local[:, None] * out_row + dims[None, :], acc.to(out.dtype.element_ty), mask=inside
     )
     # log2(total) + top to base e; -inf where nothing is seen.
     logsumexp = tl.where(some, top + tl.log2(tl.where(some, total, 1.0)), float("-inf"))

@@ -96,6 +96,14 @@ NEVER = tl.constexpr(2**30)  # past every key; twice that is still an int32
 
 
 @triton.jit
+def far_along(at, begin, stride):
+    """The pointer ``begin`` rows further. Steps of 64 bits: 64 heads of 128 dimensions pass 2^31
+    numbers at 262,144 tokens.
+    """
+    return at + tl.cast(begin, tl.int64) * stride
+
+
+@triton.jit
 def load_tile(pointers, inside, within, MASKED: tl.constexpr, WHOLE: tl.constexpr):
     """A tile, where ``MASKED`` with zeros for what is not ``inside``. ``within``: the dimensions of
     a head, ``WHOLE`` where they are a power of two.
@@ -127,13 +135,15 @@ def of_queries(
     first, last = start, end
     if CAUSAL:
         last = tl.minimum(last, at + 1)
-    if WINDOW:
-        first = tl.maximum(first, at - window + 1)
     sunk, high = start, start
     if SINKS:
         origin = tl.load(origins + batch * origins_batch + at, mask=real, other=0)
         sunk = tl.minimum(origin + sinks, last)
-        high = tl.minimum(sunk, first)
+    if WINDOW:
+        first = tl.maximum(first, at - window + 1)
+        last = tl.minimum(last, at + window)
+    if SINKS:
+        high = tl.where(sunk > last, sunk, tl.minimum(sunk, first))
     if PREFIX:
         high = tl.maximum(high, tl.load(reach + batch * keys + at, mask=real, other=0))
     # Far keys come before the interval, or, where that begins with the document, behind it.
@@ -160,10 +170,12 @@ def of_keys(
     if CAUSAL:
         first = tl.maximum(first, at)
     if WINDOW:
-        last = tl.minimum(last, at + window)
+        near, far = tl.maximum(first, at - window + 1), tl.minimum(last, at + window)
         if SINKS:
             origin = tl.load(origins + batch * origins_batch + at, mask=real, other=0)
-            last = tl.where(at - origin < sinks, end, last)
+            sink = at - origin < sinks
+            near, far = tl.where(sink, first, near), tl.where(sink, last, far)
+        first, last = near, far
     if PREFIX:
         always = tl.load(prefix + batch * keys + at, mask=real, other=0) != 0
         first = tl.where(always, start, first)

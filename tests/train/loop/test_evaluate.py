@@ -1,0 +1,73 @@
+"""Held-out text: the same score for any number of processes, and as the objective has it."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext, suppress
+
+import numpy as np
+import pytest
+import torch
+
+from tests.train.data.feed_settings import MODEL, PLAIN
+from train.data.feed import Feed
+from train.errors import TrainError
+from train.loop.distributed import Ranks
+from train.loop.evaluate import evaluate, scored
+from train.model.decoder import Decoder
+from train.objectives.objectives import objective
+
+
+class Apart(Ranks):
+    """A process among several, whose parts of a sum are put aside."""
+
+    parts: list
+
+    def total(self, value):
+        self.parts.append(value.clone())
+        return value
+
+
+def score(model, text, name, ranks):
+    return evaluate(model, text, objective(name), batch_rows=2, ranks=ranks, autocast=nullcontext())
+
+
+@pytest.fixture(scope="module")
+def held_out(shard_folder):
+    return scored(Feed(shard_folder, PLAIN), 4096, PLAIN.context)
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = Decoder(MODEL)
+    model.initialise(0)
+    return model
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_processes_share_the_rows_out_and_their_number_changes_no_bit(held_out, model, count):
+    one = score(model, held_out, "causal", Ranks(device=torch.device("cpu")))
+    sums = []
+    for rank in range(count):
+        part = Apart(device=torch.device("cpu"), rank=rank, count=count)
+        object.__setattr__(part, "parts", [])
+        with suppress(TrainError):  # a part alone may have scored nothing
+            score(model, held_out, "causal", part)
+        sums.append(part.parts)
+    nats, tokens = (np.stack([each[n].numpy() for each in sums]) for n in (0, 1))
+    assert ((nats != 0).sum(0) <= 1).all()  # each batch is one process's
+    total = np.zeros(nats.shape[2])
+    for batch in nats.sum(0):
+        total += batch
+    assert held_out.score(total, tokens.sum((0, 1))) == one
+
+
+def test_a_prefix_is_not_scored_and_its_bytes_are_not_counted(held_out, model):
+    here = Ranks(device=torch.device("cpu"))
+    whole, rest = (score(model, held_out, name, here) for name in ("causal", "prefix"))
+    assert 0 < rest.tokens < whole.tokens
+    assert rest.documents == whole.documents
+    assert rest.bytes / whole.bytes == pytest.approx(rest.tokens / whole.tokens, abs=0.01)
+    assert rest.bits_per_byte == pytest.approx(
+        rest.loss * rest.tokens / math.log(2) / rest.bytes, rel=1e-9
+    )

@@ -1,0 +1,45 @@
+"""Dropout draws for a row, wherever and with whatever others it is computed."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from train.data.packing import scatter
+from train.model.dropout import Dropout, drawn
+
+SEEDS = torch.tensor([5, -3, 2**62])
+
+
+def test_the_numbers_are_splitmix64s():
+    index = np.arange(1000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for site, seed in ((0, 5), (7, 2**62)):
+        start = np.uint64((seed + site * 0x632BE59BD9B4E019) % 2**64)
+        expected = scatter(start + index - np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)
+        ours = drawn(torch.tensor([seed]), site, 1000)[0].numpy()
+        assert (ours == expected.astype(np.int64)).all()
+
+
+def test_so_many_are_dropped_as_asked_and_no_two_places_alike():
+    x = torch.ones(3, 40, 500)
+    parts = [Dropout(0.3, site)(x, SEEDS) for site in (0, 1)]
+    for part in parts:
+        shares = (part == 0).float().mean(dim=(1, 2))
+        assert (shares - 0.3).abs().max() < 0.01
+        assert part.max() == 1 / torch.tensor(0.7)
+    for one, other in ((parts[0][0], parts[0][1]), (parts[0][0], parts[1][0])):
+        both = ((one == 0) & (other == 0)).float().mean()
+        assert abs(both - 0.09) < 0.01
+
+
+def test_a_row_is_dropped_alike_in_any_batch():
+    x = torch.randn(3, 8, 16, generator=torch.Generator().manual_seed(0))
+    drop = Dropout(0.5, 4)
+    whole = drop(x, SEEDS)
+    for row in range(3):
+        assert torch.equal(drop(x[row : row + 1], SEEDS[row : row + 1])[0], whole[row])
+
+
+def test_nothing_is_dropped_outside_training():
+    x = torch.ones(1, 2, 3)
+    assert Dropout(0.5, 0).eval()(x, None) is x

@@ -1,0 +1,54 @@
+"""Self-attention: tokens look at those that the mask lets them see."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from train.attention import Mask, attend
+from train.model.cache import LayerCache
+from train.model.config import ModelConfig
+from train.model.norms import RMSNorm
+from train.model.positions import rotate
+from train.model.roles import linear
+
+
+class SelfAttention(nn.Module):
+    """Grouped-query attention (Ainslie et al. 2023); MHA and MQA are its ends."""
+
+    def __init__(self, config: ModelConfig, backend: str) -> None:
+        super().__init__()
+        own, hidden = config.attention, config.hidden
+        self.heads, self.kv_heads = own.heads, own.kv_heads
+        self.head_dim, self.backend = own.head_dim, backend
+        qkv, out = own.bias in ("all", "qkv"), own.bias == "all"
+        width, kv_width = own.heads * own.head_dim, own.kv_heads * own.head_dim
+        shrink = (2 * config.layers) ** -0.5
+        self.query = linear(hidden, width, part="attention", bias=qkv)
+        self.key = linear(hidden, kv_width, part="attention", bias=qkv)
+        self.value = linear(hidden, kv_width, part="attention", bias=qkv)
+        self.out = linear(width, hidden, part="attention", bias=out, shrink=shrink)
+        size, eps = own.head_dim, config.norm.eps
+        self.query_norm = RMSNorm(size, eps) if own.qk_norm else None
+        self.key_norm = RMSNorm(size, eps) if own.qk_norm else None
+
+    def forward(
+        self,
+        x: Tensor,
+        rotation: Tensor | None,
+        mask: Mask,
+        cache: LayerCache | None,
+        kept: Tensor | None,
+    ) -> Tensor:
+        """[batch, length, hidden] to the same."""
+        batch, length, _ = x.shape
+        q = self.query(x).view(batch, length, self.heads, self.head_dim).transpose(1, 2)
+        k = self.key(x).view(batch, length, self.kv_heads, self.head_dim).transpose(1, 2)
+        v = self.value(x).view(batch, length, self.kv_heads, self.head_dim).transpose(1, 2)
+        if self.query_norm is not None and self.key_norm is not None:
+            q, k = self.query_norm(q), self.key_norm(k)
+        if rotation is not None:
+            q, k = rotate(q, rotation), rotate(k, rotation)
+        if cache is not None:
+            k, v = cache.append(k, v, kept)
+        mixed = attend(q, k, v, mask, self.backend)
+        return self.out(mixed.transpose(1, 2).reshape(batch, length, -1))

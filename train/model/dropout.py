@@ -1,0 +1,47 @@
+"""Dropout that follows from a row's seed and the place in the model, so that neither the number of
+rows computed at once, nor of processes, nor computing again changes what is dropped.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+_BITS = 24  # of a number drawn
+
+
+class Dropout(nn.Module):
+    """``share``: of the numbers that are dropped in training; the others grow to make up for them.
+    ``site``: which dropout of the model this is.
+    """
+
+    def __init__(self, share: float, site: int) -> None:
+        super().__init__()
+        self.share, self.site = share, site
+
+    def forward(self, x: Tensor, draws: Tensor | None) -> Tensor:
+        """x [rows, length, hidden]; ``draws``: int64 [rows], a seed a row, or None for any."""
+        if not self.share or not self.training:
+            return x
+        if draws is None:
+            draws = torch.randint(2**62, (x.shape[0],), device=x.device)
+        least = int(self.share * 2**_BITS)
+        kept = drawn(draws, self.site, x[0].numel()).view(x.shape) >= least
+        return x * kept / (1 - self.share)
+
+
+def drawn(draws: Tensor, site: int, count: int) -> Tensor:
+    """``count`` numbers of 24 bits a row: int64 [rows, count], of SplitMix64's kind (Steele et al.
+    2014) with the row's seed and the site as its key.
+    """
+    index = torch.arange(count, device=draws.device)
+    key = (site * 0x632BE59BD9B4E019 + 2**63) % 2**64 - 2**63
+    x = (draws + key)[:, None] + index * -0x61C8864680B583EB
+    x = (x ^ _shifted(x, 30)) * -0x40A7B892E31B1A47
+    x = (x ^ _shifted(x, 27)) * -0x6B2FB644ECCEEE15
+    return _shifted(x ^ _shifted(x, 31), 64 - _BITS)
+
+
+def _shifted(x: Tensor, bits: int) -> Tensor:
+    """To the right, with zeros from the left."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)

@@ -1,0 +1,60 @@
+"""Rotary frequencies, and how they are stretched to longer contexts."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from train.model.config import ModelConfig, Rope, RopeScaling
+
+
+def rope_frequencies(config: ModelConfig) -> tuple[Tensor, float]:
+    """The angle a step turns each pair by: float32 [rotated / 2]; and the factor on cos and sin.
+
+    Su et al. 2021, with the scaling of the configuration.
+    """
+    assert isinstance(config.position, Rope)
+    size, theta, scaling = config.rotated, config.position.theta, config.position.scaling
+    if scaling is not None and scaling.kind == "ntk":
+        theta *= scaling.factor ** (size / (size - 2))
+    exponents = torch.arange(0, size, 2, dtype=torch.int64).float() / size
+    frequencies = 1.0 / theta**exponents
+    if scaling is None or scaling.kind == "ntk":
+        return frequencies, 1.0
+    if scaling.kind == "linear":
+        return frequencies / scaling.factor, 1.0
+    if scaling.kind == "llama3":
+        return _llama3(frequencies, scaling), 1.0
+    if scaling.kind == "yarn":
+        factor = 0.1 * math.log(scaling.factor) + 1.0
+        return _yarn(frequencies, scaling, size, theta), factor
+    long = config.context > scaling.original_context
+    divisors = torch.tensor(scaling.long if long else scaling.short)
+    stretch = max(1.0, config.context / scaling.original_context)
+    factor = math.sqrt(1 + math.log(stretch) / math.log(scaling.original_context))
+    return frequencies / divisors, factor
+
+
+def _llama3(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
+    """Long waves are slowed down by the factor, short ones kept, those between interpolated."""
+    wave = 2 * math.pi / frequencies
+    turns = scaling.original_context / wave
+    share = ((turns - scaling.low) / (scaling.high - scaling.low)).clamp(0, 1)
+    return (1 - share) * frequencies / scaling.factor + share * frequencies
+
+
+def _yarn(frequencies: Tensor, scaling: RopeScaling, size: int, theta: float) -> Tensor:
+    """As ``llama3``, with a ramp over the index of the pair, not over its turns."""
+
+    def pair(turns: float) -> float:
+        """The index of the pair that turns so often in the original context."""
+        wave = scaling.original_context / (turns * 2 * math.pi)
+        return size * math.log(wave) / (2 * math.log(theta))
+
+    first = max(math.floor(pair(scaling.beta_fast)), 0)
+    last = min(math.ceil(pair(scaling.beta_slow)), size - 1)
+    index = torch.arange(size // 2, dtype=torch.float32)
+    slowed = ((index - first) / max(last - first, 0.001)).clamp(0, 1)
+    return slowed * frequencies / scaling.factor + (1 - slowed) * frequencies

@@ -1,0 +1,113 @@
+"""The stack: positions, masks and blocks over embedded tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from train.attention import Mask, positions_of, prepare
+from train.model.block import View, block
+from train.model.cache import Cache, Kind
+from train.model.config import ModelConfig
+from train.model.norms import norm
+from train.model.positions import positions
+
+
+class Stack(nn.Module):
+    """Blocks on embedded tokens. ``recompute``: blocks keep their input alone for the backward pass
+    and run again in it.
+    """
+
+    def __init__(self, config: ModelConfig, backend: str) -> None:
+        super().__init__()
+        self.config, self.backend, self.recompute = config, backend, False
+        self.positions = positions(config)
+        self.blocks = nn.ModuleList(block(config, n, backend) for n in range(config.layers))
+        self.norm = None if config.norm.place == "post" else norm(config)
+
+    def where(
+        self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None
+    ) -> Tensor:
+        """The position of each token in its document, [batch or 1, length], for tokens and
+        documents [batch, length].
+        """
+        if cache is not None:
+            batch, length = tokens.shape
+            return cache.next_positions(batch, length, documents, tokens.device)
+        if documents is not None:
+            return positions_of(documents)
+        return torch.arange(tokens.shape[1], device=tokens.device)[None]
+
+    def forward(
+        self,
+        x: Tensor,
+        places: Tensor,
+        *,
+        documents: Tensor | None = None,
+        prefix: Tensor | None = None,
+        cache: Cache | None = None,
+        draws: Tensor | None = None,
+    ) -> Tensor:
+        """x [batch, length, hidden] at ``places``, as ``where`` gives them, to the same shape."""
+        masks = self._masks(x, places, documents, prefix, cache)
+        rotation = self.positions.rotation(places)
+        again = self.recompute and cache is None and torch.is_grad_enabled()
+        if again:
+            self._prepare(x, masks)
+        for layer, (each, window) in enumerate(zip(self.blocks, self.config.windows, strict=True)):
+            given: dict[str, Any] = {"mask": masks[window], "rotation": rotation, "draws": draws}
+            if cache is not None:
+                given |= {"cache": cache.layers[layer], "kept": cache.kinds[window].kept}
+            view = View(**given)
+            x = checkpoint(each, x, view, use_reentrant=False) if again else each(x, view)
+        return x if self.norm is None else self.norm(x)
+
+    def _prepare(self, x: Tensor, masks: dict[int | None, Mask]) -> None:
+        """What masks keep for all layers, made before the blocks are run twice."""
+        kind, own = x.device.type, self.config.attention
+        halved = torch.is_autocast_enabled(kind)
+        dtype = torch.get_autocast_dtype(kind) if halved else x.dtype
+        like = x.new_empty(0, own.heads, x.shape[1], own.head_dim, dtype=dtype)
+        for mask in masks.values():
+            prepare(like, mask, self.backend)
+
+    def _masks(
+        self,
+        x: Tensor,
+        places: Tensor,
+        documents: Tensor | None,
+        prefix: Tensor | None,
+        cache: Cache | None,
+    ) -> dict[int | None, Mask]:
+        """A mask for each kind of layer: its window, or None."""
+        length, bias, masks = x.shape[1], self.positions.bias(), {}
+        for window in dict.fromkeys(self.config.windows):
+            keys, where, docs = length, places, documents
+            if cache is not None:
+                where, docs = _cached(cache.kinds[window], cache, places, documents)
+                keys = where.shape[1]
+            masks[window] = Mask(
+                queries=length,
+                keys=keys,
+                device=x.device,
+                documents=docs,
+                window=window,
+                sinks=self.config.attention.sinks if window is not None else 0,
+                prefix=prefix,
+                positions=where if bias is not None or window is not None else None,
+                bias=bias,
+                gaps=window is not None and keys > length,
+            )
+        return masks
+
+
+def _cached(
+    kind: Kind, cache: Cache, places: Tensor, documents: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    if documents is None:
+        documents = torch.zeros_like(places)
+    where, docs = kind.extend(places, documents)
+    return where, docs if cache.padded else None
