@@ -11,9 +11,9 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from train.data.shards import end_of_text, load_tokenizer
+from train.device import pick_device
 from train.errors import TrainError
 from train.generate.sampling import Chooser, Sampling
-from train.loop.distributed import pick_device
 from train.measure.accounting import parameters
 from train.model.cache import Cache
 from train.model.config import ModelConfig

@@ -11,7 +11,7 @@ from train.attention import BACKENDS, Mask, Relative
 from train.attention.choice import EXCLUDED, resolve
 from train.attention.trial import fault
 from train.config import TrainConfig
-from train.loop.distributed import computes_in
+from train.device import computes_in
 from train.model.config import ModelConfig
 from train.model.positions import positions
 from train.objectives.objectives import objective

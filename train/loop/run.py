@@ -10,8 +10,9 @@ from typing import Any
 
 from train.config import locate, model_at
 from train.data.feed import Feed
+from train.device import autocast
 from train.errors import TrainError, counted
-from train.loop.distributed import Ranks, autocast, settle, split_model
+from train.loop.distributed import Ranks, settle, split_model
 from train.loop.evaluate import HeldOut, evaluate, scored
 from train.loop.spikes import MOST, Guard, PassedOver
 from train.loop.start import take_over

@@ -12,12 +12,12 @@ from safetensors import SafetensorError
 from train.config import TrainConfig, model_at, stages_of
 from train.data.feed import Feed
 from train.data.shards import load_tokenizer
+from train.device import pick_device
 from train.errors import TrainError, counted
 from train.files import sha256
 from train.hf.family import our_shapes as shapes
 from train.hf.load import load, look
 from train.loop.backends import layer_backends
-from train.loop.distributed import pick_device
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.presets import PRESETS, preset

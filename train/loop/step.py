@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from train.config import TrainConfig
 from train.data.feed import Feed
-from train.loop.distributed import Ranks, autocast, averaging, parallel
+from train.device import autocast
+from train.loop.distributed import Ranks, averaging, parallel
 from train.model.decoder import Decoder
 from train.objectives.example import Example, examples
 from train.objectives.losses import Losses
