@@ -95,7 +95,8 @@ class Exchange(Storage):
 
     def get_parts(self, version: str, parts: list[list[int]], path: Path) -> None:
         """Writes a file as long as that of the version, of which these ranges [first, end) alone
-        are filled. What comes can be checked for its length only."""
+        are filled. Their length is checked here; their bytes by who reads them, with sums that the
+        writer left (corpus/shuffle/partitions.py)."""
         check_version(version)
         with open(path, "wb") as file:
             file.truncate(_size(version))

@@ -28,7 +28,7 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
 from curate.disk.files import replacing
 from curate.disk.units import counted
-from curate.errors import RunFailed
+from curate.errors import Damaged, RunFailed
 from kernel_cache import njit
 
 DIGIT = 11  # bits that one pass of the sort looks at
@@ -55,6 +55,22 @@ def order_by_partition(keys, values, bits, keys_out, values_out):
             values_out[position[partition]] = values[i]
         position[partition] += 1
     return starts
+
+
+@njit(cache=True, nogil=True)
+def pair_sums(keys, values, starts):
+    """uint64[partitions]: of each partition a sum over its pairs in which a change of any bit
+    shows. Values may be absent."""
+    sums = np.zeros(len(starts) - 1, np.uint64)
+    for p in range(len(sums)):
+        for i in range(starts[p], starts[p + 1]):
+            x = keys[i]
+            if len(values):
+                x ^= (np.uint64(values[i]) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            sums[p] += x ^ (x >> np.uint64(31))
+    return sums
 
 
 @njit(cache=True, nogil=True)
@@ -106,7 +122,8 @@ def partition_bits(pairs: int, partition_pairs: int) -> int:
 
 
 class PairFiles(NamedTuple):
-    """What a writer writes: keys, values, and where each partition begins in each segment."""
+    """What a writer writes: keys, values, and where each partition begins in each segment, with the
+    sum of its pairs."""
 
     keys: Path
     values: Path
@@ -130,6 +147,7 @@ class PartitionWriter:
         self._ordered = np.empty_like(self._keys), np.empty_like(self._values)
         self._used = 0
         self._starts: list[Any] = []
+        self._sums: list[Any] = []
         self._starts_path = files.starts
         self._files = (files.keys.open("wb"), files.values.open("wb"))
 
@@ -151,9 +169,9 @@ class PartitionWriter:
         if self._used == 0:
             return
         keys, values = self._keys[: self._used], self._values[: self._used]
-        self._starts.append(
-            order_by_partition(keys, values, self.bits, self._ordered[0], self._ordered[1])
-        )
+        starts = order_by_partition(keys, values, self.bits, *self._ordered)
+        self._starts.append(starts)
+        self._sums.append(pair_sums(*self._ordered, starts))
         for file, array in zip(self._files, self._ordered, strict=True):
             file.write(array[: self._used].data)
         self._used = 0
@@ -164,8 +182,17 @@ class PartitionWriter:
         for file in self._files:
             file.close()
         starts = np.array(self._starts, np.int64).reshape(-1, (1 << self.bits) + 1)
+        sums = np.array(self._sums, np.uint64).reshape(-1, 1 << self.bits).view(np.int64)
         with self._starts_path.open("wb") as file:
-            np.save(file, starts)
+            np.save(file, np.hstack((starts, sums)))
+
+
+def _tables(files: PairFiles) -> tuple[np.ndarray, np.ndarray]:
+    """Where partitions begin in each segment, int64[segments, partitions + 1], and the sums of
+    their pairs, uint64[segments, partitions]; mapped."""
+    table = np.load(files.starts, mmap_mode="r")
+    starts = table.shape[1] // 2 + 1
+    return table[:, :starts], table[:, starts:].view(np.uint64)
 
 
 # Makes arrays of the size of a partition.
@@ -176,7 +203,7 @@ def pair_counts(files: Sequence[PairFiles], begin: int, stop: int) -> np.ndarray
     """int64[writers, partitions]: how many pairs each has in the partitions `begin` to `stop`."""
     counts = np.zeros((len(files), stop - begin), np.int64)
     for number, each in enumerate(files):
-        starts = np.load(each.starts, mmap_mode="r")[:, begin : stop + 1]
+        starts = _tables(each)[0][:, begin : stop + 1]
         counts[number] = np.diff(starts, axis=1).sum(axis=0)
     return counts
 
@@ -192,12 +219,14 @@ def read_partitions(
     """([keys, values] as they arrived, what makes arrays of their size) of partitions `begin` to
     `stop`, from all writers in order. scratch, mapped_bytes: as `new_array` has them.
 
-    Of each segment one range is read; opened are the files of one writer at a time.
+    Of each segment one range is read; opened are the files of one writer at a time. Damaged where
+    the pairs read are not those that were written.
     """
     # Of a table as wide as there are partitions only the columns in question.
-    tables = [np.load(each.starts, mmap_mode="r") for each in files]
-    slices = [np.array(table[:, begin : stop + 1], np.int64) for table in tables]
-    lengths = [np.array(table[:, -1], np.int64) for table in tables]
+    tables = [_tables(each) for each in files]
+    slices = [np.array(starts[:, begin : stop + 1], np.int64) for starts, _ in tables]
+    sums = [np.array(of_pairs[:, begin:stop]) for _, of_pairs in tables]
+    lengths = [np.array(starts[:, -1], np.int64) for starts, _ in tables]
     sizes = sum((np.diff(starts, axis=1).sum(axis=0) for starts in slices), np.zeros(stop - begin))
     dtypes = (np.uint64, np.uint32)[: 2 if valued else 1]
     partitions: list[tuple[list[np.ndarray], MakeArray]] = []
@@ -205,17 +234,22 @@ def read_partitions(
         make = partial(new_array, size, folder=scratch, mapped_bytes=mapped_bytes)
         partitions.append(([make(dtype) for dtype in dtypes], make))
     filled = [0] * len(partitions)
-    for each, starts, length in zip(files, slices, lengths, strict=True):
+    for each, starts, wanted, length in zip(files, slices, sums, lengths, strict=True):
         with ExitStack() as stack:
             opened = [stack.enter_context(path.open("rb")) for path in each[: len(dtypes)]]
             before = 0
-            for segment, pairs in zip(starts, length.tolist(), strict=True):
+            for segment, own, pairs in zip(starts, wanted, length.tolist(), strict=True):
                 counts = np.diff(segment).tolist()
                 for number, (file, dtype) in enumerate(zip(opened, dtypes, strict=True)):
                     file.seek((before + int(segment[0])) * np.dtype(dtype).itemsize)
                     for p, count in enumerate(counts):
                         array = partitions[p][0][number][filled[p] : filled[p] + count]
                         file.readinto(array.view(np.uint8).data)
+                for p, count in enumerate(counts):
+                    read = [x[filled[p] : filled[p] + count] for x in partitions[p][0]]
+                    values = read[1] if valued else np.empty(0, np.uint32)
+                    if pair_sums(read[0], values, np.array([0, count]))[0] != own[p]:
+                        raise Damaged(f"{each.keys} is not what was written")
                 filled = [at + count for at, count in zip(filled, counts, strict=True)]
                 before += pairs
     return partitions
@@ -228,7 +262,7 @@ def partition_ranges(
     a segment, but for those without such pairs."""
     by_file: dict[str, list[list[int]]] = {}
     for each in files:
-        table = np.load(each.starts, mmap_mode="r")
+        table, _ = _tables(each)
         before = np.cumsum(table[:, -1]) - table[:, -1]
         ranges = before[:, None] + table[:, [begin, stop]]
         ranges = ranges[ranges[:, 0] < ranges[:, 1]]

@@ -20,6 +20,7 @@ from curate.corpus.shuffle.partitions import (
     sort_pairs,
     sort_pass,
 )
+from curate.errors import Damaged
 
 KEYS = st.lists(
     st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([0, 1, 2**63, 2**64 - 1, 3 << 62])),
@@ -130,6 +131,23 @@ def test_no_bytes_are_read_but_the_ranges_that_are_named(tmp_path):
         assert read(begin, stop) == want and kept_bytes == 12 * sum(len(pair[0]) for pair in want)
         for path, data in whole.items():
             path.write_bytes(data)
+
+
+@pytest.mark.parametrize("which", ["keys", "values"])
+def test_a_changed_bit_shows_to_whoever_reads_its_partition_and_to_nobody_else(tmp_path, which):
+    files = PairFiles.within(tmp_path)
+    writer = PartitionWriter(files, 2, 64)
+    writer.add(np.arange(100, dtype=np.uint64) << np.uint64(57), np.arange(100, dtype=np.uint32))
+    writer.close()
+    path = getattr(files, which)
+    data = bytearray(path.read_bytes())
+    ((first, _), *_) = partition_ranges([files], 2, 3)[str(path)]
+    data[first] ^= 1
+    path.write_bytes(data)
+    for begin in (0, 1, 3):
+        read_partitions([files], begin, begin + 1, tmp_path, 1 << 20)
+    with pytest.raises(Damaged, match=r"keys-00000\.u64 is not what was written"):
+        read_partitions([files], 2, 3, tmp_path, 1 << 20)
 
 
 def test_nothing_written_is_nothing_read(tmp_path):
