@@ -46,7 +46,12 @@ def model_show(
     with needs_training():
         from train.measure.describe import describe, find_gpu
         from train.model.presets import OWN
+        from train.optim.optimizers import OPTIMIZERS
 
+        if chosen.optimizer not in OPTIMIZERS:
+            raise UsageError(
+                f"--optimizer is {chosen.optimizer!r}: choose one of {', '.join(OPTIMIZERS)}"
+            )
         config = _config(model, chosen.vocab, sets or [])
         facts = describe(
             config,

@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Set
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Lock
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,7 @@ class Exchange(Storage):
         self.url, self.out, self.run = url.rstrip("/"), out, run
         self.store = Store(f"{self.url}/{run}", "--exchange", wait)
         self.fetched = self.put_bytes = 0
+        self._counting = Lock()  # files go and come in several threads
         self._stored: set[str] | None = None
 
     @property
@@ -70,10 +72,15 @@ class Exchange(Storage):
             self._stored = {name for name, size in sizes.items() if name.endswith(f"-{size}")}
         return self._stored
 
+    def _count(self, fetched: int = 0, put: int = 0) -> None:
+        with self._counting:
+            self.fetched += fetched
+            self.put_bytes += put
+
     def put(self, path: Path, version: str) -> None:
         """Puts a file of that version."""
         self.store.retried(lambda: self.store.put(path, version))
-        self.put_bytes += _size(version)
+        self._count(put=_size(version))
         if self._stored is not None:
             self._stored.add(version)
 
@@ -84,7 +91,7 @@ class Exchange(Storage):
 
         for _ in range(2):
             self.store.retried(lambda: self.store.get(version, path))
-            self.fetched += path.stat().st_size
+            self._count(fetched=path.stat().st_size)
             if version_of(path) == version:
                 return
         self.remove({version})
@@ -109,7 +116,7 @@ class Exchange(Storage):
 
         def work() -> bytes:
             data = self.store.read(version, first, end)
-            self.fetched += len(data)
+            self._count(fetched=len(data))
             if len(data) != end - first:
                 raise RunFailed(f"{self.store.url}/{version} is cut short: run again, it goes on")
             return data

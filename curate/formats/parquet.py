@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.disk.units import format_bytes
+from curate.disk.units import counted, format_bytes
 from curate.documents.documents import CORE, DATE, PAYLOAD
 from curate.errors import UsageError
 from curate.formats.columns import KNOWN, Columns, arrow_type, column_name
@@ -159,7 +159,8 @@ def _batches(portion: Portion) -> Iterator[Any]:
                 for at, field in enumerate(batch.schema):
                     if pa.types.is_nested(field.type) and not _is_valid(batch.column(at)):
                         batch = batch.set_column(at, field, pa.nulls(len(batch), field.type))
-                        what = f"column `{field.name}`: no UTF-8, left out of {len(batch):,} rows"
+                        rows_left = counted(len(batch), "row")
+                        what = f"column `{field.name}`: no UTF-8, left out of {rows_left}"
                         yield Corrupt(group, f"row group {group}: {what}")
                 yield batch
 

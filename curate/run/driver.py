@@ -265,7 +265,7 @@ class _Run:
             if self.plan.stages:
                 self._write_corpus(engine)
                 indexes.write_indexes(self.out, self.stages.indexes())
-            with self.intact.reading(self._changed), self._lent():
+            with self.intact.reading(lambda: self._changed(products=False)), self._lent():
                 if self.plan.stages:
                     self.outcome.kept_ids = manifests.kept_ids(self.out)
                 write = self._begin_report(report, engine)
@@ -428,8 +428,9 @@ class _Run:
         at = newest(self.out / name for name in files)
         self.ledger.commit_stage(CORPUS, {"key": key, "files": files, "at": at})
 
-    def _changed(self) -> Iterator[tuple[Path, Seal]]:
-        """The files of corpus and products that changed after these were whole, or are gone."""
+    def _changed(self, products: bool = True) -> Iterator[tuple[Path, Seal]]:
+        """The files of the corpus, and of products, that changed after these were whole, or are
+        gone."""
         for _, result in self.ledger.results(f"{self.plan.corpus_key}:assembled"):
             for kind, name in (("kept", "corpus"), ("rejected", "rejected")):
                 sealed = self.out / name / result[kind]["name"], [None, result[kind]["sha256"]]
@@ -437,7 +438,8 @@ class _Run:
         if self._stood:
             yield from changed_after(self._stood, corpus_seals(self.out))
         rows = [(self.ledger.stage_result(CORPUS) or {}, "files")]
-        rows += [(self.ledger.stage_result(p.key) or {}, "seals") for p in self.plan.products]
+        made = self.plan.products if products else ()
+        rows += [(self.ledger.stage_result(p.key) or {}, "seals") for p in made]
         for row, name in rows:
             seals = row.get(name, {}).items()
             yield from changed_after(row.get("at"), ((self.out / file, of) for file, of in seals))

@@ -164,7 +164,7 @@ def changed_after(
 
 def newest(files: Iterable[Path]) -> int:
     """The latest time of change among the files, in nanoseconds."""
-    return max((path.stat().st_mtime_ns for path in files), default=0)
+    return max((path.lstat().st_mtime_ns for path in files), default=0)
 
 
 def extra_files(out: Path) -> list[Path]:

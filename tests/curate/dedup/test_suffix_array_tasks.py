@@ -13,7 +13,7 @@ import pytest
 
 from curate.corpus import journal
 from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Run, Sketches, SketchFile, Task, run_here, view
+from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, run_here, view
 from curate.dedup.suffix_array.resolve import resolve
 from curate.dedup.suffix_array.step import DedupSuffixArray
 from curate.disk.database import database
@@ -96,7 +96,7 @@ def test_a_small_corpus_waits_for_no_worker(tmp_path):
 
     step = DedupSuffixArray(threshold=60)
     files = write(tmp_path, step)
-    assert decide(tmp_path, files, step, nobody) == decide(tmp_path, files, step)
+    assert decide(tmp_path, files, step, lone_here(nobody)) == decide(tmp_path, files, step)
 
 
 def test_chunks_of_the_index_are_tasks_too(tmp_path, engine):
