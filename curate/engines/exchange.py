@@ -14,8 +14,8 @@ import secrets
 from collections.abc import Iterable, Iterator, Set
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from threading import Lock
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from curate.disk.elsewhere import LINK, Storage, all_files, check_version, version_elsewhere
