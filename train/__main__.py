@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from train.config import TrainConfig
 from train.errors import TrainError, counted
-from train.settings import from_dict
+from train.settings import from_dict, unflat
 
 # What a terminal obeys, or shows otherwise than it is written: names of shards are strangers'.
 _OBEYED = re.compile(
@@ -34,6 +34,7 @@ def main() -> int:
     try:
         settings = _settings(asked.sets)
         changes = {n.removeprefix("model."): settings.pop(n) for n in _of_model(settings)}
+        settings = unflat(settings)  # eval.wiki=FOLDER
         config = from_dict(TrainConfig, settings, "--set")
         from train.loop.pretrain import pretrain
 

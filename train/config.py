@@ -280,6 +280,13 @@ class TrainConfig:
     eval_tokens: Annotated[
         int, Setting("Largest number of held-out tokens in an evaluation.", ge=1)
     ] = 16_384
+    eval: Annotated[
+        dict[str, str],
+        Setting(
+            "Texts by name that are scored whole when held-out text is, by source: folders of token"
+            " shards; in a recipe any text, which the tokenizer of the shards encodes."
+        ),
+    ] = dataclasses.field(default_factory=dict, hash=False)
     checkpoint_every: Annotated[int, Setting("Steps between two checkpoints.", ge=1)] = 50
     keep_checkpoints: Annotated[
         int, Setting("Number of the newest checkpoints that are kept.", ge=1)
@@ -294,7 +301,7 @@ class TrainConfig:
         {
             *("device", "parallel", "accumulate", "loss_chunk", "recompute", "compile"),
             *("spike", "spike_factor", "spike_window", "spike_batches"),
-            *("log_every", "tensorboard", "eval_every", "eval_tokens"),
+            *("log_every", "tensorboard", "eval_every", "eval_tokens", "eval"),
             *("checkpoint_every", "keep_checkpoints", "keep_best", "async_checkpoints"),
         }
     )

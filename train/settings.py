@@ -92,9 +92,9 @@ def from_dict(kind: type[Config], values: Any, where: str) -> Config:
     """Build a config from parsed JSON that may have been written by anyone.
 
     Fields are int, float, bool, str, other such dataclasses, tuples of one of these
-    (``tuple[int, ...]``), or one of these or None. Of a choice between dataclasses the value of
-    ``kind`` decides, or else the first is meant. Raises ``TrainError`` naming ``where`` and the key
-    for unknown, missing or mistyped values.
+    (``tuple[int, ...]``) or dicts of them by name, or one of these or None. Of a choice between
+    dataclasses the value of ``kind`` decides, or else the first is meant. Raises ``TrainError``
+    naming ``where`` and the key for unknown, missing or mistyped values.
     """
     if not isinstance(values, dict):
         raise TrainError(f"{where}: expected an object of settings")
@@ -127,6 +127,9 @@ def _value(kind: Any, value: Any, where: str, name: str) -> Any:
     if typing.get_origin(kind) is tuple:
         if isinstance(value, (list, tuple)):
             return tuple(_value(inner[0], item, where, name) for item in value)
+    elif typing.get_origin(kind) is dict:
+        if isinstance(value, dict):
+            return {key: _value(inner[1], item, where, name) for key, item in value.items()}
     elif any(_is(plain_kind, value) for plain_kind in inner if plain_kind in _PLAIN):
         return value
     elif members:

@@ -119,6 +119,26 @@ class Generate(CommandSettings):
     )
 
 
+class Evaluate(CommandSettings):
+    """The scoring of a model."""
+
+    command = "evaluate"
+
+    context: int | None = Field(
+        None,
+        ge=1,
+        description="Tokens that are read at once. Without a value as many as the model takes.",
+    )
+    batch: int = Field(8, ge=1, description="Rows of `context` tokens that are scored at a time.")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="Precision of matrix products; `auto` is bf16 on a GPU."
+    )
+    seed: int = Field(0, ge=0, description="Seed of the intervals' resamples.")
+    device: str = Field(
+        "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
+    )
+
+
 class ModelShow(CommandSettings):
     """The set-up that a model's cost is worked out for."""
 

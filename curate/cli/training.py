@@ -64,6 +64,15 @@ def pretrain(
         Optional[Path],
         typer.Argument(help="Folder of token shards. In a workspace the default is the newest."),
     ] = None,
+    texts: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            "--eval",
+            metavar="NAME=PATH",
+            help="Text that is scored whole when held-out text is, by source: documents that"
+            " llmcurate reads, or token shards. [repeatable]",
+        ),
+    ] = None,
     sets: Sets = None,
     *,
     options: CommandOptions,
@@ -78,10 +87,12 @@ def pretrain(
     Example:
     llmcurate pretrain shards/ -o model --steps 200 --lr 0.001 --rows 8
     llmcurate pretrain shards/ -o model --model 30m --set model.attention.window=64
+    llmcurate pretrain shards/ -o model --eval news=news.jsonl --eval wiki=wiki/corpus
     """
     import os
 
     from curate.cli.execution import execute
+    from curate.products.eval_texts import named_paths
     from curate.steps.recipe import compose
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -97,6 +108,8 @@ def pretrain(
         if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
             raise UsageError(f"{folder} holds no token shards")
         settings = {**settings, "shards": str(folder)}
+    if texts:
+        settings = {**settings, "eval": named_paths(texts)}
     whole = tuple(f"pretrain.{s}" if s.startswith("model.") else s for s in sets or ())
     execute(compose("pretrain", [("pretrain", settings)], whole), [], options, "pretrain")
 
@@ -175,6 +188,120 @@ def generate(
         echo_json(outcome)
         return
     echo("\n---\n".join(c.prompt + c.text for c in completions))
+
+
+@command(app, "Evaluate")
+def evaluate(
+    model: Annotated[
+        Path,
+        typer.Argument(help="Folder of a trained model, or of one as transformers saves it."),
+    ],
+    named: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME=PATH...",
+            help="Documents that llmcurate reads, token shards of the model's tokenizer, or"
+            " questions in JSON lines.",
+        ),
+    ],
+    as_json: Json = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Score a model on texts and questions.
+
+    Texts have bits a byte by source. Questions are {"context", "continuation"} or {"context",
+    "choices", "answer"} a line, and have accuracies. Intervals hold 95 % of 1,000 resamples.
+
+    \b
+    Example:
+    llmcurate evaluate model news=news.jsonl wiki=wiki/corpus quiz=quiz.jsonl --json
+    """
+    import tempfile
+
+    from curate.cli.model_settings import Evaluate
+    from curate.products.eval_texts import as_shards, named_paths
+    from curate.terminal.progress import say
+
+    chosen, paths = Evaluate.of(settings), named_paths(named)
+    with needs_training(), tempfile.TemporaryDirectory(prefix="llmcurate-evaluate-") as folder:
+        from train.judge.judge import judge, open_model
+        from train.judge.questions import are_questions
+
+        judged = open_model(model, device=chosen.device)
+        asked = {name: Path(path) for name, path in paths.items() if are_questions(Path(path))}
+        texts = {
+            name: as_shards(
+                path,
+                judged.tokenizer_file,
+                Path(folder) / name,
+                lambda line: say(line, quiet or as_json),
+            )
+            for name, path in paths.items()
+            if name not in asked
+        }
+        figures = judge(
+            judged,
+            texts=texts,
+            questions=asked,
+            context=chosen.context,
+            batch_rows=chosen.batch,
+            precision=chosen.precision,
+            seed=chosen.seed,
+        )
+    _print(figures, evaluation_text(figures), as_json, quiet)
+
+
+def evaluation_text(figures: dict[str, Any]) -> str:
+    """The scores of a model in tables."""
+    from curate.pages.html import plain
+    from curate.terminal.tables import table
+
+    lines = []
+    rows = []
+    for name, score in figures["texts"].items():
+        bounds = _bounds(score["bits_per_byte_interval"], "{:.3f}")
+        rows.append([plain(name, 48), *_text_cells(score), bounds])
+        rows += [[f"  {plain(n, 46)}", *_text_cells(s), ""] for n, s in score["sources"].items()]
+    if rows:
+        head = ("text", "documents", "tokens", "loss", "bits/byte", "95 %")
+        lines += table(head, rows)
+    rows = []
+    for name, score in figures["questions"].items():
+        by_bytes = score.get("accuracy_by_bytes")
+        rows.append(
+            [
+                plain(name, 48),
+                f"{score['questions']:,}",
+                f"{score['accuracy']:.3f}",
+                _bounds(score["accuracy_interval"], "{:.3f}"),
+                "-" if by_bytes is None else f"{by_bytes:.3f}",
+                _bounds(score.get("accuracy_by_bytes_interval"), "{:.3f}"),
+                f"{score['log_likelihood']:.3f}",
+                f"{score['bits_per_byte']:.3f}",
+            ]
+        )
+    if rows:
+        head = (
+            *("questions", "number", "accuracy", "95 %", "by bytes", "95 %"),
+            *("log-likelihood", "bits/byte"),
+        )
+        lines += table(head, rows)
+    return "\n".join(lines)
+
+
+def _text_cells(score: dict[str, Any]) -> list[str]:
+    bits = score["bits_per_byte"]
+    return [
+        f"{score['documents']:,}",
+        f"{score['tokens']:,}",
+        f"{score['loss']:.3f}",
+        "-" if bits is None else f"{bits:.3f}",
+    ]
+
+
+def _bounds(interval: list[float] | None, shown: str) -> str:
+    return "" if interval is None else " to ".join(shown.format(bound) for bound in interval)
 
 
 @app.command()

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from curate.disk.files import text_digest
 from curate.errors import RunFailed, UsageError, as_failure
+from curate.products.eval_texts import are_shards, as_shards, check_names
 from curate.steps.contracts import Product, ProductContext, field_of, sha256
 from train.config import TrainConfig, stages_of
 
@@ -186,6 +187,7 @@ class PretrainProduct(Product):
     tensorboard: bool = _setting("tensorboard")
     eval_every: int = _setting("eval_every")
     eval_tokens: int = _setting("eval_tokens")
+    eval: dict[str, str] = _setting("eval")
     checkpoint_every: int = _setting("checkpoint_every")
     keep_checkpoints: int = _setting("keep_checkpoints")
     keep_best: bool = _setting("keep_best")
@@ -217,21 +219,36 @@ class PretrainProduct(Product):
         whole |= {k.removeprefix("model."): v for k, v in dotted.items()}
         return {k: v for k, v in values.items() if k not in dotted} | {"model": whole}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _dotted_texts(cls, values: Any) -> Any:
+        """`eval.wiki` of a `--set` joins the texts that the recipe names."""
+        if not isinstance(values, dict):
+            return values
+        dotted = {k: v for k, v in values.items() if str(k).startswith("eval.")}
+        if not dotted or not isinstance(values.get("eval", {}), dict):
+            return values
+        named = {k.removeprefix("eval."): v for k, v in dotted.items()}
+        rest = {k: v for k, v in values.items() if k not in dotted}
+        return rest | {"eval": values.get("eval", {}) | named}
+
     @model_validator(mode="after")
     def _checked(self) -> PretrainProduct:
         from train.errors import TrainError
 
         try:
-            stages_of(self._config())
+            stages_of(self._config(self._settings()))
             self._check_model()
-        except TrainError as error:
+            check_names(self.eval)
+        except (TrainError, UsageError) as error:
             raise ValueError(str(error)) from None
         return self
 
-    def _config(self) -> TrainConfig:
+    @staticmethod
+    def _config(settings: dict[str, Any]) -> TrainConfig:
         from train.settings import from_dict
 
-        return from_dict(TrainConfig, self._settings(), "pretrain")
+        return from_dict(TrainConfig, settings, "pretrain")
 
     @property
     def _preset(self) -> str:
@@ -257,6 +274,27 @@ class PretrainProduct(Product):
     def _settings(self) -> dict[str, Any]:
         """Those of training itself."""
         return self.model_dump(mode="json", exclude={"shards", "model", "processes"})
+
+    def _texts(self, shards: Path | None, context: ProductContext) -> dict[str, str]:
+        """The texts to be scored as token shards: what is none is encoded with the tokenizer of
+        the text that is trained on."""
+        if all(are_shards(path) for path in self.eval.values()):
+            return self.eval
+        tokenizer = Path(self.tokenizer) if self.tokenizer else shards or Path(self._own()[0])
+        if tokenizer.is_dir():
+            tokenizer = tokenizer / "tokenizer.json"
+        if not tokenizer.is_file() or tokenizer.suffix != ".json":
+            raise UsageError(
+                f"{tokenizer}: no tokenizer to encode the texts of eval: set tokenizer"
+            )
+        return {
+            name: str(
+                as_shards(
+                    path, tokenizer, context.out / "eval" / name, context.say, context.workers
+                )
+            )
+            for name, path in self.eval.items()
+        }
 
     def _own(self) -> list[str]:
         """Folders of shards that the settings name."""
@@ -301,6 +339,7 @@ class PretrainProduct(Product):
             if "shards" not in context.inputs:
                 raise UsageError("pretrain: name a folder of shards, or encode them in the recipe")
             shards = context.inputs["shards"]
+        settings = self._settings() | {"eval": self._texts(shards, context)}
         if self.processes > 1:
             summary = pretrain_in(
                 self.processes,
@@ -308,7 +347,7 @@ class PretrainProduct(Product):
                 context.out,
                 model=self._preset,
                 changes=self._changes,
-                settings=self._settings(),
+                settings=settings,
                 fresh=context.fresh,
                 on_progress=lambda line: _progress(line, context),
                 on_notice=context.say,
@@ -320,7 +359,7 @@ class PretrainProduct(Product):
                 context.out,
                 model=self._preset,
                 changes=self._changes,
-                train=self._config(),
+                train=self._config(settings),
                 resume=not context.fresh,
                 on_progress=lambda line: _progress(line, context),
                 on_notice=context.say,
@@ -351,5 +390,5 @@ def _curve(path: Path, points: int = 200) -> list[dict[str, Any]]:
         for i, m in enumerate(lines)
         if i % stride == 0 or i == len(lines) - 1 or any(name in m for name in always)
     ]
-    names = ("step", "loss", "held_out", "lr", "grad_norm", "skipped", "documents")
+    names = ("step", "loss", "held_out", "eval", "lr", "grad_norm", "skipped", "documents")
     return [{k: m[k] for k in names if k in m} for m in keep]

@@ -128,16 +128,28 @@ def text(record: dict[str, Any]) -> str:
 
 
 def held_out_lines(summary: dict[str, Any]) -> list[str]:
-    """A model's loss on held-out text by source; empty where there is one source."""
-    scores = summary.get("held_out_sources") or {}
-    if not scores:
-        return []
-    rows = [
-        [plain(name, 48), str(s["documents"]), f"{s['loss']:.3f}",
-         "-" if s["bits_per_byte"] is None else f"{s['bits_per_byte']:.3f}"]
-        for name, s in scores.items()
-    ]  # fmt: skip
-    return table(("held-out text of", "documents", "loss", "bits/byte"), rows, indent=2)
+    """A model's loss on held-out text by source, where there are several, and on other texts."""
+    lines = []
+    for title, scores in (
+        ("held-out text of", summary.get("held_out_sources") or {}),
+        ("scored whole", eval_scores(summary)),
+    ):
+        rows = [
+            [plain(name, 48), str(s["documents"]), f"{s['loss']:.3f}",
+             "-" if s["bits_per_byte"] is None else f"{s['bits_per_byte']:.3f}"]
+            for name, s in scores.items()
+        ]  # fmt: skip
+        lines += table((title, "documents", "loss", "bits/byte"), rows, indent=2) if rows else []
+    return lines
+
+
+def eval_scores(summary: dict[str, Any]) -> dict[str, Any]:
+    """The texts of `eval`, each followed by its sources, where it has several."""
+    scores = {}
+    for name, score in (summary.get("eval") or {}).items():
+        scores[name] = score
+        scores |= {f"{name}: {source}": own for source, own in score["sources"].items()}
+    return scores
 
 
 def product_line(product: dict[str, Any]) -> str:

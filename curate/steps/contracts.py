@@ -8,7 +8,7 @@ command line are made from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
@@ -122,7 +122,8 @@ def field_of(kind: type, name: str, **changes: Any) -> Any:
     limits of the step alone."""
     note = get_type_hints(kind, include_extras=True)[name].__metadata__[0]
     limits = {limit: getattr(note, limit) for limit in LIMITS if getattr(note, limit) is not None}
-    default = kind.__dataclass_fields__[name].default  # type: ignore[attr-defined]
+    own = kind.__dataclass_fields__[name]  # type: ignore[attr-defined]
+    default = own.default if own.default_factory is MISSING else own.default_factory()
     choices = {"json_schema_extra": {"enum": list(note.choices)}} if note.choices else {}
     return Field(default, description=note.description, **(limits | choices | changes))
 

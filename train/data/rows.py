@@ -138,23 +138,25 @@ class Rows:
         for index, first, taken in self.packed.spans(row):
             document = int(self.documents[index])
             part = slice(first, first + taken)
-            tokens = self.shards.document(document)[part].astype(np.int64)
-            if int(tokens.min()) < 0 or int(tokens.max()) >= self.shards.vocab_size:
-                raise self._outside(document)
             pieces.append(
                 Piece(
                     document=self.first + document,
                     first=first,
                     before=self._before(index, first),
-                    tokens=tokens,
+                    tokens=tokens_of(self.shards, document, part),
                     counted=self.shards.counted(document)[part] if self.masked else None,
                 )
             )
         return pieces
 
-    def _outside(self, document: int) -> TrainError:
-        largest = int(self.shards.document(document).max())
-        return TrainError(
-            f"{self.shards.folder}: document {self.shards.ids([document])[0]} has token {largest}, "
-            f"outside the vocabulary of {self.shards.vocab_size}"
+
+def tokens_of(shards: Shards, document: int, part: slice) -> Ints:
+    """Tokens of a document; raises ``TrainError`` for one outside the vocabulary."""
+    tokens = shards.document(document)[part].astype(np.int64)
+    if int(tokens.min()) < 0 or int(tokens.max()) >= shards.vocab_size:
+        largest = int(shards.document(document).max())
+        raise TrainError(
+            f"{shards.folder}: document {shards.ids([document])[0]} has token {largest}, "
+            f"outside the vocabulary of {shards.vocab_size}"
         )
+    return tokens

@@ -1,9 +1,9 @@
-"""Held-out text: loss per token, and bits per byte, which compares models across tokenizers."""
+"""Scores of text: loss per token, and bits per byte, which compares models across tokenizers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from train.data.feed import Feed
 from train.data.mixing import Mixture
@@ -20,7 +21,7 @@ from train.data.shards import Shards
 from train.errors import TrainError
 from train.loop.distributed import Ranks
 from train.model.decoder import Decoder
-from train.objectives.example import IGNORED, Objective, examples
+from train.objectives.example import IGNORED, Example, Objective, Source, examples
 from train.objectives.losses import token_losses
 
 MOST = 32  # sources scored apart; the rest, smallest first, together
@@ -41,8 +42,8 @@ class Score:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldOut(Score):
-    """All held-out text that is scored; ``sources``: by source, where there are several."""
+class Scores(Score):
+    """All of a text that is scored; ``sources``: by source, where there are several."""
 
     sources: dict[str, Score] = field(default_factory=dict)
 
@@ -64,30 +65,16 @@ def choose(shards: Shards, held_out: npt.NDArray[np.int64], budget: int) -> npt.
     return held_out[sorted(taken) or [int(np.argmin(shards.length[held_out]))]]
 
 
-class Scored:
-    """The documents that are scored, as rows, and the source of each.
-
-    A source is what the documents table calls one; of several folders, the folder's name before it.
+class Sources:
+    """Documents by source, the 31 largest apart. ``name``, ``length`` (tokens) and ``bytes`` (None
+    where they are not known) are those of each document; ``codes`` numbers its source in ``names``.
     """
 
-    def __init__(self, parts: Sequence[Rows], labels: Sequence[str]) -> None:
-        self.rows = Mixture(list(parts))
-        self.documents = np.concatenate([part.first + part.documents for part in parts])
-        self.length = np.concatenate([part.length for part in parts])
-        sizes = [None if p.shards.bytes is None else p.shards.bytes[p.documents] for p in parts]
-        known_sizes = [size for size in sizes if size is not None]
-        self.bytes = np.concatenate(known_sizes) if len(known_sizes) == len(sizes) else None
-        names: list[str] = []
-        for part, label in zip(parts, labels, strict=True):
-            sources = part.shards.sources([int(document) for document in part.documents])
-            if len(parts) > 1:
-                sources = [f"{label}/{source}" if source else label for source in sources]
-            names += [source or label for source in sources]
-        self._group(names)
-
-    def _group(self, names: list[str]) -> None:
-        """``names`` and, of each document, the number of its name."""
-        distinct, codes = np.unique(np.array(names, dtype=object), return_inverse=True)
+    def __init__(
+        self, name: list[str], length: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64] | None
+    ) -> None:
+        self.length, self.bytes = length, sizes
+        distinct, codes = np.unique(np.array(name, dtype=object), return_inverse=True)
         size = np.bincount(codes, self.length, minlength=len(distinct))
         order = np.argsort(-size, kind="stable")
         self.names = [str(distinct[code]) for code in order]
@@ -98,11 +85,7 @@ class Scored:
             self.names = [*self.names[: MOST - 1], OTHERS]
             self.codes = np.minimum(self.codes, MOST - 1)
 
-    def group_of(self, documents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The numbers of the sources of documents that are scored."""
-        return self.codes[np.searchsorted(self.documents, documents)]
-
-    def score(self, nats: npt.NDArray[np.float64], tokens: npt.NDArray[np.int64]) -> HeldOut:
+    def score(self, nats: npt.NDArray[np.float64], tokens: npt.NDArray[np.int64]) -> Scores:
         """What these nats of so many tokens, by source, are in loss and bits. Where an objective
         leaves tokens out, their share of a source's bytes is left out too.
         """
@@ -115,7 +98,7 @@ class Scored:
             sizes = sizes * tokens // np.maximum(length, 1)
             if not sizes.sum():
                 raise TrainError(
-                    "the held-out documents are empty: drop documents without text first"
+                    "all documents to be scored are empty: drop documents without text first"
                 )
 
         def score(these: Any) -> dict[str, Any]:
@@ -134,7 +117,33 @@ class Scored:
             for number, name in enumerate(self.names)
             if groups > 1 and tokens[number]
         }
-        return HeldOut(**score(slice(None)), sources=apart)
+        return Scores(**score(slice(None)), sources=apart)
+
+
+class Scored:
+    """The held-out documents that are scored, as rows, and the source of each.
+
+    A source is what the documents table calls one; of several folders, the folder's name before it.
+    """
+
+    def __init__(self, parts: Sequence[Rows], labels: Sequence[str]) -> None:
+        self.rows = Mixture(list(parts))
+        self.documents = np.concatenate([part.first + part.documents for part in parts])
+        length = np.concatenate([part.length for part in parts])
+        sizes = [None if p.shards.bytes is None else p.shards.bytes[p.documents] for p in parts]
+        known_sizes = [size for size in sizes if size is not None]
+        names: list[str] = []
+        for part, label in zip(parts, labels, strict=True):
+            sources = part.shards.sources([int(document) for document in part.documents])
+            if len(parts) > 1:
+                sources = [f"{label}/{source}" if source else label for source in sources]
+            names += [source or label for source in sources]
+        whole = np.concatenate(known_sizes) if len(known_sizes) == len(sizes) else None
+        self.sources = Sources(names, length, whole)
+
+    def group_of(self, documents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The numbers of the sources of documents that are scored."""
+        return self.sources.codes[np.searchsorted(self.documents, documents)]
 
 
 def scored(feed: Feed, budget: int, context: int) -> Scored:
@@ -146,44 +155,67 @@ def scored(feed: Feed, budget: int, context: int) -> Scored:
     return Scored(parts, list(feed.labels.values()))
 
 
-@torch.no_grad()
-def evaluate(
-    model: Decoder,
-    scored: Scored,
-    objective: Objective,
-    *,
-    batch_rows: int,
-    ranks: Ranks,
-    autocast: AbstractContextManager[Any],
-    loss_chunk: int = 0,
-) -> HeldOut:
-    """Score every row once, as the objective has it in epoch 0, with the context its row gives it.
-    Processes share the batches out; nats are added up in the order of the rows, so that their
-    number changes no bit.
+@dataclass(frozen=True, kw_only=True)
+class Scoring:
+    """How rows are scored: so many at once, by these processes, in this precision. ``loss_chunk``
+    as in the settings.
     """
-    rows = scored.rows
-    firsts = range(0, rows.count, batch_rows)
-    turns = -(-len(firsts) // ranks.count)  # the same in every process, as FSDP2 needs it
+
+    batch_rows: int
+    ranks: Ranks
+    autocast: AbstractContextManager[Any]
+    loss_chunk: int = 0
+
+
+Measure = Callable[[Decoder, Example, int], Tensor]  # token_losses, or another figure of targets
+
+
+@torch.no_grad()
+def batches(
+    model: Decoder,
+    rows: Source,
+    count: int,
+    objective: Objective,
+    how: Scoring,
+    measure: Measure = token_losses,
+) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.float64]]]:
+    """The batches of this process among the first ``count`` rows: the number of each, and of its
+    scored targets the document and what is measured. All processes take equally many turns, as
+    FSDP2 needs it.
+    """
+    firsts = range(0, count, how.batch_rows)
+    turns = -(-len(firsts) // how.ranks.count)
+    training = model.training
     model.eval()
-    nats = np.zeros((turns * ranks.count, len(scored.names)))
-    tokens = np.zeros_like(nats, dtype=np.int64)
-    for number in range(ranks.rank, len(nats), ranks.count):
+    for number in range(how.ranks.rank, turns * how.ranks.count, how.ranks.count):
         first = firsts[min(number, len(firsts) - 1)]
-        last = min(first + batch_rows, rows.count)
+        last = min(first + how.batch_rows, count)
         example = examples(objective, rows, [(row, 0) for row in range(first, last)])
-        with autocast:
-            losses = token_losses(model, example.on(ranks.device), loss_chunk)
+        with how.autocast:
+            measured = measure(model, example.on(how.ranks.device), how.loss_chunk)
         if number >= len(firsts):
             continue
-        counted = example.targets.flatten().numpy() != IGNORED
+        scored = example.targets.flatten().numpy() != IGNORED
         assert example.documents is not None
-        groups = scored.group_of(example.documents.flatten().numpy()[counted])
-        values = losses.double().cpu().numpy()[counted]
+        values = measured.double().cpu().numpy()[scored]
+        yield number, example.documents.flatten().numpy()[scored], values
+    model.train(training)
+
+
+def evaluate(model: Decoder, scored: Scored, objective: Objective, how: Scoring) -> Scores:
+    """Score every row once, as the objective has it in epoch 0, with the context its row gives it.
+    Nats are added up in the order of the rows, so that the number of processes changes no bit.
+    """
+    ranks, count = how.ranks, scored.rows.count
+    turns = -(-count // (how.batch_rows * ranks.count))
+    nats = np.zeros((turns * ranks.count, len(scored.sources.names)))
+    tokens = np.zeros_like(nats, dtype=np.int64)
+    for number, documents, values in batches(model, scored.rows, count, objective, how):
+        groups = scored.group_of(documents)
         nats[number] = np.bincount(groups, values, minlength=nats.shape[1])
         tokens[number] = np.bincount(groups, minlength=nats.shape[1])
-    model.train()
     of_all = [ranks.total(torch.from_numpy(x).to(ranks.device)).cpu() for x in (nats, tokens)]
     total = np.zeros(nats.shape[1])
     for batch in of_all[0].numpy():
         total += batch
-    return scored.score(total, of_all[1].sum(0).numpy())
+    return scored.sources.score(total, of_all[1].sum(0).numpy())

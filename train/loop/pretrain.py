@@ -27,9 +27,9 @@ from train.files import clear, encode_json, remove, seal, unseal, write_atomic
 from train.generate.generate import continue_text
 from train.loop.backends import backends_line, layer_backends, try_kernels
 from train.loop.distributed import Ranks, ranks
-from train.loop.evaluate import HeldOut
-from train.loop.run import Progress, Run
+from train.loop.run import Evaluation, Progress, Run
 from train.loop.start import make_plan
+from train.loop.texts import notice, texts_of
 from train.measure.accounting import parameters
 from train.measure.which import remember
 from train.model.config import ModelConfig
@@ -90,8 +90,9 @@ def _alone(run: Run) -> Decoder:
     return model
 
 
-def _figures(run: Run, scores: HeldOut, sample: str | None) -> dict[str, Any]:
+def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, Any]:
     plan, settings, data = run.plan, run.plan.train, run.sampler.summary()
+    scores = evaluation.held_out
     sources = data["sources"].values()
     lines = read_lines(run.out / "metrics.jsonl")
     losses = [line["loss"] for line in lines if line.get("loss") is not None]
@@ -126,6 +127,7 @@ def _figures(run: Run, scores: HeldOut, sample: str | None) -> dict[str, Any]:
         "held_out_sources": {name: asdict(score) for name, score in scores.sources.items()},
         "scored_documents": scores.documents,
         "scored_tokens": scores.tokens,
+        "eval": evaluation.of_texts(),
         "train_documents": sum(source["documents"] for source in sources),
         "train_tokens": sum(source["unique_tokens"] for source in sources),
         "data": data,
@@ -177,7 +179,7 @@ def _pretrain(
     on_notice: Callable[[str], None] | None,
     group: Ranks,
 ) -> dict[str, Any]:
-    checkpoints = out / "checkpoints"
+    checkpoints, texts = out / "checkpoints", texts_of(data)
     if group.first:
         out.mkdir(parents=True, exist_ok=True)
         if not resume:
@@ -203,18 +205,19 @@ def _pretrain(
     if on_notice is not None:
         for line in (
             *data.notices(),
+            *(notice(name, text) for name, text in texts.items()),
             *failed,
             backends_line(layer_backends(plan.model, plan.train, group.device)),
         ):
             on_notice(line)
     if not group.first:
-        run = Run(plan, data, out, group)
+        run = Run(plan, data, out, group, texts=texts)
         run.go(start, on_progress)
         return summarise(run)
     first = 0 if start is None else step_of(start)
     comparison = Comparison(data.shards.values(), out / "compared.jsonl", first)
     try:
-        run = Run(plan, data, out, group, comparison.done, on_notice)
+        run = Run(plan, data, out, group, comparison.done, on_notice, texts)
         run.go(start, on_progress)
         comparison.wait()
         return summarise(run)

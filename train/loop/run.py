@@ -13,10 +13,11 @@ from train.data.feed import Feed
 from train.device import autocast
 from train.errors import TrainError, counted
 from train.loop.distributed import Ranks, settle, split_model
-from train.loop.evaluate import HeldOut, evaluate, scored
+from train.loop.evaluate import Scores, Scoring, evaluate, scored
 from train.loop.spikes import MOST, Guard, PassedOver
 from train.loop.start import take_over
 from train.loop.step import Stepper
+from train.loop.texts import Text
 from train.measure.accounting import flops_per_token
 from train.measure.describe import peak_of
 from train.model.decoder import Decoder
@@ -40,13 +41,26 @@ from train.runs.plan import Plan
 Progress = Callable[[dict[str, Any]], None]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The scores of a model on the way: of held-out text, and of other ``texts`` by name."""
+
+    held_out: Scores
+    texts: dict[str, Scores]
+
+    def of_texts(self) -> dict[str, Any]:
+        """As JSON has them."""
+        return {name: dataclasses.asdict(scores) for name, scores in self.texts.items()}
+
+
 class _Spike(Exception):
     """A step to go back behind."""
 
 
 class Run:
     """One training run, from start or checkpoint to the last step. ``check`` is called before each
-    step, and may raise; ``on_notice`` gets a line where the log is damaged.
+    step, and may raise; ``on_notice`` gets a line where the log is damaged; ``texts``: what is
+    scored besides held-out text.
     """
 
     def __init__(
@@ -57,11 +71,13 @@ class Run:
         ranks: Ranks,
         check: Callable[[], object] = bool,
         on_notice: Callable[[str], None] | None = None,
+        texts: dict[str, Text] | None = None,
     ) -> None:
         self.check, self.on_notice = check, on_notice
         self.plan, self.sampler, self.out, self.ranks = plan, feed, out, ranks
         settings = plan.train
         self.scored = scored(feed, settings.eval_tokens, settings.context)
+        self.texts = texts or {}
         self.passed = PassedOver(out / "spikes.json")
         self.saver = Saver(out / "checkpoints", plan, writes=ranks.first)
         stages = [
@@ -90,7 +106,7 @@ class Run:
         self.average = Average(self.model, settings.ema) if settings.ema else None
         self.guard = Guard(settings)
         self.tokens, self.tuned = 0, -1
-        self.scores: HeldOut | None = None
+        self.scores: Evaluation | None = None
 
     def go(self, start: Path | None, on_progress: Progress | None) -> None:
         """From ``start``, or the beginning, to the last step; back again after a rollback."""
@@ -184,7 +200,9 @@ class Run:
                 raise
             self.scores = self.evaluate() if scored else None
             if self.scores is not None:
-                lines[-1]["held_out"] = dataclasses.asdict(self.scores)
+                lines[-1]["held_out"] = dataclasses.asdict(self.scores.held_out)
+                if self.texts:
+                    lines[-1]["eval"] = self.scores.of_texts()
             if log is not None:
                 log.write(lines)
             if saved:
@@ -265,23 +283,25 @@ class Run:
                 f"{_shown(self.sampler.document_ids(step))}"
             )
 
-    def evaluate(self) -> HeldOut:
+    def evaluate(self) -> Evaluation:
+        """Score held-out text as the objective has it, and the other texts whole and causally."""
         settings = self.plan.train
+        how = Scoring(
+            batch_rows=settings.rows,
+            ranks=self.ranks,
+            autocast=autocast(self.ranks.device, settings.precision),
+            loss_chunk=settings.loss_chunk,
+        )
         with self.average.swapped() if self.average is not None else nullcontext():
-            scores = evaluate(
-                self.model,
-                self.scored,
-                self.stepper.objective,
-                batch_rows=settings.rows,
-                ranks=self.ranks,
-                autocast=autocast(self.ranks.device, settings.precision),
-                loss_chunk=settings.loss_chunk,
-            )
+            held_out = evaluate(self.model, self.scored, self.stepper.objective, how)
+            texts = {
+                name: text.score(text.nats(self.model, how)) for name, text in self.texts.items()
+            }
             settle(self.model)
-        return scores
+        return Evaluation(held_out=held_out, texts=texts)
 
     def save(self, step: int, log: Log | None) -> None:
-        scores = dataclasses.asdict(self.scores) if self.scores is not None else None
+        scores = None if self.scores is None else dataclasses.asdict(self.scores.held_out)
         state = State(
             step=step,
             tokens=self.tokens,

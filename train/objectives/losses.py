@@ -8,7 +8,7 @@ memory. The same idea: Liger kernels (Hsu et al. 2024), fused linear cross-entro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -200,15 +200,30 @@ def token_losses(model: Decoder, example: Example, chunk: int = 0) -> Tensor:
     """Nats of each target, [rows * context]; 0 where the target is ignored. The logits of ``chunk``
     tokens are held at once; 0 takes a number that fits.
     """
+    return torch.cat([_nats(*part) for part in _logits(model, example, chunk)])
+
+
+@torch.no_grad()
+def token_losses_and_hits(model: Decoder, example: Example, chunk: int = 0) -> Tensor:
+    """``token_losses``, and 1 where the target is the likeliest token: [rows * context, 2]."""
+    return torch.cat(
+        [
+            torch.stack([_nats(logits, wanted), (logits.argmax(-1) == wanted).float()], -1)
+            for logits, wanted in _logits(model, example, chunk)
+        ]
+    )
+
+
+def _logits(model: Decoder, example: Example, chunk: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """The logits and the targets of so many tokens at a time."""
     features = model.features(
         example.inputs, documents=example.documents, prefix=example.prefix
     ).flatten(0, 1)
     targets = example.targets.flatten()
     size = chunk_of(model.config.vocab, chunk, features.device.type)
-    parts = zip(features.split(size), targets.split(size), strict=True)
-    return torch.cat(
-        [
-            F.cross_entropy(model.logits(x), wanted, ignore_index=IGNORED, reduction="none")
-            for x, wanted in parts
-        ]
-    )
+    for x, wanted in zip(features.split(size), targets.split(size), strict=True):
+        yield model.logits(x), wanted
+
+
+def _nats(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="none")

@@ -148,6 +148,12 @@ def _scalars(line: dict[str, Any]) -> list[tuple[str, float]]:
         for name in ("loss", "bits_per_byte")
         if scores.get(name) is not None
     ]
+    for text, figures in (line.get("eval") or {}).items():
+        scalars += [
+            (f"eval/{text}/{name}", figures[name])
+            for name in ("loss", "bits_per_byte")
+            if figures.get(name) is not None
+        ]
     return scalars
 
 

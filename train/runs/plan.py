@@ -57,7 +57,7 @@ class Plan:
         return [
             f"{name}: {a}, not {b}"
             for name, a, b in pairs
-            if a != b and name not in TrainConfig.FREE and name != "steps"
+            if a != b and name.partition(".")[0] not in TrainConfig.FREE and name != "steps"
         ]
 
     def settled(self, other: Plan) -> float:

@@ -170,6 +170,7 @@ def _values(record: dict[str, Any], figures: Figures) -> dict[str, Any]:
         | about,
         "steps": funnel.rows(record) if "totals" in record else [],
         "totals": _totals(record, ratio, measured) if "totals" in record else [],
+        "eval_scores": funnel.eval_scores,
         "product_line": funnel.product_line,
         "reasons": funnel.reasons,
         **{function.__name__: function for function in functions},

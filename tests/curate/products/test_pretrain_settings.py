@@ -13,7 +13,7 @@ from curate.products.pretraining import PretrainProduct
 def test_stages_say_how_many_steps_there_are():
     step = PretrainProduct(stages=[{"steps": 30}, {"steps": 12, "context": 64}])
     assert step.steps == 42
-    assert [stage.steps for stage in step._config().stages] == [30, 12]
+    assert [stage.steps for stage in step._config(step._settings()).stages] == [30, 12]
 
 
 @pytest.mark.parametrize(

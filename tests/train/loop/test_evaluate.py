@@ -13,7 +13,7 @@ from tests.train.data.feed_settings import MODEL, PLAIN
 from train.data.feed import Feed
 from train.errors import TrainError
 from train.loop.distributed import Ranks
-from train.loop.evaluate import evaluate, scored
+from train.loop.evaluate import Scoring, evaluate, scored
 from train.model.decoder import Decoder
 from train.objectives.objectives import objective
 
@@ -29,7 +29,8 @@ class Apart(Ranks):
 
 
 def score(model, text, name, ranks):
-    return evaluate(model, text, objective(name), batch_rows=2, ranks=ranks, autocast=nullcontext())
+    how = Scoring(batch_rows=2, ranks=ranks, autocast=nullcontext())
+    return evaluate(model, text, objective(name), how)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def test_processes_share_the_rows_out_and_their_number_changes_no_bit(held_out, 
     total = np.zeros(nats.shape[2])
     for batch in nats.sum(0):
         total += batch
-    assert held_out.score(total, tokens.sum((0, 1))) == one
+    assert held_out.sources.score(total, tokens.sum((0, 1))) == one
 
 
 def test_a_prefix_is_not_scored_and_its_bytes_are_not_counted(held_out, model):

@@ -1,0 +1,74 @@
+"""Texts that a model is scored on: any documents, as token shards of its tokenizer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from curate.disk.units import counted
+from curate.errors import UsageError, as_failure
+
+_NAME = re.compile(r"\w[\w.-]*")
+_SHARDS = (".bin", ".npy", ".ds")
+
+
+def named_paths(pairs: Iterable[str]) -> dict[str, str]:
+    """NAME=PATH arguments of a command line."""
+    paths: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, path = pair.partition("=")
+        if not equals or not path:
+            raise UsageError(f"{pair}: give NAME=PATH, a name and the texts that it stands for")
+        if name in paths:
+            raise UsageError(f"{name} is given twice: give each text a name of its own")
+        paths[name] = path
+    check_names(paths)
+    return paths
+
+
+def check_names(names: Iterable[str]) -> None:
+    """UsageError for a name that no folder can have."""
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{name!r} cannot name a text: use letters, digits, '.', '-' and '_'")
+
+
+def are_shards(path: str) -> bool:
+    """Whether it is a folder or file of token shards, ours or another trainer's."""
+    place = Path(path)
+    if place.is_dir():
+        return (place / "manifest.json").is_file() or any(
+            file.suffix in _SHARDS for file in place.iterdir()
+        )
+    return place.suffix in _SHARDS
+
+
+def as_shards(
+    path: str, tokenizer: Path, out: Path, say: Callable[[str], None], workers: int = 1
+) -> Path:
+    """The path itself where it holds shards; else its documents, encoded into the folder out."""
+    if are_shards(path):
+        return Path(path)
+    from curate.corpus.direct import DirectInput
+    from curate.formats.part import plan_reading
+    from curate.formats.reading import ReadSettings
+    from tokenize_kit.errors import TokenizerError
+    from tokenize_kit.shards.writer import encode_shards
+
+    read = ReadSettings()
+    plan = plan_reading([path], read)
+    if web := [file for file in plan.files if file.holds_pages]:
+        raise UsageError(
+            f"input {web[0].path} holds web pages, not text: run `llmcurate extract` first"
+        )
+    for notice in plan.notices:
+        say(notice)
+    documents, columns = DirectInput(plan, read), ["id", "source", "lang", "text"]
+    try:
+        encode_shards(documents.batches(columns), tokenizer, out, workers=workers)
+    except TokenizerError as error:
+        raise as_failure(error) from None
+    if refused := documents.tally["rejected"] + documents.tally["corrupt"]:
+        say(f"{path}: {counted(refused, 'record')} could not be taken and have no score")
+    return out
