@@ -15,6 +15,7 @@ import typer
 from curate.cli import (  # noqa: F401 (their commands join the app)
     catalogue,
     dedup,
+    evaluate,
     fetch,
     hub,
     inspect,

@@ -82,33 +82,31 @@ def _question(line: str, where: str) -> Question:
         raise TrainError(f"{where}: not JSON", exit_code=2) from None
     value = value if isinstance(value, dict) else {}
     context, choices = value.get("context"), value.get("choices", [value.get("continuation")])
-    answer = value.get("answer") if "choices" in value else None
-    texts = [context, *choices] if isinstance(choices, list) else [None]
-    if not all(isinstance(text, str) and _is_text(text) for text in texts):
+    if not _is_text(context) or not isinstance(choices, list) or not all(map(_is_text, choices)):
         raise TrainError(
             f"{where}: give `context`, and `continuation` or `choices` with `answer`, in text",
             exit_code=2,
         )
     if not all(choices):
         raise TrainError(f"{where}: an empty continuation cannot be scored", exit_code=2)
+    answer = None
     if "choices" in value:
-        right = isinstance(answer, int) and not isinstance(answer, bool)
-        if not right or not 0 <= answer < len(choices) or len(choices) < 2:
+        answer = value.get("answer")
+        if type(answer) is not int or not 0 <= answer < len(choices) or len(choices) < 2:
             raise TrainError(
                 f"{where}: answer is {answer!r}: give the number, from 0, of one of two choices or"
                 " more",
                 exit_code=2,
             )
-    return Question(context=context, choices=tuple(choices), answer=answer, where=where)
+    return Question(context=str(context), choices=tuple(choices), answer=answer, where=where)
 
 
-def _is_text(text: str) -> bool:
+def _is_text(value: Any) -> bool:
     """Whether it can be encoded: JSON may hold half of a surrogate pair."""
     try:
-        text.encode()
+        return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
         return False
-    return True
 
 
 def cut(tokenizer: Tokenizer, context: str, continuation: str) -> tuple[list[int], list[int]]:

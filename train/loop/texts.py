@@ -98,13 +98,20 @@ class Text:
         for _, windows, values in batches(model, self.rows, self.rows.count, Causal(), how):
             np.add.at(by_window, windows, values)
         total = how.ranks.total(torch.from_numpy(by_window).to(how.ranks.device)).cpu().numpy()
-        return np.bincount(self.document, total, minlength=self.shards.documents)
+        return _sums(self.document, total, self.shards.documents)
 
     def score(self, nats: npt.NDArray[np.float64]) -> Scores:
         """What these nats of the documents are in loss and bits."""
         codes, groups = self.sources.codes, len(self.sources.names)
         tokens = np.bincount(codes, self.shards.length, minlength=groups).astype(np.int64)
-        return self.sources.score(np.bincount(codes, nats, minlength=groups), tokens)
+        return self.sources.score(_sums(codes, nats, groups), tokens)
+
+
+def _sums(
+    group: npt.NDArray[np.int64], values: npt.NDArray[np.float64], groups: int
+) -> npt.NDArray[np.float64]:
+    """The values of each group, added up."""
+    return np.bincount(group, values, minlength=groups).astype(np.float64, copy=False)
 
 
 def texts_of(feed: Feed) -> dict[str, Text]:

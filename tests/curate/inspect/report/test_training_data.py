@@ -46,6 +46,15 @@ def test_the_terminal_has_a_line_a_source():
     assert funnel.held_out_lines({**SUMMARY, "held_out_sources": {}}) == []
 
 
+def test_texts_scored_whole_stand_with_their_sources_in_report_and_terminal():
+    text = {**score(3.5, 1.625), "sources": {"a<b": score(3.25, None)}}
+    summary = {**SUMMARY, "held_out_sources": {}, "eval": {"news": text}}
+    lines = funnel.held_out_lines(summary)
+    assert [line.split()[-1] for line in lines] == ["bits/byte", "1.625", "-"]
+    page = render_chapter("products", {"products": [{**PRODUCT, "summary": summary}]}, Figures())
+    assert "1.625" in page and "news: a&lt;b" in page and "a<b" not in page
+
+
 def test_a_model_of_tokens_without_bytes_tells_its_loss():
     assert "loss 4.50 on held-out text" in funnel.product_line(PRODUCT)
 

@@ -1,0 +1,122 @@
+"""`llmcurate evaluate`: a model scored on texts and questions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from curate.cli.options import Json, Quiet, app
+from curate.cli.settings import command
+from curate.cli.training import needs_training
+from curate.terminal.output import echo, echo_json
+
+
+@command(app, "Evaluate")
+def evaluate(
+    model: Annotated[
+        Path,
+        typer.Argument(help="Folder of a trained model, or of one as transformers saves it."),
+    ],
+    named: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME=PATH...",
+            help="Documents that llmcurate reads, token shards of the model's tokenizer, or"
+            " questions in JSON lines.",
+        ),
+    ],
+    as_json: Json = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Score a model on texts and questions.
+
+    Texts have bits a byte by source. Questions are {"context", "continuation"} or {"context",
+    "choices", "answer"} a line, and have accuracies. Intervals hold 95 % of 1,000 resamples.
+
+    \b
+    Example:
+    llmcurate evaluate model news=news.jsonl wiki=wiki/corpus quiz=quiz.jsonl --json
+    """
+    import tempfile
+
+    from curate.cli.model_settings import Evaluate
+    from curate.products.eval_texts import as_shards, named_paths
+    from curate.terminal.progress import say
+
+    chosen, paths = Evaluate.of(settings), named_paths(named)
+    with needs_training(), tempfile.TemporaryDirectory(prefix="llmcurate-evaluate-") as folder:
+        from train.judge.judge import judge, open_model
+        from train.judge.questions import are_questions
+
+        judged = open_model(model, device=chosen.device)
+        asked = {name: Path(path) for name, path in paths.items() if are_questions(Path(path))}
+        texts = {
+            name: as_shards(
+                path,
+                judged.tokenizer_file,
+                Path(folder) / name,
+                lambda line: say(line, quiet),
+            )
+            for name, path in paths.items()
+            if name not in asked
+        }
+        figures = judge(
+            judged,
+            texts=texts,
+            questions=asked,
+            context=chosen.context,
+            batch_rows=chosen.batch,
+            precision=chosen.precision,
+            seed=chosen.seed,
+        )
+    if as_json:
+        echo_json(figures)
+    else:
+        echo(evaluation_text(figures))
+
+
+def evaluation_text(figures: dict[str, Any]) -> str:
+    """The scores of a model in tables: of texts, and of questions."""
+    from curate.pages.html import plain
+    from curate.terminal.tables import table
+
+    texts, questions = [], []
+    for name, score in figures["texts"].items():
+        interval = _bounds(score["bits_per_byte_interval"])
+        texts.append([plain(name, 48), *_cells(score), interval])
+        texts += [[f"  {plain(n, 46)}", *_cells(s), ""] for n, s in score["sources"].items()]
+    for name, score in figures["questions"].items():
+        by_bytes = score.get("accuracy_by_bytes")
+        questions.append(
+            [
+                plain(name, 48),
+                f"{score['questions']:,}",
+                f"{score['accuracy']:.3f}",
+                _bounds(score["accuracy_interval"]),
+                "-" if by_bytes is None else f"{by_bytes:.3f}",
+                _bounds(score.get("accuracy_by_bytes_interval")),
+                f"{score['log_likelihood']:.3f}",
+                f"{score['bits_per_byte']:.3f}",
+            ]
+        )
+    lines = []
+    if texts:
+        head = ["text", "documents", "tokens", "loss", "bits/byte", "95 %"]
+        lines += table(head, texts)
+    if questions:
+        head = ["questions", "number", "accuracy", "95 %", "by bytes", "95 %"]
+        lines += table([*head, "log-likelihood", "bits/byte"], questions)
+    return "\n".join(lines)
+
+
+def _cells(score: dict[str, Any]) -> list[str]:
+    bits = score["bits_per_byte"]  # None: nothing says how many bytes the text has
+    shown = "-" if bits is None else f"{bits:.3f}"
+    return [f"{score['documents']:,}", f"{score['tokens']:,}", f"{score['loss']:.3f}", shown]
+
+
+def _bounds(interval: list[float] | None) -> str:
+    return "" if interval is None else " to ".join(f"{bound:.3f}" for bound in interval)

@@ -1,0 +1,82 @@
+"""`llmcurate evaluate` and `pretrain --eval`: any text, by source, under names."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from curate.cli.app import invoke
+from tests.train.conftest import sentences
+from tests.train.data.feed_settings import MODEL
+from tests.train.loop.small_runs import build, trained
+from train.data.shards import read_shards
+
+
+@pytest.fixture(scope="module")
+def run(shard_folder, tmp_path_factory):
+    model = build(replace(MODEL, context=64))
+    folder = tmp_path_factory.mktemp("run") / "run"
+    return trained(folder, model, read_shards(shard_folder).tokenizer)
+
+
+@pytest.fixture
+def news(tmp_path):
+    path = tmp_path / "news.jsonl"
+    lines = [{"source": "ab"[n % 2], "text": sentences(500 + n, 1 + n)} for n in range(6)]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
+def evaluate(capsys, *arguments):
+    code = invoke(["evaluate", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_texts_have_bits_a_byte_by_source_and_questions_accuracies(run, news, tmp_path, capsys):
+    quiz = tmp_path / "quiz.jsonl"
+    line = {"context": "the cat", "choices": [" sat", " ran"], "answer": 0}
+    quiz.write_text(json.dumps(line) + "\n" + json.dumps(line | {"answer": 1}))
+    named = (f"news={news}", f"quiz={quiz}", "--device", "cpu")
+    code, out, _ = evaluate(capsys, run, *named, "--json")
+    figures = json.loads(out)
+    assert code == 0
+    assert figures["texts"]["news"]["documents"] == 6
+    assert set(figures["texts"]["news"]["sources"]) == {"a", "b"}
+    assert figures["questions"]["quiz"]["accuracy"] == 0.5
+    code, out, _ = evaluate(capsys, run, *named)
+    assert code == 0 and f"{figures['texts']['news']['bits_per_byte']:.3f}" in out
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        (["news"], "news: give NAME=PATH"),
+        (["a=x", "a=y"], "a is given twice"),
+        (["../a=x"], "cannot name a text"),
+        (["a=nosuch.jsonl"], "nosuch.jsonl does not exist"),
+    ],
+    ids=["no path", "twice", "a path as name", "missing"],
+)
+def test_what_cannot_be_scored_is_one_line(run, capsys, named, message):
+    code, _, error = evaluate(capsys, run, *named)
+    assert code == 2 and message in error and error.count("\n") == 1
+
+
+def test_a_run_scores_documents_under_the_names_they_are_given(shard_folder, news, tmp_path):
+    out = tmp_path / "out"
+    arguments = ["pretrain", shard_folder, "-o", out, "--steps", 2, "--context", 32]
+    small = [f"--set=pretrain.model.{s}" for s in ("layers=1", "hidden=32", "attention.heads=2")]
+    named = ["--eval", f"news={news}", "--eval", f"same={shard_folder}"]
+    assert (
+        invoke([*map(str, arguments), *small, *named, "--set", f"pretrain.eval.more={news}"]) == 0
+    )
+    scores = json.loads((out / "train.json").read_bytes())["eval"]
+    assert set(scores) == {"news", "same", "more"}
+    assert scores["news"] == scores["more"]
+    assert set(scores["news"]["sources"]) == {"a", "b"}
+    assert (out / "eval" / "news" / "manifest.json").is_file()
+    page = (out / ".run" / "report.html").read_text()
+    assert "news: a" in page
