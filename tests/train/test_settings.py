@@ -118,6 +118,16 @@ def test_a_wrong_value_is_named(values, message):
         from_dict(Whole, values, "file")
 
 
+def test_a_mapping_by_name_is_one_of_values_of_its_type():
+    assert from_dict(TrainConfig, {"eval": {"news": "x"}}, "file").eval == {"news": "x"}
+    for wrong, message in (
+        ({"news": 3}, "eval is 3, expected str"),
+        ("x", "eval is 'x', expected"),
+    ):
+        with pytest.raises(TrainError, match=message):
+            from_dict(TrainConfig, {"eval": wrong}, "file")
+
+
 def test_other_values_at_dotted_names_count_together():
     tiny = preset("tiny")
     changed = change(tiny, {"attention": {"heads": 8, "kv_heads": 4}, "layers": 2}, "model")

@@ -48,6 +48,16 @@ def test_a_run_is_known_by_what_is_in_its_sources(tmp_path):
     assert identity(tmp_path / "a") == identity(moved) != identity(tmp_path / "b")
 
 
+def test_texts_that_are_scored_make_no_other_run():
+    plain, scored = PretrainProduct(), PretrainProduct(**{"eval.news": "news.jsonl"})
+    assert scored.eval == {"news": "news.jsonl"}
+    assert scored.identity() == plain.identity()
+    both = PretrainProduct(**{"eval": {"a": "x", "b": "y"}, "eval.b": "z"})
+    assert both.eval == {"a": "x", "b": "z"}
+    with pytest.raises(ValidationError, match="cannot name a text"):
+        PretrainProduct(eval={"../news": "news.jsonl"})
+
+
 def test_a_model_has_settings_in_a_mapping_and_under_dotted_names():
     mapped = PretrainProduct(model={"preset": "30m", "attention": {"window": 64}})
     dotted = PretrainProduct(**{"model": "30m", "model.attention.window": 64})
