@@ -150,6 +150,12 @@ def make_plan(
         )
     objective(train.objective)
     check_optimizer(train.optimizer)
+    if model.mup_base is not None and train.optimizer not in ("adamw", "lion"):
+        raise TrainError(
+            f"optimizer {train.optimizer} with model.mup_base: muP's rates are those of adamw and"
+            " lion; choose one of them, or leave mup_base out",
+            exit_code=2,
+        )
     if train.tensorboard:
         need_tensorboard()
     layer_backends(model, train, pick_device(train.device))  # refuse before anything is written
