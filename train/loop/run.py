@@ -15,7 +15,7 @@ from train.errors import TrainError, counted
 from train.loop.distributed import Ranks, settle, split_model
 from train.loop.evaluate import Scores, Scoring, evaluate, scored
 from train.loop.spikes import MOST, Guard, PassedOver
-from train.loop.start import take_over
+from train.loop.start import take_over, teacher_of
 from train.loop.step import Stepper
 from train.loop.texts import Text
 from train.measure.accounting import flops_per_token
@@ -102,7 +102,10 @@ class Run:
         self.model.to(ranks.device).train()
         split_model(self.model, settings, ranks)
         self.optimizer = optimizers(self.model, settings)
-        self.stepper = Stepper(self.model, self.optimizer, self.sampler, settings, ranks)
+        teacher = None if self.plan.teaches is None else teacher_of(self.plan.teaches)
+        if teacher is not None:
+            teacher.to(ranks.device)
+        self.stepper = Stepper(self.model, self.optimizer, self.sampler, settings, ranks, teacher)
         self.average = Average(self.model, settings.ema) if settings.ema else None
         self.guard = Guard(settings)
         self.tokens, self.tuned = 0, -1
