@@ -188,7 +188,7 @@ def _pretrain(
         clear(out)
         take_up(checkpoints, on_notice or (lambda line: None))
     group.wait()
-    start = _start(plan, checkpoints)
+    start = start_from(plan, checkpoints)
     done = start is not None and step_of(start) == plan.train.steps
     if done and start is not None and (summary := _finished(out / "train.json", start)):
         return summary
@@ -226,7 +226,7 @@ def _pretrain(
                     set_aside(path)
 
 
-def _start(plan: Plan, checkpoints: Path) -> Path | None:
+def start_from(plan: Plan, checkpoints: Path) -> Path | None:
     """The checkpoint to go on from, or None; raises where going on would not be exact."""
     start = newest(checkpoints)
     if start is None:

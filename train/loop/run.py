@@ -17,7 +17,7 @@ from train.loop.evaluate import HeldOut, evaluate, scored
 from train.loop.spikes import MOST, Guard, PassedOver
 from train.loop.start import take_over
 from train.loop.step import Stepper
-from train.measure.accounting import flops_per_token
+from train.measure.accounting import run_cost
 from train.measure.describe import peak_of
 from train.model.decoder import Decoder
 from train.model.positions import Rotary
@@ -64,11 +64,8 @@ class Run:
         self.scored = scored(feed, settings.eval_tokens, settings.context)
         self.passed = PassedOver(out / "spikes.json")
         self.saver = Saver(out / "checkpoints", plan, writes=ranks.first)
-        stages = [
-            (stage.steps * stage.rows * stage.context, stage.context) for stage in feed.stages
-        ]
-        flops = sum(n * flops_per_token(plan.model, context) for n, context in stages)
-        self.flops = flops / sum(n for n, _ in stages)
+        positions, flops = run_cost(plan.model, settings)
+        self.flops = flops / positions
         self.peak = peak_of(ranks.device)
         self.build()
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import torch
 
+from train.config import TrainConfig, stages_of
 from train.model.config import ModelConfig, Rope
 from train.model.decoder import Decoder
 from train.model.roles import Role, roles
@@ -125,6 +126,18 @@ def flops_per_token(config: ModelConfig, context: int) -> float:
     Causal attention is counted once; document boundaries, which make it less, are not counted.
     """
     return 6 * matmul_parameters(config) + 3 * attention_flops(config, context)
+
+
+def run_cost(config: ModelConfig, train: TrainConfig, done: int = 0) -> tuple[int, float]:
+    """Positions of all rows, and the operations to train on them, of the steps after ``done``."""
+    positions, flops = 0, 0.0
+    for stage in stages_of(train):
+        steps = max(0, stage.steps - done)
+        done = max(0, done - stage.steps)
+        positions += steps * stage.rows * stage.context
+        per_token = flops_per_token(config, stage.context)
+        flops += steps * stage.rows * stage.context * per_token
+    return positions, flops
 
 
 def cache_bytes_per_token(config: ModelConfig, width: int = 2) -> int:
