@@ -110,7 +110,9 @@ def build_product(
             beside=bool(plan.stages),
             run=out if plan.stages else _run_of(plan) if direct else None,
             say=lambda line: say(f"{product.label}: {line}", quiet),
-            progress=lambda event: progress.update(event.get("step", 0), _figures(event)),
+            progress=lambda event: progress.update(
+                event.get("step", 0), _figures(event), event.get("seconds_left")
+            ),
         )
         result = product.build(context)
     if direct:

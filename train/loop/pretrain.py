@@ -157,8 +157,9 @@ def pretrain(
     Stopped at any point and started again with the same settings, it goes on from the newest
     checkpoint, and on a CPU (same PyTorch, same number of threads) ends with the same bits as a run
     never stopped. A finished run returns at once. ``resume=False`` deletes the run in ``out`` and
-    starts over. ``on_progress`` gets each line of metrics, ``on_notice`` before it how the text was
-    packed, how often it is gone through, and how attention is computed. Raises ``TrainError``;
+    starts over. ``on_progress`` gets each line of metrics, with ``steps`` and
+    ``seconds_left`` of the run; ``on_notice`` before it how the text was packed, how often it is
+    gone through, and how attention is computed. Raises ``TrainError``;
     training that diverges stops, its last checkpoint kept.
     """
     plan, data = make_plan(shards, model, train or TrainConfig(), changes)

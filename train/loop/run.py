@@ -14,6 +14,7 @@ from train.device import autocast
 from train.errors import TrainError, counted
 from train.loop.distributed import Ranks, settle, split_model
 from train.loop.evaluate import HeldOut, evaluate, scored
+from train.loop.pace import Pace
 from train.loop.spikes import MOST, Guard, PassedOver
 from train.loop.start import take_over
 from train.loop.step import Stepper
@@ -148,6 +149,7 @@ class Run:
         spikes are to be skipped, which must be known before the weights change.
         """
         settings, pending = self.plan.train, Pending()
+        pace = Pace(self.plan.model, settings, first)
         reasons: dict[int, tuple[str, int]] = {}
 
         def allow(loss: float, norm: float) -> bool:
@@ -189,8 +191,9 @@ class Run:
                     log.sync()
                 self.save(done, log)
             if on_progress is not None:
+                ahead = {"steps": settings.steps, "seconds_left": pace.left(done)}
                 for line in lines:
-                    on_progress({**line, "steps": settings.steps})
+                    on_progress({**line, **ahead})
             pending.restart()
 
     def tune(self, step: int) -> None:
