@@ -147,14 +147,27 @@ def cache_bytes_per_token(config: ModelConfig, width: int = 2) -> int:
     return 2 * config.layers * config.attention.kv_heads * config.attention.head_dim * width
 
 
+def cache_bytes(config: ModelConfig, context: int) -> int:
+    """Bytes of keys and values of one text, bfloat16; layers with a window keep that much."""
+    own, held = config.attention, 0
+    for window in config.windows:
+        held += context if window is None else min(context, window + own.sinks)
+    return 4 * own.kv_heads * own.head_dim * held
+
+
+def sharing(config: ModelConfig) -> str:
+    """``MHA``, ``GQA 4:1`` or ``MQA``: how many queries share a key."""
+    own = config.attention
+    share = own.heads // own.kv_heads
+    return "MHA" if share == 1 else "MQA" if own.kv_heads == 1 else f"GQA {share}:1"
+
+
 def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str, str]:
     """The model's row in a table of architectures; with the weight decay it was published with,
     where it is that preset.
     """
     own, norms = config.attention, config.norm
     where = {"pre": "before", "post": "after", "sandwich": "before and after"}[norms.place]
-    share = own.heads // own.kv_heads
-    kind = "MHA" if share == 1 else "MQA" if own.kv_heads == 1 else f"GQA {share}:1"
     norm = f"{_NORMS[norms.kind]}, {where}"
     norm += ", after the embedding" if config.embedding.norm else ""
     norm += ", of queries and keys" if own.qk_norm else ""
@@ -170,7 +183,7 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
         "norm": norm,
         "block": config.residual.kind,
         "position": _position(config),
-        "attention": f"{kind}, {_sight(config)}",
+        "attention": f"{sharing(config)}, {_sight(config)}",
         "feed-forward": f"{activation}, {width / config.hidden:.2f} x hidden",
         "biases": {"attention, feed-forward": "all", "": "none"}.get(biases, biases),
         "head": "tied" if config.head.tied else "its own",
