@@ -165,7 +165,15 @@ def _others(current: dict[str, Any], stage: ProductStage, lineage: str | None) -
 
 
 IN_PLACE = (
-    *("checkpoints", "metrics.jsonl", "spikes.json", "tensorboard"),
+    *(
+        "checkpoints",
+        "metrics.jsonl",
+        "spikes.json",
+        "tensorboard",
+        "metrics.csv",
+        "wandb",
+        "profile",
+    ),
     *("sample.txt", "train.json", "shards.json", "compared.jsonl", "tokenizer.json"),
 )
 

@@ -6,7 +6,8 @@ OUT/  checkpoints/step-0000020/   see checkpoint.py
       sample.txt  tokenizer.json  a text the model wrote; the shards' tokenizer
       shards.json                 where the shards lie (which.py)
       compared.jsonl              which of their files were compared with the manifest (intact.py)
-      spikes.json  tensorboard/   what a rollback passes over; by option
+      spikes.json                 what a rollback passes over
+      metrics.csv  tensorboard/  wandb/  profile/   by option (curves.py, profile.py)
 """
 
 from __future__ import annotations

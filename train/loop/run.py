@@ -15,6 +15,7 @@ from train.errors import TrainError, counted
 from train.loop.distributed import Ranks, settle, split_model
 from train.loop.evaluate import HeldOut, evaluate, scored
 from train.loop.pace import Pace
+from train.loop.profile import profiled
 from train.loop.spikes import MOST, Guard, PassedOver
 from train.loop.start import take_over
 from train.loop.step import Stepper
@@ -92,12 +93,16 @@ class Run:
 
     def go(self, start: Path | None, on_progress: Progress | None) -> None:
         """From ``start``, or the beginning, to the last step; back again after a rollback."""
+        settings = self.plan.train
         try:
             while True:
                 first = self.load(start)
                 log = self.log(first, start)
+                traced = settings.profile if self.ranks.first else 0
+                left = settings.steps - first
                 try:
-                    self.steps(first, log, on_progress)
+                    with profiled(self.out, traced, left, self.ranks.device) as traced_step:
+                        self.steps(first, log, on_progress, traced_step)
                     self.saver.wait()
                     break
                 except _Spike:
@@ -119,7 +124,7 @@ class Run:
         if not self.ranks.first:
             return None
         expected = load_state(start).log if start is not None else ""
-        log = Log(self.out, first, tensorboard=self.plan.train.tensorboard, expected=expected)
+        log = Log(self.out, first, self.plan, expected=expected)
         if log.damaged and self.on_notice is not None:
             self.on_notice(
                 f"{log.path}: damaged before step {first + 1}; what can be read stays, and figures"
@@ -144,9 +149,16 @@ class Run:
                 raise TrainError(f"{start / 'state.json'}: {error}; delete {start}") from error
         return state.step
 
-    def steps(self, first: int, log: Log | None, on_progress: Progress | None) -> None:
-        """Train step after step. Between lines of the log nothing waits for the device, unless
-        spikes are to be skipped, which must be known before the weights change.
+    def steps(
+        self,
+        first: int,
+        log: Log | None,
+        on_progress: Progress | None,
+        traced_step: Callable[[], object],
+    ) -> None:
+        """Train step after step, and call ``traced_step`` after each. Between lines of the log
+        nothing waits for the device, unless spikes are to be skipped, which must be known before
+        the weights change.
         """
         settings, pending = self.plan.train, Pending()
         pace = Pace(self.plan.model, settings, first)
@@ -168,6 +180,7 @@ class Run:
                 measured = self.stepper.step(step, rate, allow if skips else None)
                 if self.average is not None and measured.updated:
                     self.average.update(step)
+            traced_step()
             pending.add(done, rate, measured)
             scored = done == settings.steps or done % settings.eval_every == 0
             saved = self.saver.due(done)
