@@ -144,7 +144,7 @@ def estimates(plan: RunPlan, out: Path) -> dict[str, Estimate]:
     it now. Writes nothing."""
     path = ledger_path(out)
     ledger = Ledger.to_read(path) if path.exists() else None
-    said = {}
+    by_folder = {}
     for stage in plan.products:
         product = stage.product
         inputs = {kind: plan.products[index] for kind, index in stage.inputs.items()}
@@ -154,8 +154,8 @@ def estimates(plan: RunPlan, out: Path) -> dict[str, Estimate]:
         current = ledger.stage_result(f"published:{product.makes}") if ledger else None
         fresh = _others(current or {}, stage, _lineage(product, inputs))
         if (estimate := product.estimate(out, folders, fresh)) is not None:
-            said[stage.folder_name] = estimate
-    return said
+            by_folder[stage.folder_name] = estimate
+    return by_folder
 
 
 def _others(current: dict[str, Any], stage: ProductStage, lineage: str | None) -> bool:

@@ -84,10 +84,10 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, note=note)
         elif not self._quiet:
-            notes = [note] if note else []
+            parts = [note] if note else []
             if seconds_left is not None:
-                notes.append(f"{format_duration(seconds_left)} left")
-            self._say("".join(f", {one}" for one in notes))
+                parts.append(f"{format_duration(seconds_left)} left")
+            self._say("".join(f", {part}" for part in parts))
 
     def _say(self, tail: str) -> None:
         notebook = _in_notebook()
