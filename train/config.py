@@ -162,6 +162,22 @@ class TrainConfig:
         float,
         Setting("Weight of the square of the log normaliser in the loss; 0 leaves it out.", ge=0),
     ] = 0.0
+    teacher: Annotated[
+        str | None,
+        Setting(
+            "Folder of a trained model of the same tokens, ours or one that transformers opens, "
+            "whose predictions are learned beside the text (Hinton et al. 2015)."
+        ),
+    ] = None
+    teacher_weight: Annotated[
+        float, Setting("Share of the teacher's predictions in the loss.", ge=0, le=1)
+    ] = 0.5
+    temperature: Annotated[
+        float,
+        Setting(
+            "What the logits of teacher and model are divided by where they are compared.", gt=0
+        ),
+    ] = 2.0
     ema: Annotated[
         float, Setting("Decay of an average of the weights; 0 keeps none.", ge=0, lt=1)
     ] = 0.0
@@ -301,10 +317,11 @@ class TrainConfig:
     )
     async_checkpoints: Annotated[bool, Setting("Write checkpoints while training goes on.")] = False
 
-    # These may differ on a resume: they change where it runs and what is written, not the plan.
+    # These may differ on a resume: they change where it runs and what is written, not the plan; of
+    # a teacher its weights are in the plan.
     FREE = frozenset(
         {
-            *("device", "parallel", "accumulate", "loss_chunk", "recompute", "compile"),
+            *("teacher", "device", "parallel", "accumulate", "loss_chunk", "recompute", "compile"),
             *("spike", "spike_factor", "spike_window", "spike_batches"),
             *("log_every", "tensorboard", "csv", "wandb", "profile", "eval_every", "eval_tokens"),
             *("checkpoint_every", "keep_checkpoints", "keep_best", "async_checkpoints"),

@@ -67,6 +67,54 @@ def model_show(
     echo_json(facts) if as_json else echo("\n".join(model_lines(model, facts)))
 
 
+@command(model_app, "ModelCoordinates", "coordinates")
+def model_coordinates(
+    model: Annotated[
+        str, typer.Argument(help="A preset, or a folder that a model was trained in.")
+    ],
+    sets: Sets = None,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Check muP: do activations keep their size?
+
+    Trains the model for some steps at several widths and shows how far outputs moved: a slope near
+    0 says that a learning rate holds at other widths.
+
+    \b
+    Example:
+    llmcurate model coordinates tiny --set model.attention.head_dim=16 --widths 96,192,384
+    """
+    from curate.cli.model_settings import ModelCoordinates
+    from curate.cli.training import needs_training
+
+    chosen = ModelCoordinates.of(settings)
+    try:
+        widths = sorted({int(width) for width in chosen.widths.split(",")})
+    except ValueError:
+        widths = []
+    if len(widths) < 2 or widths[0] < 1:
+        raise UsageError(f"--widths is {chosen.widths!r}: give two hidden sizes or more, as 64,128")
+    with needs_training():
+        from train.config import TrainConfig
+        from train.measure.coordinates import coordinates
+
+        plan = TrainConfig(
+            steps=chosen.steps, lr=chosen.lr, optimizer=chosen.optimizer, seed=chosen.seed
+        )
+        found = coordinates(_config(model, None, sets or []), widths, plan)
+    if as_json:
+        echo_json({"widths": widths, **found})
+        return
+    rows = [
+        (kind, name, *(f"{size:.3g}" for size in row["sizes"]), f"{row['slope']:+.2f}")
+        for kind, outputs in found.items()
+        for name, row in outputs.items()
+    ]
+    head = ("", "changes by", *(str(width) for width in widths), "slope")
+    echo("\n".join(table(head, rows, left=(0, 1))))
+
+
 def _config(model: str, vocab: int | None, sets: list[str]) -> ModelConfig:
     """A preset, or the configuration of a trained model, with other settings."""
     from curate.steps.recipe import Change

@@ -119,6 +119,18 @@ class Generate(CommandSettings):
     )
 
 
+class ModelCoordinates(CommandSettings):
+    """The coordinate check of muP."""
+
+    command = "model coordinates"
+
+    widths: str = Field("64,128,256,512", description="Hidden sizes, with commas between them.")
+    steps: int = Field(4, ge=1, description="Steps of training at each size.")
+    lr: float = Field(0.01, gt=0, description="Learning rate of these steps.")
+    optimizer: Literal["adamw", "lion"] = Field("adamw", description="Optimizer of these steps.")
+    seed: int = Field(0, ge=0, description="Seed of the weights and tokens.")
+
+
 class ModelShow(CommandSettings):
     """The set-up that a model's cost is worked out for."""
 

@@ -43,6 +43,12 @@ def version_elsewhere(path: str | Path) -> str | None:
     return version if version != target and _VERSION.fullmatch(version) else None
 
 
+def size_of(path: Path) -> int:
+    """Bytes of a file, here or elsewhere."""
+    version = version_elsewhere(path)
+    return path.stat().st_size if version is None else int(seal_of(version)[0])
+
+
 def check_here(paths: Iterable[Path]) -> None:
     """RunFailed that names the first file whose content is elsewhere."""
     for path in filter(version_elsewhere, paths):

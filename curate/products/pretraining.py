@@ -175,6 +175,9 @@ class PretrainProduct(Product):
     momentum: float = _setting("momentum")
     clip: float = _setting("clip")
     z_loss: float = _setting("z_loss")
+    teacher: str | None = _setting("teacher")
+    teacher_weight: float = _setting("teacher_weight")
+    temperature: float = _setting("temperature")
     ema: float = _setting("ema")
     packing: str = _setting("packing")
     sources: tuple[dict[str, Any], ...] = _setting("sources")
@@ -297,6 +300,8 @@ class PretrainProduct(Product):
         if (folder := Path(self._preset)).is_dir() and self._preset not in PRESETS:
             digest = _weights_digest(folder)
             settings["model"] = [digest, self._changes] if self._changes else digest
+        if self.teacher is not None:
+            settings["teacher"] = _weights_digest(Path(self.teacher))
         return identity | {"settings": _placeless(settings), "shards": digests}
 
     def lineage(self) -> dict[str, Any]:

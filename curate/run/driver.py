@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +88,15 @@ def prompt_interrupt() -> Iterator[None]:
         os.close(read_end)
 
 
-Report = Callable[[Outcome, int, Run, Sizes], Callable[[], None]]
+Report = Callable[[Outcome, int, Run, Sizes, Storage], Callable[[], None]]
 
 
-def begin_report(outcome: Outcome, threads: int, run: Run, sizes: Sizes) -> Callable[[], None]:
+def begin_report(
+    outcome: Outcome, threads: int, run: Run, sizes: Sizes, storage: Storage
+) -> Callable[[], None]:
     """Counts for run.json and the pages of a run; what it returns writes them."""
     write: Callable[[], None] = importlib.import_module(REPORT).begin_report(
-        outcome, threads, run, sizes
+        outcome, threads, run, sizes, storage
     )
     return write
 
@@ -265,28 +267,26 @@ class _Run:
             if self.plan.stages:
                 self._write_corpus(engine)
                 indexes.write_indexes(self.out, self.stages.indexes())
-            with self.intact.reading(lambda: self._changed(products=False)), self._lent():
+            with self.intact.reading(lambda: self._changed(products=False)):
                 if self.plan.stages:
                     self.outcome.kept_ids = manifests.kept_ids(self.out)
                 write = self._begin_report(report, engine)
-        with self._lent(bool(self.plan.products)):
-            self._products()
+        if self.plan.products:
+            folders = [self.out / name for name in manifests.FOLDERS if self.plan.stages]
+            with self.stages.storage.lent(path for f in folders for path in f.iterdir()):
+                self._products()
         if exchange:
             self.outcome.carried = {"put": exchange.put_bytes, "fetched": exchange.fetched}
         return write
-
-    def _lent(self, wanted: bool = True) -> AbstractContextManager[None]:
-        """Within, the files of documents are here."""
-        folders = [self.out / name for name in manifests.FOLDERS]
-        kept = wanted and self.plan.stages
-        return self.stages.storage.lent(p for f in folders if kept for p in f.iterdir())
 
     def _begin_report(self, report: Report, engine: Engine) -> Callable[[], None]:
         def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
             return engine.map(function, tasks, deaths.retry_once("the report"))
 
         before = engine.cpu
-        write = report(self.outcome, self.options.count(), run, self.options.sizes)
+        write = report(
+            self.outcome, self.options.count(), run, self.options.sizes, self.stages.storage
+        )
         self.outcome.driver["report, in workers"] = engine.cpu - before
         return write
 

@@ -39,6 +39,7 @@ def traits(config: ModelConfig) -> dict[str, Any]:
     wide = config.feed_forward.width == 4 * config.hidden
     parallel = isinstance(config.residual, Parallel)
     return {
+        "mup_base": None if config.wider == 1 else config.mup_base,
         "norm.kind": config.norm.kind,
         "norm.place": config.norm.place,
         "norm.eps": "1e-5" if config.norm.eps == 1e-5 else "other",

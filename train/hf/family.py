@@ -208,4 +208,5 @@ COMMON: dict[str, tuple[Any, ...]] = {
     "position.scaling": (False,),
     "position.theta": ("10000",),
     "position.offset": (0,),
+    "mup_base": (None,),
 }

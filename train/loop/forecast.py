@@ -15,7 +15,7 @@ from train.loop.backends import layer_backends
 from train.loop.distributed import check_shares
 from train.loop.pretrain import start_from
 from train.loop.start import make_plan
-from train.measure.accounting import parts, run_cost
+from train.measure.accounting import parameters, parts, run_cost
 from train.measure.describe import GPUS
 from train.measure.estimate import Memory, training_memory
 from train.model.config import ModelConfig
@@ -49,6 +49,8 @@ def forecast(
     done = 0 if start is None else step_of(start)
     counted, (positions, _) = parts(plan.model), run_cost(plan.model, settings)
     _, flops = run_cost(plan.model, settings, done)
+    if plan.teaches is not None:  # it reads every token too, and learns nothing
+        flops += run_cost(plan.teaches.config, settings, done)[1] / 3
     memory = {kind: _memory(plan, kind, processes) for kind in {device.type: 0, "cuda": 0}}
     half = _precision(settings, "cuda") == "bf16"
     return {
@@ -112,11 +114,12 @@ def _memory(plan: Plan, kind: str, processes: int) -> Memory:
     weights, gradients, optimizer = (
         size // share for size in (most.weights + average, most.gradients, most.optimizer)
     )
+    taught = 0 if plan.teaches is None else 4 * parameters(plan.teaches.config)  # whole, in fp32
     whole = most.weights + most.gradients + most.optimizer
     return Memory(
-        weights=weights,
+        weights=weights + taught,
         gradients=gradients,
         optimizer=optimizer,
         activations=most.activations,
-        peak=most.peak - whole + weights + gradients + optimizer,
+        peak=most.peak - whole + weights + gradients + optimizer + taught,
     )

@@ -17,7 +17,7 @@ from train.loop.evaluate import HeldOut, evaluate, scored
 from train.loop.pace import Pace
 from train.loop.profile import profiled
 from train.loop.spikes import MOST, Guard, PassedOver
-from train.loop.start import take_over
+from train.loop.start import take_over, teacher_of
 from train.loop.step import Stepper
 from train.measure.accounting import run_cost
 from train.measure.describe import peak_of
@@ -85,7 +85,10 @@ class Run:
         self.model.to(ranks.device).train()
         split_model(self.model, settings, ranks)
         self.optimizer = optimizers(self.model, settings)
-        self.stepper = Stepper(self.model, self.optimizer, self.sampler, settings, ranks)
+        teacher = None if self.plan.teaches is None else teacher_of(self.plan.teaches)
+        if teacher is not None:
+            teacher.to(ranks.device)
+        self.stepper = Stepper(self.model, self.optimizer, self.sampler, settings, ranks, teacher)
         self.average = Average(self.model, settings.ema) if settings.ema else None
         self.guard = Guard(settings)
         self.tokens, self.tuned = 0, -1

@@ -62,6 +62,13 @@ def start_of(folder: Path, tokenizer: Path | None) -> Start:
     return Start(folder=folder, config=config, digest=hashlib.sha256(digests.encode()).hexdigest())
 
 
+def teacher_of(start: Start) -> Decoder:
+    """The model of a folder, as it is."""
+    model = Decoder(start.config)
+    take_over(start, model)
+    return model.eval().requires_grad_(False)
+
+
 def take_over(start: Start, model: Decoder) -> None:
     """Fill ``model``, in one process or split over several, with the weights of ``start``."""
     try:
@@ -148,10 +155,33 @@ def make_plan(
             "make one fit the other",
             exit_code=2,
         )
+    teaches = None
+    if train.teacher is not None:
+        teaches = start_of(Path(train.teacher), data.tokenizer)
+        if teaches.config.vocab != model.vocab:
+            raise TrainError(
+                f"teacher {train.teacher}: has {counted(teaches.config.vocab, 'token')}, the model"
+                f" {model.vocab}: predictions are compared token by token, so set model.vocab",
+                exit_code=2,
+            )
     objective(train.objective)
     check_optimizer(train.optimizer)
+    if model.mup_base is not None and train.optimizer not in ("adamw", "lion"):
+        raise TrainError(
+            f"optimizer {train.optimizer} with model.mup_base: muP's rates are those of adamw and"
+            " lion; choose one of them, or leave mup_base out",
+            exit_code=2,
+        )
     check_packages(train)
     layer_backends(model, train, pick_device(train.device))  # refuse before anything is written
     weights = "" if start is None else start.digest
-    plan = Plan(model=model, train=train, shards=data.fingerprint, weights=weights, start=start)
+    plan = Plan(
+        model=model,
+        train=train,
+        shards=data.fingerprint,
+        weights=weights,
+        teacher="" if teaches is None else teaches.digest,
+        start=start,
+        teaches=teaches,
+    )
     return plan, data

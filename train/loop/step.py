@@ -64,10 +64,11 @@ class Stepper:
         sampler: Feed,
         config: TrainConfig,
         ranks: Ranks,
+        teacher: Decoder | None = None,
     ) -> None:
         self.model, self.optimizer, self.sampler = model, optimizer, sampler
         self.config, self.ranks = config, ranks
-        losses = Losses(model, config)
+        losses = Losses(model, config, teacher)
         if config.compile:
             # FSDP2's hooks run between blocks: those are compiled one by one.
             for part in model.stack.blocks if config.parallel == "fsdp" else [losses]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import Tensor, nn
 
 from train.attention import Mask, attend
@@ -22,11 +24,11 @@ class SelfAttention(nn.Module):
         self.head_dim, self.backend = own.head_dim, backend
         qkv, out = own.bias in ("all", "qkv"), own.bias == "all"
         width, kv_width = own.heads * own.head_dim, own.kv_heads * own.head_dim
-        shrink = (2 * config.layers) ** -0.5
-        self.query = linear(hidden, width, part="attention", bias=qkv)
-        self.key = linear(hidden, kv_width, part="attention", bias=qkv)
-        self.value = linear(hidden, kv_width, part="attention", bias=qkv)
-        self.out = linear(width, hidden, part="attention", bias=out, shrink=shrink)
+        make = partial(linear, part="attention", rate=1 / config.wider)
+        self.query = make(hidden, width, bias=qkv)
+        self.key = make(hidden, kv_width, bias=qkv)
+        self.value = make(hidden, kv_width, bias=qkv)
+        self.out = make(width, hidden, bias=out, shrink=(2 * config.layers) ** -0.5)
         size, eps = own.head_dim, config.norm.eps
         self.query_norm = RMSNorm(size, eps) if own.qk_norm else None
         self.key_norm = RMSNorm(size, eps) if own.qk_norm else None

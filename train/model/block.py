@@ -41,7 +41,7 @@ class FeedForward(nn.Module):
         own, hidden = config.feed_forward, config.hidden
         name, gated = ACTIVATIONS[own.activation]
         self.activation = FUNCTIONS[name]
-        make = partial(linear, part="feed_forward", bias=own.bias)
+        make = partial(linear, part="feed_forward", bias=own.bias, rate=1 / config.wider)
         self.gate = make(hidden, own.width) if gated else None
         self.up = make(hidden, own.width)
         self.down = make(own.width, hidden, shrink=(2 * config.layers) ** -0.5)

@@ -373,6 +373,15 @@ class ModelConfig(Stack):
     context: Annotated[
         int, Setting("Tokens of the longest row, in training and in generation.", ge=1)
     ] = 256
+    mup_base: Annotated[
+        int | None,
+        Setting(
+            "Hidden size at which the learning rate was found: first values, rates and the output "
+            "then follow muP (Yang et al. 2022), so that it holds at other sizes of equal "
+            "head_dim. Without a value they do not.",
+            ge=1,
+        ),
+    ] = None
     embedding: Annotated[Embedding, Setting("The embedding.")] = field(default_factory=Embedding)
     head: Annotated[Head, Setting("The output head.")] = field(default_factory=Head)
 
@@ -409,6 +418,11 @@ class ModelConfig(Stack):
             rope.scaling.kind == "ntk" and rotated < 4,
             "position.scaling ntk needs position.dim over 2",
         )
+
+    @property
+    def wider(self) -> float:
+        """How many times wider than muP's base; 1 without one."""
+        return 1.0 if self.mup_base is None else self.hidden / self.mup_base
 
     @property
     def rotated(self) -> int:

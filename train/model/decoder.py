@@ -24,7 +24,7 @@ class Embedding(nn.Embedding):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config.vocab, config.hidden)
         self.norm = norm(config) if config.embedding.norm else None
-        std = EMBEDDING * config.hidden**-0.5
+        std = EMBEDDING * (config.mup_base or config.hidden) ** -0.5
         roles.give(self, weight=Role(part="embedding", use="lookup", std=std))
 
 
@@ -36,7 +36,8 @@ class Head(nn.Module):
         tied, size = config.head.tied, config.hidden
         self.weight = None if tied else nn.Parameter(torch.zeros(config.vocab, size))
         self.bias = nn.Parameter(torch.zeros(config.vocab)) if config.head.bias else None
-        weight = Role(part="head", use="head", std=EMBEDDING * size**-0.5, fan_in=size)
+        std = EMBEDDING * (config.mup_base or size) ** -0.5
+        weight = Role(part="head", use="head", std=std, fan_in=size)
         roles.give(self, weight=weight, bias=Role(part="head", use="vector"))
 
 
@@ -95,7 +96,8 @@ class Decoder(nn.Module):
         if self.embedding.norm is not None:
             x = self.embedding.norm(x)
         x = self.drop(x, draws)
-        return self.stack(x, places, documents=documents, prefix=prefix, cache=cache, draws=draws)
+        x = self.stack(x, places, documents=documents, prefix=prefix, cache=cache, draws=draws)
+        return x if self.config.mup_base is None else x / self.config.wider
 
     def empty_cache(self) -> Cache:
         """A cache for any number of texts."""

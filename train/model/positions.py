@@ -74,7 +74,7 @@ class LearnedTable(Positions):
         assert isinstance(config.position, Learned)
         self.offset = config.position.offset
         self.weight = nn.Parameter(torch.zeros(config.context + self.offset, config.hidden))
-        std = EMBEDDING * config.hidden**-0.5
+        std = EMBEDDING * (config.mup_base or config.hidden) ** -0.5
         roles.give(self, weight=Role(part="positions", use="lookup", std=std))
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ class Role:
     ``lookup``, of which a token reads a row; ``head``, the output head; ``vector``, a scale or a
     bias. ``std``: the deviation of its first values, drawn from a normal distribution, or None
     where all begin as ``start``. ``fan_in``: the numbers that each of its outputs sums over.
+    ``rate``: its learning rate over the run's.
     """
 
     part: str
@@ -22,6 +23,7 @@ class Role:
     std: float | None = None
     start: float = 0.0
     fan_in: int = 0
+    rate: float = 1.0
 
 
 def give(module: nn.Module, **roles: Role) -> None:
@@ -29,11 +31,19 @@ def give(module: nn.Module, **roles: Role) -> None:
     module.roles = roles  # type: ignore[assignment]
 
 
-def linear(inputs: int, outputs: int, *, part: str, bias: bool, shrink: float = 1.0) -> nn.Linear:
+def linear(
+    inputs: int,
+    outputs: int,
+    *,
+    part: str,
+    bias: bool,
+    shrink: float = 1.0,
+    rate: float = 1.0,
+) -> nn.Linear:
     """A linear layer with its roles; its weights' deviation is shrink / sqrt(inputs)."""
     layer = nn.Linear(inputs, outputs, bias=bias)
     std = shrink * inputs**-0.5
-    weight = Role(part=part, use="matrix", std=std, fan_in=inputs)
+    weight = Role(part=part, use="matrix", std=std, fan_in=inputs, rate=rate)
     give(layer, weight=weight, bias=Role(part=part, use="vector"))
     return layer
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from train.config import TrainConfig
 from train.model.decoder import Decoder
@@ -156,6 +157,37 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
         total += a.t() @ b
 
 
+def distance(
+    features: Tensor,
+    head: tuple[Tensor, Tensor | None],
+    taught: Tensor,
+    teacher: tuple[Tensor, Tensor | None],
+    targets: Tensor,
+    *,
+    chunk: int,
+    temperature: float,
+) -> Tensor:
+    """The sum over the targets that count of the Kullback-Leibler divergence of a model's
+    predictions from its teacher's, both softened by the temperature, times its square (Hinton et
+    al. 2015, section 2). ``features`` and ``taught``: [tokens, hidden] of each, which its ``head``
+    reads. A chunk's logits are made again for its gradient.
+    """
+
+    def part(x: Tensor, y: Tensor, counted: Tensor) -> Tensor:
+        ours = (F.linear(x, *head).float() / temperature).log_softmax(-1)
+        with torch.no_grad():
+            theirs = (F.linear(y, *teacher).float() / temperature).log_softmax(-1)
+        each = F.kl_div(ours, theirs, reduction="none", log_target=True).sum(-1)
+        return torch.where(counted, each, 0).sum() * temperature**2
+
+    counts = targets != IGNORED
+    pieces = zip(features.split(chunk), taught.split(chunk), counts.split(chunk), strict=True)
+    again = features.requires_grad and torch.is_grad_enabled()
+    sums = [checkpoint(part, *p, use_reentrant=False) if again else part(*p) for p in pieces]
+    total: Tensor = torch.stack(sums).sum()
+    return total
+
+
 class Term(NamedTuple):
     """A part of what is learned, or reported: a sum over a micro-batch, and per what it is meant:
     ``targets`` that are scored or ``tokens`` that are read. Over all micro-batches and processes
@@ -169,12 +201,16 @@ class Term(NamedTuple):
 
 class Losses(nn.Module):
     """The terms of a micro-batch by name: ``objective``, what is learned from its targets, and what
-    it consists of, ``loss`` (nats) and ``z_loss`` (squared log normalisers).
+    it consists of, ``loss`` (nats) and ``z_loss`` (squared log normalisers); with a ``teacher``,
+    which learns nothing, ``distillation`` (``distance``).
     """
 
-    def __init__(self, model: Decoder, config: TrainConfig) -> None:
+    def __init__(self, model: Decoder, config: TrainConfig, teacher: Decoder | None = None) -> None:
         super().__init__()
         self.model, self.z_loss, self.chunk = model, config.z_loss, config.loss_chunk
+        self.share = config.teacher_weight if teacher is not None else 0.0
+        self.temperature = config.temperature
+        self.teacher = (teacher,)  # out of sight of whoever asks for this module's weights
 
     def forward(self, example: Example, draws: Tensor | None = None) -> dict[str, Term]:
         """``draws``: int64 [rows], what decides on dropout."""
@@ -188,11 +224,28 @@ class Losses(nn.Module):
             chunk=chunk_of(self.model.config.vocab, self.chunk, features.device.type),
             z_loss=self.z_loss,
         )
-        return {
-            "objective": Term(loss, "targets", 1.0),
+        terms = {
+            "objective": Term(loss, "targets", 1.0 - self.share),
             "loss": Term(nats, "targets", 0.0),
             "z_loss": Term(self.z_loss * squares, "targets", 0.0),
         }
+        (teacher,) = self.teacher
+        if teacher is not None:
+            with torch.no_grad():
+                taught = teacher.features(
+                    example.inputs, documents=example.documents, prefix=example.prefix
+                )
+            apart = distance(
+                features.flatten(0, 1),
+                self.model.head_weights(),
+                taught.flatten(0, 1),
+                teacher.head_weights(),
+                example.targets.flatten(),
+                chunk=chunk_of(self.model.config.vocab, self.chunk, features.device.type),
+                temperature=self.temperature,
+            )
+            terms["distillation"] = Term(apart, "targets", self.share)
+        return terms
 
 
 @torch.no_grad()

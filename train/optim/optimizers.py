@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ class Optimizers:
     def rate(self, lr: float) -> None:
         for part in self.parts:
             for group in part.optimizer.param_groups:
-                group["lr"] = lr
+                group["lr"] = lr * group.get("rate", 1.0)
 
     def zero_grad(self) -> None:
         for part in self.parts:
@@ -93,13 +93,15 @@ class Groups:
     ``hidden``: matrices between hidden states, which Muon takes. ``head``: the output head, where
     it is not the embedding. ``embeddings``: what is looked up, a tied head included. ``vectors``:
     norms and biases. Weight decay falls on ``hidden`` and ``head`` alone: a norm's scale and the
-    embedding of a rare token are not to shrink for want of gradients.
+    embedding of a rare token are not to shrink for want of gradients. ``rates``: of a weight by its
+    ``id``, over the run's.
     """
 
     hidden: list[nn.Parameter]
     head: list[nn.Parameter]
     embeddings: list[nn.Parameter]
     vectors: list[nn.Parameter]
+    rates: dict[int, float] = field(default_factory=dict)
 
     @property
     def decayed(self) -> list[nn.Parameter]:
@@ -122,17 +124,25 @@ def group(model: nn.Module) -> Groups:
     for _, parameter, role in roles(model):
         if parameter.requires_grad:
             lists[role.use].append(parameter)
+            groups.rates[id(parameter)] = role.rate
     return groups
 
 
 def _decay_groups(
-    decayed: list[nn.Parameter], exempt: list[nn.Parameter], config: TrainConfig
+    decayed: list[nn.Parameter],
+    exempt: list[nn.Parameter],
+    config: TrainConfig,
+    rates: dict[int, float],
 ) -> list[dict[str, Any]]:
-    """What torch's optimisers take: weights that decay, and weights that do not."""
-    return [
-        {"params": decayed, "weight_decay": config.weight_decay},
-        {"params": exempt, "weight_decay": 0.0},
-    ]
+    """What torch's optimisers take: weights that decay, and weights that do not, by their rates. A
+    decay is that of a step, whatever the rate.
+    """
+    groups = []
+    for weights, decay in ((decayed, config.weight_decay), (exempt, 0.0)):
+        for rate in sorted({rates.get(id(weight), 1.0) for weight in weights}) or [1.0]:
+            of_rate = [weight for weight in weights if rates.get(id(weight), 1.0) == rate]
+            groups.append({"params": of_rate, "weight_decay": decay / rate, "rate": rate})
+    return groups
 
 
 def _momentum_state(weight: Tensor) -> dict[str, torch.Size]:
@@ -141,14 +151,17 @@ def _momentum_state(weight: Tensor) -> dict[str, torch.Size]:
 
 def adamw(groups: Groups, config: TrainConfig) -> list[Part]:
     """AdamW (Loshchilov and Hutter 2019), PyTorch's, fused."""
-    return [_adamw_part(groups.decayed, groups.exempt, config)]
+    return [_adamw_part(groups.decayed, groups.exempt, config, groups.rates)]
 
 
 def _adamw_part(
-    decayed: list[nn.Parameter], exempt: list[nn.Parameter], config: TrainConfig
+    decayed: list[nn.Parameter],
+    exempt: list[nn.Parameter],
+    config: TrainConfig,
+    rates: dict[int, float],
 ) -> Part:
     optimizer = torch.optim.AdamW(
-        _decay_groups(decayed, exempt, config),
+        _decay_groups(decayed, exempt, config, rates),
         lr=config.lr,
         betas=(config.beta1, config.beta2),
         eps=config.eps,
@@ -225,7 +238,7 @@ def muon(groups: Groups, config: TrainConfig) -> list[Part]:
         [{"params": groups.hidden}],
         {"lr": config.lr, "momentum": config.momentum, "weight_decay": config.weight_decay},
     )
-    rest = _adamw_part(groups.head, groups.exempt, config)
+    rest = _adamw_part(groups.head, groups.exempt, config, groups.rates)
     return [Part(optimizer=optimizer, state=_momentum_state), rest]
 
 
@@ -255,7 +268,7 @@ class Lion(torch.optim.Optimizer):
 
 def lion(groups: Groups, config: TrainConfig) -> list[Part]:
     optimizer = Lion(
-        _decay_groups(groups.decayed, groups.exempt, config),
+        _decay_groups(groups.decayed, groups.exempt, config, groups.rates),
         {"lr": config.lr, "betas": (config.beta1, config.beta2)},
     )
     return [Part(optimizer=optimizer, state=_momentum_state)]
@@ -310,7 +323,7 @@ def _rms(x: Tensor) -> Tensor:
 
 def adafactor(groups: Groups, config: TrainConfig) -> list[Part]:
     optimizer = Adafactor(
-        _decay_groups(groups.decayed, groups.exempt, config),
+        _decay_groups(groups.decayed, groups.exempt, config, groups.rates),
         {"lr": config.lr},
     )
     return [Part(optimizer=optimizer, state=_adafactor_state, split=False)]

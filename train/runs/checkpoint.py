@@ -250,6 +250,7 @@ def load_plan(checkpoint: Path) -> Plan:
         train=from_dict(TrainConfig, values.get("train"), f"{path}: train"),
         shards=str(values.get("shards")),
         weights=str(values.get("weights", "")),
+        teacher=str(values.get("teacher", "")),
         version=values["version"],
     )
 

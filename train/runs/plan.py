@@ -20,16 +20,18 @@ VERSION = 4  # of plans and checkpoints
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """What a run is: its model, how it trains, the fingerprint of the shards, and the digest of the
-    weights that it starts from, if they are not random. ``start`` says where these lie;
-    ``version``: of the checkpoint that it is from.
+    weights that it starts from, if they are not random, and of a teacher's. ``start`` and
+    ``teaches`` say where these lie; ``version``: of the checkpoint that it is from.
     """
 
     model: ModelConfig
     train: TrainConfig
     shards: str
     weights: str = ""
+    teacher: str = ""
     version: int = field(default=VERSION, compare=False)
     start: Start | None = field(default=None, compare=False)
+    teaches: Start | None = field(default=None, compare=False)
 
     def model_at(self, step: int) -> ModelConfig:
         """The model after so many steps."""
@@ -43,12 +45,14 @@ class Plan:
             "train": to_dict(self.train),
             "shards": self.shards,
             **({"weights": self.weights} if self.weights else {}),
+            **({"teacher": self.teacher} if self.teacher else {}),
         }
 
     def differences(self, other: Plan) -> list[str]:
         """Settings that decide the result and differ, as "name: ours, not theirs"."""
         pairs: list[tuple[str, Any, Any]] = [
             ("shards", self.shards[:12], other.shards[:12]),
+            ("teacher's weights", self.teacher[:12] or "none", other.teacher[:12] or "none"),
             ("first weights", self.weights[:12] or "random", other.weights[:12] or "random"),
         ]
         for own, theirs in ((self.model, other.model), (self.train, other.train)):

@@ -15,7 +15,7 @@ from typing import Any
 
 from curate.disk.database import literal
 from curate.documents.rejected import REASONS, sql_reasons
-from curate.inspect.report.store import KEY, KEY_MOST, Store, read_rows
+from curate.inspect.report.store import KEY, KEY_MOST, Store
 
 MOST_OF = 0.5  # of a language's documents that one rule drops
 FEWEST = 50  # documents of a language, for its share to mean something
@@ -123,7 +123,7 @@ def _choose(store: Store, wanted: list[Unsure], rows: dict[str, Unsure]) -> None
         f"SELECT lang, id, score FROM unsure_texts {of_each} ORDER BY lang, key, id"
     )
     where = store.find((name for _, name, _ in chosen), gone=True)
-    texts = read_rows(where.values(), ["text"], CHARS + 1)
+    texts = store.read(where.values(), ["text"], CHARS + 1)
     for lang, name, score in chosen:
         text: Any = texts[where[name]].get("text")
         rows[lang].examples.append((name, score, text or ""))

@@ -13,6 +13,7 @@ import yaml
 
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, run_here
+from curate.disk.elsewhere import Storage
 from curate.disk.files import write_text
 from curate.disk.units import (
     counted,
@@ -74,15 +75,17 @@ def gather(
     steps: Sequence[str] = (),
     run: Run = run_here,
     sizes: Sizes = Sizes(),
+    storage: Storage = Storage(),
 ) -> Figures:
     """Reads a finished run's corpus/, rejected/ and decisions.parquet; memory is bounded.
 
     by_date: a dedup chose by date, so that ages are of interest; declared: rule to the column that
     it looks at; threads, run, sizes: who counts how much at once, which changes nothing else;
-    steps: their labels, in order.
+    storage: where the files' content is; steps: their labels, in order.
     """
     figures = Figures()
-    with opened(out, threads=threads, run=run, group_bytes=sizes.report_bytes) as store:
+    of_all = opened(out, threads=threads, run=run, group_bytes=sizes.report_bytes, storage=storage)
+    with of_all as store:
         if store is None:
             return figures
         figures.rules = rules.gather(store, declared)
@@ -361,10 +364,14 @@ def settings_text(record: dict[str, Any]) -> str:
 
 
 def begin_report(
-    outcome: Outcome, threads: int = 1, run: Run = run_here, sizes: Sizes = Sizes()
+    outcome: Outcome,
+    threads: int = 1,
+    run: Run = run_here,
+    sizes: Sizes = Sizes(),
+    storage: Storage = Storage(),
 ) -> Callable[[], None]:
     """Gathers the figures of the stages. What it returns writes the records of the finished run
-    into its OUT folder, once products are made. threads, run, sizes: as of `gather`."""
+    into its OUT folder, once products are made. threads, run, sizes, storage: as of `gather`."""
     began = cpu_seconds()
     figures: Figures | None = Figures()
     notices: list[str] = []
@@ -375,7 +382,7 @@ def begin_report(
             by_date = any(s.get("survivor") == "newest" for s in settings)
             limits = columns_of(outcome.plan.recipe.document_steps)
             labels = [step.label for step in steps]
-            figures = gather(outcome.out, by_date, limits, threads, labels, run, sizes)
+            figures = gather(outcome.out, by_date, limits, threads, labels, run, sizes, storage)
             outcome.notices += figures.lost
     except Exception as error:
         figures = None

@@ -26,7 +26,6 @@ from curate.inspect.report.store import (
     Store,
     group_files,
     of_group,
-    read_rows,
 )
 
 REASON_BATCH = 500_000
@@ -360,7 +359,7 @@ def gather_examples(store: Store, rules: dict[str, Rule]) -> dict[str, list[Exam
     ):
         chosen.setdefault(name, []).append((document, (value, threshold, detail)))
     where = store.find((i for documents in chosen.values() for i, _ in documents), gone=True)
-    rows = read_rows(where.values(), ["id", "url", "text", REASONS], EXCERPT + 1)
+    rows = store.read(where.values(), ["id", "url", "text", REASONS], EXCERPT + 1)
     return {
         name: [_example(name, rows[where[i]], *why) for i, why in documents]
         for name, documents in chosen.items()

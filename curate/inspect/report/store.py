@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus.sketches import Run, run_here
 from curate.disk.database import database, literal, paths_literal
+from curate.disk.elsewhere import Storage, size_of
 from curate.disk.files import replacing
 from curate.disk.process import in_order
 from curate.documents.rejected import REASON_COLUMNS, SQL_COLUMNS
@@ -47,7 +48,9 @@ class Store:
     is known of where documents are from, and reasons, `gone_rows` all columns of rejected
     documents, `decisions` decisions.parquet.
 
-    run: who makes the pieces of more than group_bytes of files; folder: where pieces lie meanwhile.
+    run: who makes the pieces of more than group_bytes of files; folder: where pieces lie meanwhile;
+    storage: where the files' content is. Of several groups this process has no views but
+    `decisions`, and of files elsewhere only those of which it reads rows.
     """
 
     db: Any
@@ -61,6 +64,7 @@ class Store:
     run: Run = run_here
     folder: Path = Path()
     group_bytes: int = KEY_MOST
+    storage: Storage = field(default_factory=Storage)
 
     @property
     def paths(self) -> list[Path]:
@@ -75,18 +79,7 @@ class Store:
     @cached_property
     def groups(self) -> list[tuple[list[Path], list[Path]]]:
         """The files in groups, of corpus/ and of rejected/, partition by partition."""
-        if len(self.kept) != len(self.gone):  # of a HOME, whose parts are no partitions
-            return [(self.kept, self.gone)]
-        groups: list[tuple[list[Path], list[Path]]] = []
-        size = self.group_bytes
-        for kept, gone in zip(self.kept, self.gone, strict=True):
-            if size >= self.group_bytes:
-                groups.append(([], []))
-                size = 0
-            groups[-1][0].append(kept)
-            groups[-1][1].append(gone)
-            size += kept.stat().st_size + gone.stat().st_size
-        return groups
+        return _groups(self.kept, self.gone, self.group_bytes)
 
     def map(
         self, function: str, each: Sequence[dict[str, Any]] | None = None, **common: Any
@@ -146,6 +139,14 @@ class Store:
                 f" SELECT * FROM read_parquet({paths_literal(files)})"
             )
 
+    def read(
+        self, positions: Iterable[Position], columns: list[str], most_chars: int
+    ) -> dict[Position, dict[str, Any]]:
+        """As `read_rows`."""
+        chosen = list(positions)
+        with self.storage.lent({Path(path) for path, _ in chosen}):
+            return read_rows(chosen, columns, most_chars)
+
     def find(self, ids: Iterable[str], gone: bool = False) -> dict[str, Position]:
         """The positions of the documents with these ids; gone: of rejected ones."""
         wanted = sorted(set(ids))
@@ -155,6 +156,23 @@ class Store:
                 for name, (path, row) in found.items():
                     positions[name] = max(positions.get(name, ("", 0)), (path, row))
         return positions
+
+
+def _groups(
+    all_kept: list[Path], all_gone: list[Path], group_bytes: int
+) -> list[tuple[list[Path], list[Path]]]:
+    if len(all_kept) != len(all_gone):  # of a HOME, whose parts are no partitions
+        return [(all_kept, all_gone)]
+    groups: list[tuple[list[Path], list[Path]]] = []
+    size = group_bytes
+    for kept, gone in zip(all_kept, all_gone, strict=True):
+        if size >= group_bytes:
+            groups.append(([], []))
+            size = 0
+        groups[-1][0].append(kept)
+        groups[-1][1].append(gone)
+        size += size_of(kept) + size_of(gone)
+    return groups
 
 
 def piece_path(folder: Path, name: str, number: int) -> Path:
@@ -240,17 +258,24 @@ def opened(
     threads: int = 1,
     run: Run = run_here,
     group_bytes: int = KEY_MOST,
+    storage: Storage = Storage(),
 ) -> Iterator[Store | None]:
     """The store of a run's folder; None where no stage wrote documents. threads: that may read;
-    run, group_bytes: as the store has them."""
+    run, group_bytes, storage: as the store has them."""
     threads = min(threads, THREADS)
     corpus = corpus_of(out)
     if not corpus.kept or not corpus.gone:
         yield None
         return
     named = ", union_by_name = true" if corpus.is_home else ""
-    with database(out / spill, threads) as db:
-        store = _store(db, corpus.kept, corpus.gone, named, [], threads)
+    groups = _groups(corpus.kept, corpus.gone, group_bytes)
+    here = (
+        [p for paths in groups[0] for p in paths]
+        if len(groups) == 1
+        else _ends(corpus.kept, corpus.gone)
+    )
+    with storage.lent(here), database(out / spill, threads) as db:
+        store = _store(db, corpus.kept, corpus.gone, named, [], threads, views=len(groups) == 1)
         if corpus.decisions:
             db.execute(f"CREATE VIEW decisions AS {_decisions(db, corpus)}")
         yield replace(
@@ -260,26 +285,39 @@ def opened(
             run=run,
             folder=out / spill,
             group_bytes=group_bytes,
+            storage=storage,
         )
 
 
+def _ends(kept: list[Path], gone: list[Path]) -> list[Path]:
+    """The first and last files, which have all columns: files of one run have the same, later runs
+    of a HOME may have more."""
+    return list(dict.fromkeys(p for paths in (kept, gone) for p in (paths[0], paths[-1])))
+
+
 def _store(
-    db: Any, kept: list[Path], gone: list[Path], named: str, decisions: list[Path], threads: int
+    db: Any,
+    kept: list[Path],
+    gone: list[Path],
+    named: str,
+    decisions: list[Path],
+    threads: int,
+    views: bool = True,
 ) -> Store:
-    """The views of these files. named: how `read_parquet` takes those of different columns."""
-    # Files of one run have the same columns; later runs of a HOME may have more.
-    ends = dict.fromkeys(p for paths in (kept, gone) for p in (paths[0], paths[-1]))
-    schemas = [pq.read_schema(p) for p in ends]
+    """The views of these files. named: how `read_parquet` takes those of different columns; views:
+    whether there are any but of decisions."""
+    schemas = [pq.read_schema(p) for p in _ends(kept, gone)]
     columns: dict[str, bool] = {}
     for schema in schemas:
         columns |= numeric_columns(schema, hidden=REASON_COLUMNS)
     names = frozenset(n for s in schemas for n in s.names)
     few = ", ".join(name for name in FEW if name in names)
-    for view, chosen, paths in (
+    every = (
         ("kept", few, kept),
         ("gone", f"{few}, {SQL_COLUMNS}", gone),
         ("gone_rows", "*", gone),
-    ):
+    )
+    for view, chosen, paths in every if views else ():
         source = f"read_parquet({paths_literal(paths)}{named})"
         db.execute(f"CREATE VIEW {view} AS SELECT {chosen} FROM {source}")
     for path in decisions:

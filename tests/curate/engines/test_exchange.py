@@ -444,6 +444,24 @@ def test_a_corpus_goes_from_the_exchange_to_the_store_that_out_is(bench, cluster
     ]
 
 
+def test_of_a_large_corpus_that_goes_to_a_store_the_driver_reads_what_the_report_quotes(
+    bench, cluster, flaky, fetched
+):
+    source = bench.jsonl("in.jsonl", pages(150))
+    recipe = parse(json.dumps({"steps": ["gopher_quality"], "read": SMALL}), "recipe.yaml")
+    plan, scratch, store = make_plan(recipe, [str(source)]), bench.folder / "s", bench.folder / "o"
+    cluster.apart.hidden = []
+    read = {}
+    for name, most in (("one group", 1 << 30), ("a group each", 1)):
+        fetched.clear()
+        options = Options(1, True, "ray", None, cluster.url, sizes=Sizes(report_bytes=most))
+        run_plan(plan, scratch / name, options, f"flaky://{store}/{most}")
+        read[name] = [n for n in fetched if re.fullmatch(r"part-\d+\.parquet", n)]
+    assert len(read["a group each"]) < len(read["one group"]) - 2
+    records = [read_record(scratch / name)["figures"] for name in read]
+    assert records[0] == records[1]
+
+
 def test_every_function_that_is_mapped_says_which_files_it_touches():
     home = Path(curate.__file__).parent
     functions = set()

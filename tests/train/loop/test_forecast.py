@@ -99,6 +99,15 @@ def finished(shard_folder, tmp_path_factory):
     return out
 
 
+def test_a_teacher_reads_every_token_and_its_weights_are_there(shard_folder, tmp_path, finished):
+    alone = figures(shard_folder, tmp_path)
+    taught = figures(shard_folder, tmp_path, teacher=str(finished))
+    assert taught["flops"] == pytest.approx(alone["flops"] * 4 / 3)  # the same model, forward alone
+    for kind in ("weights", "peak"):
+        more = taught["memory"][0][kind] - alone["memory"][0][kind]
+        assert more == 4 * alone["parameters"]["total"]
+
+
 def test_the_command_says_it_as_text_and_as_json_and_writes_nothing(shard_folder, tmp_path, capsys):
     out = tmp_path / "model"
     command = ["pretrain", str(shard_folder), "-o", str(out), "--steps", "6", "--dry-run"]

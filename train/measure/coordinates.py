@@ -1,0 +1,106 @@
+"""The coordinate check of muP: sizes of activations after some steps, by width (Yang et al. 2022,
+appendix D.1). Where they grow or shrink with the width, so does the best learning rate.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from train.config import TrainConfig
+from train.errors import TrainError
+from train.model.config import ModelConfig
+from train.model.decoder import Decoder
+from train.objectives.example import Example
+from train.objectives.losses import Losses
+from train.optim.optimizers import optimizers
+from train.settings import change
+
+ROWS, LENGTH = 4, 64  # of the random tokens that all widths are trained on
+
+
+def at_width(config: ModelConfig, width: int, base: int | None) -> ModelConfig:
+    """The model at another hidden size of the same head_dim, and as many times more heads and
+    feed-forward. Raises ``TrainError`` where that is none.
+    """
+    own = config.attention
+    heads, rest = divmod(own.heads * width, config.hidden)
+    kv_heads, more = divmod(own.kv_heads * width, config.hidden)
+    if rest or more or not kv_heads:
+        raise TrainError(
+            f"width {width}: {own.heads} heads and {own.kv_heads} of keys at {config.hidden} are no"
+            " whole numbers there; choose multiples",
+            exit_code=2,
+        )
+    between = max(1, config.feed_forward.width * width // config.hidden)
+    changes = {
+        "hidden": width,
+        "mup_base": base,
+        "dropout": 0.0,
+        "attention": {"heads": heads, "kv_heads": kv_heads},
+        "feed_forward.width": between,
+    }
+    return change(config, changes, "model")
+
+
+def sizes(config: ModelConfig, train: TrainConfig) -> dict[str, float]:
+    """Mean absolute change, from the first weights to those after ``train.steps`` steps at rate
+    ``train.lr`` on the same tokens, of what the first and the last block, and the head, put out.
+    """
+    draw = torch.Generator().manual_seed(train.seed)
+    tokens = torch.randint(config.vocab, (ROWS, LENGTH + 1), generator=draw)
+    example = Example(inputs=tokens[:, :-1], targets=tokens[:, 1:], documents=None)
+    model = Decoder(config)
+    model.initialise(train.seed)
+    before = _outputs(model, example.inputs)
+    losses, optimizer = Losses(model, train), optimizers(model, train)
+    optimizer.rate(train.lr)
+    for _ in range(train.steps):
+        optimizer.zero_grad()
+        (losses(example)["objective"].sum / example.tokens).backward()
+        optimizer.step()
+    after = _outputs(model, example.inputs)
+    return {name: float((after[name] - before[name]).abs().mean()) for name in before}
+
+
+@torch.no_grad()
+def _outputs(model: Decoder, tokens: Tensor) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {}
+    ends = {"first block": model.stack.blocks[0], "last block": model.stack.blocks[-1]}
+    hooks = [
+        block.register_forward_hook(
+            lambda _module, _inputs, out, name=name: found.__setitem__(name, out.clone())
+        )
+        for name, block in ends.items()
+    ]
+    found["logits"] = model(tokens)
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+def coordinates(
+    config: ModelConfig, widths: list[int], train: TrainConfig
+) -> dict[str, dict[str, Any]]:
+    """For ``muP`` with the least width as its base, and ``standard``: by output its ``sizes`` at
+    each width, and their ``slope``, the power of the width that they grow with.
+    """
+    table: dict[str, dict[str, Any]] = {}
+    for kind, base in (("muP", min(widths)), ("standard", None)):
+        rows = [sizes(at_width(config, width, base), train) for width in widths]
+        table[kind] = {
+            name: {"sizes": [row[name] for row in rows], "slope": _slope(widths, rows, name)}
+            for name in rows[0]
+        }
+    return table
+
+
+def _slope(widths: list[int], rows: list[dict[str, float]], name: str) -> float:
+    x = [math.log(width) for width in widths]
+    y = [math.log(max(row[name], 1e-30)) for row in rows]
+    mx, my = sum(x) / len(x), sum(y) / len(y)
+    spread = sum((a - mx) ** 2 for a in x)
+    return sum((a - mx) * (b - my) for a, b in zip(x, y, strict=True)) / spread
