@@ -9,6 +9,7 @@ import argparse
 import json
 import re
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -84,8 +85,9 @@ def _print(line: dict[str, Any]) -> None:
 def _say(line: dict[str, Any]) -> None:
     loss = line.get("loss")
     shown = "no loss" if loss is None else f"loss {loss:.3f}"
-    speed = line["timing"]["tokens_per_second"]
-    _say_notice(f"step {line['step']} of {line['steps']}: {shown}, {speed:,.0f} tokens/s")
+    speed = f"{line['timing']['tokens_per_second']:,.0f} tokens/s"
+    left = timedelta(seconds=round(line["seconds_left"]))
+    _say_notice(f"step {line['step']} of {line['steps']}: {shown}, {speed}, {left} left")
 
 
 def _print_notice(line: str) -> None:

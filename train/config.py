@@ -290,6 +290,18 @@ class TrainConfig:
         ),
     ] = 10
     tensorboard: Annotated[bool, Setting("Write metrics for TensorBoard too.")] = False
+    csv: Annotated[bool, Setting("Write metrics as OUT/metrics.csv too.")] = False
+    wandb: Annotated[
+        bool,
+        Setting(
+            "Send metrics to Weights & Biases too; WANDB_PROJECT names the project, and "
+            "WANDB_MODE=offline sends nothing."
+        ),
+    ] = False
+    profile: Annotated[
+        int,
+        Setting("Steps that torch.profiler traces into OUT/profile/trace.json; 0: none.", ge=0),
+    ] = 0
     eval_every: Annotated[
         int, Setting("Steps between two evaluations of the held-out documents.", ge=1)
     ] = 50
@@ -318,7 +330,8 @@ class TrainConfig:
         {
             *("teacher", "device", "parallel", "accumulate", "loss_chunk", "recompute", "compile"),
             *("spike", "spike_factor", "spike_window", "spike_batches"),
-            *("log_every", "tensorboard", "eval_every", "eval_tokens", "eval"),
+            *("log_every", "tensorboard", "csv", "wandb", "profile"),
+            *("eval_every", "eval_tokens", "eval"),
             *("checkpoint_every", "keep_checkpoints", "keep_best", "async_checkpoints"),
         }
     )

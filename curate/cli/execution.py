@@ -112,12 +112,21 @@ def _show_plan(
     plan: RunPlan, out: Path, options: CommandOptions, space: workspace.Workspace | None
 ) -> None:
     """Prints the plan, and a forecast where documents go through stages."""
+    from curate.run.build import estimates
     from curate.run.plan import describe, plan_record
 
+    shown = not (options.as_json and options.quiet)
+    planned = plan_record(plan, out)
+    building = estimates(plan, out)
+    for product in planned["products"]:
+        if product["folder"] in building:
+            product["estimate"] = building[product["folder"]].figures
+    lines = [line for estimate in building.values() for line in estimate.lines]
     if not plan.stages:
-        echo(describe(plan, out))
+        if shown:
+            echo("\n".join([describe(plan, out), *lines]))
         if options.as_json and all(p.makes != "corpus" for p in plan.recipe.products):
-            echo_json(plan_record(plan, out))  # a mix prints its own
+            echo_json(planned)  # a mix prints its own
         return
     from curate.inspect.forecast.figures import find_figures
     from curate.inspect.forecast.forecast import forecast, parse_prices, text
@@ -126,12 +135,12 @@ def _show_plan(
     sources = find_figures(plan.recipe, options.scale.sample, out, space)
     workers = options.run_options(options.workers or (space.workers if space else 0)).count()
     result = forecast(plan, sources, workers, prices, options.scale.as_if)
-    if not (options.as_json and options.quiet):
+    if shown:
         if plan.inputs.files:
             echo(describe(plan, out))
-        echo(text(result))
+        echo("\n".join([text(result), *lines]))
     if options.as_json:
-        echo_json({**plan_record(plan, out), "forecast": result.dump()})
+        echo_json({**planned, "forecast": result.dump()})
 
 
 def _plan(

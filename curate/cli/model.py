@@ -200,6 +200,8 @@ def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
     verdict = "fits" if facts["fits"] else "does not fit"
     yield f"  {verdict} in the {format_bytes(gpu['memory'])} of one {gpu['name']}"
     yield ""
+    yield from _serving(facts["serving"], gpu)
+    yield ""
     texts = "one text" if facts["batch"] == 1 else counted(facts["batch"], "text")
     yield (
         f"FLOPs a byte, one layer: below {gpu['ridge']:.0f} memory bounds the {gpu['name']} "
@@ -208,6 +210,34 @@ def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
     pairs = zip(facts["training"], facts["decoding"], strict=True)
     bounds = [(a["name"], _ratio(a), a["bound"], _ratio(b), b["bound"]) for a, b in pairs]
     yield from table(("", "training", "", "decoding", ""), bounds, left=(0, 2, 4), indent=2)
+
+
+def _serving(serving: dict[str, Any], gpu: dict[str, Any]) -> Iterator[str]:
+    """Weights, keys and values by texts and context, and how many texts the GPU serves at once."""
+    sizes = ", ".join(f"{name} {format_bytes(size)}" for name, size in serving["weights"].items())
+    yield f"Serving memory (weights: {sizes})"
+    lengths = [f"{length:,}" for length in serving["contexts"]]
+    rows = [
+        (f"keys and values of {counted(row['batch'], 'text')}", *map(format_bytes, row["bytes"]))
+        for row in serving["cache"]
+    ]
+    rows += [
+        (f"most texts at once, weights in {name}", *(f"{count:,}" for count in most))
+        for name, most in serving["most"].items()
+    ]
+    yield from table(("tokens in a text", *lengths), rows, indent=2)
+    yield f"  at once: in the {format_bytes(serving['usable'])} that one {gpu['name']} has for it"
+    yield ""
+    yield "Keys and values a token, and most texts at once, by heads that share them (bf16)"
+    shared = [
+        (
+            row["kind"] + (", as it is" if row["own"] else ""),
+            f"{row['bytes_per_token']:,} bytes",
+            *(f"{count:,}" for count in row["most"]),
+        )
+        for row in serving["heads"]
+    ]
+    yield from table(("", "a token", *lengths), shared, indent=2)
 
 
 def preset_lines(facts: Iterable[tuple[str, int, dict[str, str]]]) -> Iterator[str]:

@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,8 +17,10 @@ from pydantic import Field, model_validator
 from curate.disk.files import text_digest
 from curate.errors import RunFailed, UsageError, as_failure
 from curate.products.eval_texts import are_shards, as_shards, check_names
-from curate.steps.contracts import Product, ProductContext, field_of, sha256
+from curate.products.training_forecast import forecast_lines
+from curate.steps.contracts import Estimate, Product, ProductContext, field_of, sha256
 from train.config import TrainConfig, stages_of
+from train.errors import TrainError
 
 LAST_LINES = 5  # of what the processes said, where they failed
 
@@ -120,6 +123,19 @@ def _placeless(settings: Any) -> Any:
     return [_placeless(v) for v in settings] if isinstance(settings, (list, tuple)) else settings
 
 
+@contextmanager
+def _training() -> Iterator[None]:
+    """Turns errors of `train`, and the absence of what it needs, into those of a run."""
+    try:
+        yield
+    except TrainError as error:
+        raise as_failure(error) from None
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "safetensors", "tokenizers"):
+            raise
+        raise RunFailed(f"training needs {error.name}: pip install 'llmcurate[train]'") from None
+
+
 def _setting(name: str, **limits: Any) -> Any:
     """A field with the default, the description and the limits that it has in training."""
     return field_of(TrainConfig, name, **limits)
@@ -188,6 +204,9 @@ class PretrainProduct(Product):
     spike_batches: int = _setting("spike_batches")
     log_every: int = _setting("log_every")
     tensorboard: bool = _setting("tensorboard")
+    csv: bool = _setting("csv")
+    wandb: bool = _setting("wandb")
+    profile: int = _setting("profile")
     eval_every: int = _setting("eval_every")
     eval_tokens: int = _setting("eval_tokens")
     eval: dict[str, str] = _setting("eval")
@@ -237,8 +256,6 @@ class PretrainProduct(Product):
 
     @model_validator(mode="after")
     def _checked(self) -> PretrainProduct:
-        from train.errors import TrainError
-
         try:
             stages_of(self._config(self._settings()))
             self._check_model()
@@ -331,14 +348,26 @@ class PretrainProduct(Product):
         del identity["settings"]["steps"]
         return identity
 
+    def estimate(self, out: Path, inputs: dict[str, Path], fresh: bool) -> Estimate | None:
+        if self._takes_default() and "shards" not in inputs:
+            return None
+        with _training():
+            from train.loop.forecast import forecast
+
+            figures = forecast(
+                Path(self.shards) if self.shards else inputs.get("shards"),
+                out,
+                model=self._preset,
+                changes=self._changes,
+                train=self._config(),
+                resume=not fresh,
+                processes=self.processes,
+            )
+        return Estimate(figures, list(forecast_lines(self._preset, figures)))
+
     def build(self, context: ProductContext) -> dict[str, Any]:
-        try:
-            from train.errors import TrainError
+        with _training():
             from train.loop.pretrain import pretrain
-        except ModuleNotFoundError as error:
-            raise RunFailed(
-                f"training needs {error.name}: pip install 'llmcurate[train]'"
-            ) from None
         shards = Path(self.shards) if self.shards else None
         if self._takes_default():
             if "shards" not in context.inputs:
@@ -358,7 +387,7 @@ class PretrainProduct(Product):
                 on_notice=context.say,
             )
             return {"summary": summary, "metrics": _curve(context.out / "metrics.jsonl")}
-        try:
+        with _training():
             summary = pretrain(
                 shards,
                 context.out,
@@ -369,8 +398,6 @@ class PretrainProduct(Product):
                 on_progress=lambda line: _progress(line, context),
                 on_notice=context.say,
             )
-        except TrainError as error:
-            raise as_failure(error) from None
         return {"summary": summary, "metrics": _curve(context.out / "metrics.jsonl")}
 
 

@@ -22,10 +22,10 @@ from curate.disk.seals import seal, verify
 from curate.engines.local import call_apart
 from curate.errors import RunFailed
 from curate.run.intact import Intact, newest
-from curate.run.ledger import Ledger
+from curate.run.ledger import Ledger, ledger_path
 from curate.run.plan import ProductStage, RunPlan, stage_folder
 from curate.run.records import read_record
-from curate.steps.contracts import Product, ProductContext
+from curate.steps.contracts import Estimate, Product, ProductContext
 from curate.terminal.progress import Progress, say
 
 BATCH_ROWS = 500
@@ -90,8 +90,7 @@ def build_product(
     steps = int(getattr(product, "steps", 0))
     began = time.perf_counter()
     lineage = _lineage(product, inputs)
-    related = lineage is not None and current.get("lineage") == lineage
-    fresh = in_place and bool(current) and current.get("key") != stage.key and not related
+    fresh = in_place and _others(current, stage, lineage)
     if fresh:
         _clear(product.makes, out, ledger)
     if in_place:
@@ -111,7 +110,9 @@ def build_product(
             beside=bool(plan.stages),
             run=out if plan.stages else _run_of(plan) if direct else None,
             say=lambda line: say(f"{product.label}: {line}", quiet),
-            progress=lambda event: progress.update(event.get("step", 0), _figures(event)),
+            progress=lambda event: progress.update(
+                event.get("step", 0), _figures(event), event.get("seconds_left")
+            ),
         )
         result = product.build(context)
     if direct:
@@ -138,8 +139,41 @@ def build_product(
     return record
 
 
+def estimates(plan: RunPlan, out: Path) -> dict[str, Estimate]:
+    """What building the products would take, by the names of their folders, for those that can say
+    it now. Writes nothing."""
+    path = ledger_path(out)
+    ledger = Ledger.to_read(path) if path.exists() else None
+    by_folder = {}
+    for stage in plan.products:
+        product = stage.product
+        inputs = {kind: plan.products[index] for kind, index in stage.inputs.items()}
+        folders = {k: stage_folder(path.parent, s.folder_name) for k, s in inputs.items()}
+        if not all(folder.exists() for folder in folders.values()):
+            continue
+        current = ledger.stage_result(f"published:{product.makes}") if ledger else None
+        fresh = _others(current or {}, stage, _lineage(product, inputs))
+        if (estimate := product.estimate(out, folders, fresh)) is not None:
+            by_folder[stage.folder_name] = estimate
+    return by_folder
+
+
+def _others(current: dict[str, Any], stage: ProductStage, lineage: str | None) -> bool:
+    """Whether what stands in OUT is of other settings, so that nothing goes on from it."""
+    related = lineage is not None and current.get("lineage") == lineage
+    return bool(current) and current.get("key") != stage.key and not related
+
+
 IN_PLACE = (
-    *("checkpoints", "metrics.jsonl", "spikes.json", "tensorboard"),
+    *(
+        "checkpoints",
+        "metrics.jsonl",
+        "spikes.json",
+        "tensorboard",
+        "metrics.csv",
+        "wandb",
+        "profile",
+    ),
     *("sample.txt", "train.json", "shards.json", "compared.jsonl", "tokenizer.json"),
 )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,7 +21,6 @@ def warm_up(recipes: list[str], workers: int, quiet: bool) -> dict[str, Any]:
     """Compiles the kernels of these recipes, or of all shipped ones and of each step as it is by
     default. Returns the numbers of `steps` that were rehearsed and of kernels that were `compiled`,
     and why a step is `missing`, by its name. No model or list is fetched for it."""
-    os.environ[OFFLINE] = "1"
     steps = [step for name in recipes or names() for step in load(name).steps]
     steps += [] if recipes else _by_default()
     tasks: dict[str, Any] = {}
@@ -35,7 +33,11 @@ def warm_up(recipes: list[str], workers: int, quiet: bool) -> dict[str, Any]:
         elif isinstance(step, (Step, CorpusStep)):
             identity = for_rehearsal(step)
             tasks.setdefault(json.dumps([step.name, identity["settings"]]), identity)
-    with LocalEngine(workers) as engine, Progress("warmup", len(tasks), quiet) as progress:
+    offline = {OFFLINE: "1"}
+    with (
+        LocalEngine(workers, environment=offline) as engine,
+        Progress("warmup", len(tasks), quiet) as progress,
+    ):
         # Whose kernels another process compiles comes later, when most of these are there.
         waiting = list(tasks.values())
         for wait in (False, True):

@@ -262,6 +262,14 @@ class ProductContext:
     run: Path | None = None  # the OUT whose corpus this is, which may hold indexes of its dedups
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """What a product will take. figures: as JSON values; lines: for people."""
+
+    figures: dict[str, Any]
+    lines: list[str]
+
+
 class Product(Settings):
     """A step that makes files of the corpus: a tokenizer, shards, a model."""
 
@@ -277,6 +285,10 @@ class Product(Settings):
     def own_files(self) -> list[str]:
         """Paths of input files that the settings name, as fsspec opens them."""
         return []
+
+    def estimate(self, out: Path, inputs: dict[str, Path], fresh: bool) -> Estimate | None:
+        """What `build` would take, where that is known before; refuses what it would refuse."""
+        return None
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         """Writes files into context.out; returns the figures for the report."""

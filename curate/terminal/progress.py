@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Any
 
+from curate.disk.units import format_duration
 from curate.terminal.output import one_line, tell
 
 LOG_SECONDS = 10.0
@@ -73,14 +74,20 @@ class Progress:
         if self._drawn:
             tell("")
 
-    def update(self, done: int | None = None, note: str = "") -> None:
-        """One more done, or `done` in all; note: what to say beside it."""
+    def update(
+        self, done: int | None = None, note: str = "", seconds_left: float | None = None
+    ) -> None:
+        """One more done, or `done` in all; note: what to say beside it. seconds_left: for a line of
+        a log, where the work knows it; a bar goes by its own pace."""
         self.done = self.done + 1 if done is None else done
         note = one_line(note)
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, note=note)
         elif not self._quiet:
-            self._say(f", {note}" if note else "")
+            parts = [note] if note else []
+            if seconds_left is not None:
+                parts.append(f"{format_duration(seconds_left)} left")
+            self._say("".join(f", {part}" for part in parts))
 
     def _say(self, tail: str) -> None:
         notebook = _in_notebook()

@@ -59,6 +59,17 @@ def processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def check_shares(config: TrainConfig, count: int) -> None:
+    """Raise ``TrainError`` where ``count`` processes cannot share the rows of a step equally."""
+    rows = [stage.rows for stage in stages_of(config)]
+    if uneven := [n for n in rows if n % (count * config.accumulate)]:
+        raise TrainError(
+            f"rows is {uneven[0]}: {count} processes of {config.accumulate} micro-batches cannot "
+            "share them equally; choose a multiple",
+            exit_code=2,
+        )
+
+
 @contextmanager
 def ranks(config: TrainConfig) -> Iterator[Ranks]:
     """Join the processes that torchrun started, if it did; leave them at the end, unless the
@@ -68,13 +79,7 @@ def ranks(config: TrainConfig) -> Iterator[Ranks]:
     if count == 1:
         yield Ranks(device=device)
         return
-    rows = [stage.rows for stage in stages_of(config)]
-    if uneven := [n for n in rows if n % (count * config.accumulate)]:
-        raise TrainError(
-            f"rows is {uneven[0]}: {count} processes of {config.accumulate} micro-batches cannot "
-            "share them equally; choose a multiple",
-            exit_code=2,
-        )
+    check_shares(config, count)
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)

@@ -6,7 +6,8 @@ OUT/  checkpoints/step-0000020/   see checkpoint.py
       sample.txt  tokenizer.json  a text the model wrote; the shards' tokenizer
       shards.json                 where the shards lie (which.py)
       compared.jsonl              which of their files were compared with the manifest (intact.py)
-      spikes.json  tensorboard/   what a rollback passes over; by option
+      spikes.json                 what a rollback passes over
+      metrics.csv  tensorboard/  wandb/  profile/   by option (curves.py, profile.py)
 """
 
 from __future__ import annotations
@@ -159,8 +160,9 @@ def pretrain(
     Stopped at any point and started again with the same settings, it goes on from the newest
     checkpoint, and on a CPU (same PyTorch, same number of threads) ends with the same bits as a run
     never stopped. A finished run returns at once. ``resume=False`` deletes the run in ``out`` and
-    starts over. ``on_progress`` gets each line of metrics, ``on_notice`` before it how the text was
-    packed, how often it is gone through, and how attention is computed. Raises ``TrainError``;
+    starts over. ``on_progress`` gets each line of metrics, with ``steps`` and
+    ``seconds_left`` of the run; ``on_notice`` before it how the text was packed, how often it is
+    gone through, and how attention is computed. Raises ``TrainError``;
     training that diverges stops, its last checkpoint kept.
     """
     plan, data = make_plan(shards, model, train or TrainConfig(), changes)
@@ -190,7 +192,7 @@ def _pretrain(
         clear(out)
         take_up(checkpoints, on_notice or (lambda line: None))
     group.wait()
-    start = _start(plan, checkpoints)
+    start = start_from(plan, checkpoints)
     done = start is not None and step_of(start) == plan.train.steps
     if done and start is not None and (summary := _finished(out / "train.json", start)):
         return summary
@@ -229,7 +231,7 @@ def _pretrain(
                     set_aside(path)
 
 
-def _start(plan: Plan, checkpoints: Path) -> Path | None:
+def start_from(plan: Plan, checkpoints: Path) -> Path | None:
     """The checkpoint to go on from, or None; raises where going on would not be exact."""
     start = newest(checkpoints)
     if start is None:

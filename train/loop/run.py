@@ -14,11 +14,13 @@ from train.device import autocast
 from train.errors import TrainError, counted
 from train.loop.distributed import Ranks, settle, split_model
 from train.loop.evaluate import Scores, Scoring, evaluate, scored
+from train.loop.pace import Pace
+from train.loop.profile import profiled
 from train.loop.spikes import MOST, Guard, PassedOver
 from train.loop.start import take_over, teacher_of
 from train.loop.step import Stepper
 from train.loop.texts import Text
-from train.measure.accounting import flops_per_token
+from train.measure.accounting import run_cost
 from train.measure.describe import peak_of
 from train.model.decoder import Decoder
 from train.model.positions import Rotary
@@ -80,11 +82,8 @@ class Run:
         self.texts = texts or {}
         self.passed = PassedOver(out / "spikes.json")
         self.saver = Saver(out / "checkpoints", plan, writes=ranks.first)
-        stages = [
-            (stage.steps * stage.rows * stage.context, stage.context) for stage in feed.stages
-        ]
-        flops = sum(n * flops_per_token(plan.model, context) for n, context in stages)
-        self.flops = flops / sum(n for n, _ in stages)
+        positions, flops = run_cost(plan.model, settings)
+        self.flops = flops / positions
         self.peak = peak_of(ranks.device)
         self.build()
 
@@ -113,12 +112,16 @@ class Run:
 
     def go(self, start: Path | None, on_progress: Progress | None) -> None:
         """From ``start``, or the beginning, to the last step; back again after a rollback."""
+        settings = self.plan.train
         try:
             while True:
                 first = self.load(start)
                 log = self.log(first, start)
+                traced = settings.profile if self.ranks.first else 0
+                left = settings.steps - first
                 try:
-                    self.steps(first, log, on_progress)
+                    with profiled(self.out, traced, left, self.ranks.device) as traced_step:
+                        self.steps(first, log, on_progress, traced_step)
                     self.saver.wait()
                     break
                 except _Spike:
@@ -140,7 +143,7 @@ class Run:
         if not self.ranks.first:
             return None
         expected = load_state(start).log if start is not None else ""
-        log = Log(self.out, first, tensorboard=self.plan.train.tensorboard, expected=expected)
+        log = Log(self.out, first, self.plan, expected=expected)
         if log.damaged and self.on_notice is not None:
             self.on_notice(
                 f"{log.path}: damaged before step {first + 1}; what can be read stays, and figures"
@@ -165,11 +168,19 @@ class Run:
                 raise TrainError(f"{start / 'state.json'}: {error}; delete {start}") from error
         return state.step
 
-    def steps(self, first: int, log: Log | None, on_progress: Progress | None) -> None:
-        """Train step after step. Between lines of the log nothing waits for the device, unless
-        spikes are to be skipped, which must be known before the weights change.
+    def steps(
+        self,
+        first: int,
+        log: Log | None,
+        on_progress: Progress | None,
+        traced_step: Callable[[], object],
+    ) -> None:
+        """Train step after step, and call ``traced_step`` after each. Between lines of the log
+        nothing waits for the device, unless spikes are to be skipped, which must be known before
+        the weights change.
         """
         settings, pending = self.plan.train, Pending()
+        pace = Pace(self.plan.model, settings, first)
         reasons: dict[int, tuple[str, int]] = {}
 
         def allow(loss: float, norm: float) -> bool:
@@ -188,6 +199,7 @@ class Run:
                 measured = self.stepper.step(step, rate, allow if skips else None)
                 if self.average is not None and measured.updated:
                     self.average.update(step)
+            traced_step()
             pending.add(done, rate, measured)
             scored = done == settings.steps or done % settings.eval_every == 0
             saved = self.saver.due(done)
@@ -213,8 +225,9 @@ class Run:
                     log.sync()
                 self.save(done, log)
             if on_progress is not None:
+                ahead = {"steps": settings.steps, "seconds_left": pace.left(done)}
                 for line in lines:
-                    on_progress({**line, "steps": settings.steps})
+                    on_progress({**line, **ahead})
             pending.restart()
 
     def tune(self, step: int) -> None:

@@ -26,7 +26,7 @@ from train.optim.optimizers import check_optimizer
 from train.optim.schedules import schedule
 from train.optim.weights import copy_into
 from train.runs.checkpoint import model_of, newest, tokenizer_of, weights_of
-from train.runs.metrics import need_tensorboard
+from train.runs.curves import check_packages
 from train.runs.plan import Plan
 from train.settings import change, flat
 
@@ -172,8 +172,7 @@ def make_plan(
             " lion; choose one of them, or leave mup_base out",
             exit_code=2,
         )
-    if train.tensorboard:
-        need_tensorboard()
+    check_packages(train)
     layer_backends(model, train, pick_device(train.device))  # refuse before anything is written
     weights = "" if start is None else start.digest
     plan = Plan(

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import torch
 
+from train.config import TrainConfig, stages_of
 from train.model.config import ModelConfig, Rope
 from train.model.decoder import Decoder
 from train.model.roles import Role, roles
@@ -127,11 +128,38 @@ def flops_per_token(config: ModelConfig, context: int) -> float:
     return 6 * matmul_parameters(config) + 3 * attention_flops(config, context)
 
 
+def run_cost(config: ModelConfig, train: TrainConfig, done: int = 0) -> tuple[int, float]:
+    """Positions of all rows, and the operations to train on them, of the steps after ``done``."""
+    positions, flops = 0, 0.0
+    for stage in stages_of(train):
+        steps = max(0, stage.steps - done)
+        done = max(0, done - stage.steps)
+        positions += steps * stage.rows * stage.context
+        per_token = flops_per_token(config, stage.context)
+        flops += steps * stage.rows * stage.context * per_token
+    return positions, flops
+
+
 def cache_bytes_per_token(config: ModelConfig, width: int = 2) -> int:
     """Bytes of keys and values that one more token takes, ``width`` bytes a number. Layers with a
     window stop growing once it is full; they are counted here.
     """
     return 2 * config.layers * config.attention.kv_heads * config.attention.head_dim * width
+
+
+def cache_bytes(config: ModelConfig, context: int) -> int:
+    """Bytes of keys and values of one text, bfloat16; layers with a window keep that much."""
+    own, held = config.attention, 0
+    for window in config.windows:
+        held += context if window is None else min(context, window + own.sinks)
+    return 4 * own.kv_heads * own.head_dim * held
+
+
+def sharing(config: ModelConfig) -> str:
+    """``MHA``, ``GQA 4:1`` or ``MQA``: how many queries share a key."""
+    own = config.attention
+    share = own.heads // own.kv_heads
+    return "MHA" if share == 1 else "MQA" if own.kv_heads == 1 else f"GQA {share}:1"
 
 
 def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str, str]:
@@ -140,8 +168,6 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
     """
     own, norms = config.attention, config.norm
     where = {"pre": "before", "post": "after", "sandwich": "before and after"}[norms.place]
-    share = own.heads // own.kv_heads
-    kind = "MHA" if share == 1 else "MQA" if own.kv_heads == 1 else f"GQA {share}:1"
     norm = f"{_NORMS[norms.kind]}, {where}"
     norm += ", after the embedding" if config.embedding.norm else ""
     norm += ", of queries and keys" if own.qk_norm else ""
@@ -157,7 +183,7 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
         "norm": norm,
         "block": config.residual.kind,
         "position": _position(config),
-        "attention": f"{kind}, {_sight(config)}",
+        "attention": f"{sharing(config)}, {_sight(config)}",
         "feed-forward": f"{activation}, {width / config.hidden:.2f} x hidden",
         "biases": {"attention, feed-forward": "all", "": "none"}.get(biases, biases),
         "head": "tied" if config.head.tied else "its own",

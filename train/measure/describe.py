@@ -13,11 +13,13 @@ from train.errors import TrainError
 from train.measure.accounting import (
     architecture_row,
     attended,
+    cache_bytes,
     cache_bytes_per_token,
     flops_per_token,
     parts,
 )
 from train.measure.estimate import training_memory
+from train.measure.serving import serving
 from train.model.config import ModelConfig
 from train.objectives.losses import chunk_of
 
@@ -188,7 +190,7 @@ def describe(
         "gpu": dataclasses.asdict(device) | {"ridge": device.ridge},
         "tokens_per_second_at_peak": device.flops / flops,
         "cache_bytes_per_token": cache_bytes_per_token(config),
-        "cache_bytes": _cache(config, context) * batch,
+        "cache_bytes": cache_bytes(config, context) * batch,
         "rows": rows,
         "context": context,
         "batch": batch,
@@ -199,15 +201,8 @@ def describe(
         "fits": memory.peak <= device.memory,
         "training": _bounds(training(config, rows=rows, context=context), device),
         "decoding": _bounds(decoding(config, batch=batch, context=context), device),
+        "serving": serving(config, memory=device.memory, context=context, batch=batch),
     }
-
-
-def _cache(config: ModelConfig, context: int) -> int:
-    """Bytes of keys and values of one text, bfloat16; layers with a window keep that much."""
-    own, held = config.attention, 0
-    for window in config.windows:
-        held += context if window is None else min(context, window + own.sinks)
-    return 4 * own.kv_heads * own.head_dim * held
 
 
 def _bounds(operations: list[Operation], device: Gpu) -> list[dict[str, Any]]:

@@ -13,8 +13,9 @@ import torch
 import xxhash
 from torch import Tensor
 
-from train.errors import TrainError
 from train.files import sync, write_atomic
+from train.runs.curves import curves
+from train.runs.plan import Plan
 
 # Behind the loss's terms: the gradient's norm before clipping, tokens scored, and tokens read.
 LAST = ("grad_norm", "tokens", "read")
@@ -73,28 +74,29 @@ class Pending:
 
 
 class Log:
-    """The metrics of a run, from a step on. Others than the first process write nothing.
+    """The metrics of a run, from a step on, and its curves for other tools. Others than the first
+    process write nothing.
 
     ``expected``: the checksum up to that step, where a checkpoint has one; ``damaged`` says whether
     the lines are others.
     """
 
-    def __init__(self, out: Path, step: int, *, tensorboard: bool, expected: str = "") -> None:
+    def __init__(self, out: Path, step: int, plan: Plan, *, expected: str = "") -> None:
         self.path = out / "metrics.jsonl"
         self._sum = xxhash.xxh3_128()
-        for line in truncate(self.path, step):
+        kept = truncate(self.path, step)
+        for line in kept:
             self._count(line)
         self.damaged = bool(expected) and self.checksum != expected
         self._file = self.path.open("a", encoding="utf-8")
-        self._board = board(out / "tensorboard", step) if tensorboard else None
+        self._curves = curves(out, plan.train, kept, step, plan.to_json())
 
     def write(self, lines: list[dict[str, Any]]) -> None:
         for line in lines:
             self._file.write(json.dumps(finite(line), allow_nan=False) + "\n")
             self._count(finite(line))
-            if self._board is not None:
-                for name, value in _scalars(line):
-                    self._board.add_scalar(name, value, line["step"])
+            for curve in self._curves:
+                curve.write(line)
         self._file.flush()
 
     def _count(self, line: dict[str, Any]) -> None:
@@ -111,8 +113,8 @@ class Log:
 
     def close(self) -> None:
         self._file.close()
-        if self._board is not None:
-            self._board.close()
+        for curve in self._curves:
+            curve.close()
 
 
 def finite(value: Any) -> Any:
@@ -120,41 +122,6 @@ def finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def board(folder: Path, step: int) -> Any:
-    """TensorBoard's writer, going on after ``step``."""
-    return need_tensorboard()(str(folder), purge_step=step + 1)
-
-
-def need_tensorboard() -> Any:
-    """The class of TensorBoard's writer; raises ``TrainError`` where it is not installed."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise TrainError(
-            "tensorboard is not installed: pip install tensorboard, or leave the option out",
-            exit_code=2,
-        ) from error
-    return SummaryWriter
-
-
-def _scalars(line: dict[str, Any]) -> list[tuple[str, float]]:
-    names = ("loss", "z_loss", "lr", "grad_norm")
-    scalars = [(f"train/{name}", line[name]) for name in names if line.get(name) is not None]
-    scores = line.get("held_out") or {}
-    scalars += [
-        (f"held_out/{name}", scores[name])
-        for name in ("loss", "bits_per_byte")
-        if scores.get(name) is not None
-    ]
-    for text, figures in (line.get("eval") or {}).items():
-        scalars += [
-            (f"eval/{text}/{name}", figures[name])
-            for name in ("loss", "bits_per_byte")
-            if figures.get(name) is not None
-        ]
-    return scalars
 
 
 def read_lines(metrics: Path) -> list[dict[str, Any]]:

@@ -21,6 +21,12 @@ def test_a_preset_is_shown_with_what_it_costs():
     for line in ("tiny: 2.36 M parameters", "GQA 3:1, full", "Training memory (2 rows of 64"):
         assert line in out.stdout
     assert "fits in the 80.0 GB of one H100" in out.stdout
+    for part in (
+        "Serving memory (weights: bf16 4.72 MB, 8 bit",
+        "of 32 texts",
+        "GQA 3:1, as it is",
+    ):
+        assert part in out.stdout
 
 
 def test_the_same_as_json():
@@ -28,6 +34,8 @@ def test_the_same_as_json():
     facts = json.loads(out.stdout)
     assert facts["parameters"]["embedding"] == 500 * 192
     assert {operation["bound"] for operation in facts["decoding"]} == {"memory"}
+    assert facts["serving"]["contexts"] == [8, 16, 32]
+    assert set(facts["serving"]["most"]) == {"bf16", "8 bit", "4 bit"}
 
 
 def test_presets_are_listed():

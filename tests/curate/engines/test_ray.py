@@ -216,7 +216,7 @@ def test_machines_that_join_are_used_and_those_that_die_or_hang_are_told_once(
             """Until the engine has noticed what is done to the machines; and some more."""
             after = 0
             for part in range(3000):
-                after += len(engine._losses) == 2
+                after += sum(map(engine._gone, engine._nodes)) == 2
                 if after <= 8:
                     yield {"part": part}
 
@@ -233,7 +233,7 @@ def test_machines_that_join_are_used_and_those_that_die_or_hang_are_told_once(
     lines = capsys.readouterr().err.splitlines()
     host = ray.nodes()[0]["NodeManagerHostname"]
     assert sorted(done) == list(range(len(done)))
-    assert sum(map(len, engine._lost.values())) == 2  # tasks, each with the machine it was on
+    assert sum(map(len, engine._lost.values())) <= 2  # tasks that ran there, each with its machine
     assert sum("joined; now" in line for line in lines) in (1, 2)
     lost = [line for line in lines if "joined" not in line]
     assert [line.split(";")[0] for line in lost] == 2 * [f"ray: lost {host}"]

@@ -31,3 +31,14 @@ def test_what_comes_before_the_first_is_in_no_forecast_of_the_others(clock, done
         (bar,) = progress._bar.tasks
     assert bar.completed == done + 4
     assert bar.time_remaining == pytest.approx(50.0 * (20 - done - 4))
+
+
+def test_a_line_of_a_log_says_what_is_left_where_the_work_knows_it(monkeypatch, capsys):
+    monkeypatch.setattr("curate.terminal.progress.LOG_SECONDS", 0.0)
+    with Progress("pretrain", 400) as progress:
+        progress.update(10, "loss 5.123, 9,000 tokens/s", 90.0)
+        progress.update(400)
+    assert capsys.readouterr().err.splitlines() == [
+        "pretrain: 10 of 400, loss 5.123, 9,000 tokens/s, 1.5 min left",
+        "pretrain: 400 of 400",
+    ]

@@ -1,0 +1,125 @@
+"""What a run would take, before it begins: tokens, epochs, memory, operations, time. It refuses
+what the run would refuse, and writes nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from train.config import TrainConfig, stages_of
+from train.device import computes_in, pick_device
+from train.loop.backends import layer_backends
+from train.loop.distributed import check_shares
+from train.loop.pretrain import start_from
+from train.loop.start import make_plan
+from train.measure.accounting import parameters, parts, run_cost
+from train.measure.describe import GPUS
+from train.measure.estimate import Memory, training_memory
+from train.model.config import ModelConfig
+from train.objectives.losses import chunk_of
+from train.runs.checkpoint import step_of
+from train.runs.plan import Plan
+
+# Share of the data sheet's peak, which good trainers reach on one machine of A100 or H100: 38 to
+# 43 % in Llama 3's own training (Grattafiori et al. 2024, table 4).
+MFU = 0.4
+
+
+def forecast(
+    shards: Path | None,
+    out: Path,
+    *,
+    model: ModelConfig | str = "tiny",
+    changes: dict[str, Any] | None = None,
+    train: TrainConfig | None = None,
+    resume: bool = True,
+    processes: int = 1,
+) -> dict[str, Any]:
+    """As plain values, of what ``pretrain`` with these arguments would do in ``processes``; bytes,
+    seconds, FLOPs. ``done``: the steps of the checkpoint in ``out`` that it would go on from; FLOPs
+    and seconds are those of the other steps. Raises ``TrainError`` as it would.
+    """
+    plan, feed = make_plan(shards, model, train or TrainConfig(), changes)
+    settings, device = plan.train, pick_device(plan.train.device)
+    check_shares(settings, processes)
+    start = start_from(plan, out / "checkpoints") if resume else None
+    done = 0 if start is None else step_of(start)
+    counted, (positions, _) = parts(plan.model), run_cost(plan.model, settings)
+    _, flops = run_cost(plan.model, settings, done)
+    if plan.teaches is not None:  # it reads every token too, and learns nothing
+        flops += run_cost(plan.teaches.config, settings, done)[1] / 3
+    memory = {kind: _memory(plan, kind, processes) for kind in {device.type: 0, "cuda": 0}}
+    half = _precision(settings, "cuda") == "bf16"
+    return {
+        "parameters": dataclasses.asdict(counted) | {"total": counted.total},
+        "steps": settings.steps,
+        "done": done,
+        "positions": positions,
+        "positions_per_parameter": positions / counted.total,
+        "flops": flops,
+        "data": feed.summary(),
+        "attention": layer_backends(plan.model, settings, device),
+        "processes": processes,
+        "memory": [
+            {
+                "device": kind,
+                "precision": _precision(settings, kind),
+                **dataclasses.asdict(taken),
+            }
+            for kind, taken in memory.items()
+        ],
+        "mfu": MFU,
+        "gpus": [
+            {
+                "name": gpu.name,
+                "memory": gpu.memory,
+                "fits": memory["cuda"].peak <= gpu.memory,
+                "seconds": flops / (MFU * gpu.flops * processes) if half else None,
+            }
+            for gpu in GPUS
+        ],
+    }
+
+
+def _precision(settings: TrainConfig, kind: str) -> str:
+    """What matrix products would be in on such a device."""
+    half = computes_in(torch.device(kind), settings.precision) == torch.bfloat16
+    return "bf16" if half else "fp32"
+
+
+def _memory(plan: Plan, kind: str, processes: int) -> Memory:
+    """Of one process, in the stage that takes most. FSDP splits weights, gradients and the
+    optimizer's state; what it gathers of a block for a moment is not counted.
+    """
+    settings = plan.train
+    shapes = {(s.rows // (processes * s.accumulate), s.context) for s in stages_of(settings)}
+    stages = [
+        training_memory(
+            plan.model,
+            rows=rows,
+            context=context,
+            precision=_precision(settings, kind),
+            recompute=settings.recompute,
+            optimizer=settings.optimizer,
+            loss_chunk=chunk_of(plan.model.vocab, settings.loss_chunk, kind),
+        )
+        for rows, context in shapes
+    ]
+    most = max(stages, key=lambda memory: memory.peak)
+    average = most.weights if settings.ema else 0
+    share = processes if settings.parallel == "fsdp" else 1
+    weights, gradients, optimizer = (
+        size // share for size in (most.weights + average, most.gradients, most.optimizer)
+    )
+    taught = 0 if plan.teaches is None else 4 * parameters(plan.teaches.config)  # whole, in fp32
+    whole = most.weights + most.gradients + most.optimizer
+    return Memory(
+        weights=weights + taught,
+        gradients=gradients,
+        optimizer=optimizer,
+        activations=most.activations,
+        peak=most.peak - whole + weights + gradients + optimizer + taught,
+    )
