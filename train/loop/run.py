@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from train.config import locate, model_at
 from train.data.feed import Feed
 from train.device import autocast
 from train.errors import TrainError, counted
-from train.loop.distributed import Ranks, settle, split_model
+from train.loop.distributed import Ranks, place_model, settle
 from train.loop.evaluate import HeldOut, evaluate, scored
 from train.loop.spikes import MOST, Guard, PassedOver
 from train.loop.start import take_over
@@ -63,7 +64,9 @@ class Run:
         settings = plan.train
         self.scored = scored(feed, settings.eval_tokens, settings.context)
         self.passed = PassedOver(out / "spikes.json")
-        self.saver = Saver(out / "checkpoints", plan, writes=ranks.first)
+        self.saver = Saver(
+            out / "checkpoints", plan, first=ranks.first, parts=ranks.shards(settings)
+        )
         stages = [
             (stage.steps * stage.rows * stage.context, stage.context) for stage in feed.stages
         ]
@@ -75,7 +78,8 @@ class Run:
     def build(self) -> None:
         """The state of a run before its first step."""
         settings, ranks = self.plan.train, self.ranks
-        self.model = Decoder(self.plan.model, attention=settings.attention)
+        build = partial(Decoder, self.plan.model, attention=settings.attention)
+        self.model = place_model(build, settings, ranks).train()
         self.model.stack.recompute = settings.recompute
         self.model.both_ways = objective(settings.objective).both_ways
         start = self.plan.start
@@ -83,8 +87,6 @@ class Run:
             self.model.initialise(settings.seed)
         else:
             take_over(start, self.model)
-        self.model.to(ranks.device).train()
-        split_model(self.model, settings, ranks)
         self.optimizer = optimizers(self.model, settings)
         self.stepper = Stepper(self.model, self.optimizer, self.sampler, settings, ranks)
         self.average = Average(self.model, settings.ema) if settings.ema else None
@@ -136,7 +138,7 @@ class Run:
         load_model(start, self.model)
         load_optimizer(start, self.model, self.optimizer)
         if self.average is not None:
-            self.average.load(load_average(start, self.model))
+            load_average(start, self.average)
         state = load_state(start)
         self.tokens = state.tokens
         if state.guard is not None:

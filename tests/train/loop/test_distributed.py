@@ -14,16 +14,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file
 
 from tests.train.data.causal_rows import causal
 from train.config import Stage, TrainConfig
 from train.errors import TrainError
+from train.generate.generate import generate
+from train.hf.export import export
+from train.hf.load import load
 from train.loop.distributed import Ranks, ranks
 from train.loop.pretrain import pretrain
 from train.model.config import Dense, Grouped, ModelConfig
 from train.objectives.objectives import objective
-from train.runs.checkpoint import complete
+from train.runs.checkpoint import complete, stored, weights_of
 
 ROOT = Path(__file__).resolve().parents[3]
 MODEL = ModelConfig(
@@ -63,12 +65,34 @@ GOES_ON = "fsdp"  # of this case, two processes do the second half alone
 
 CODE = """
 import json, pathlib, sys
+from functools import partial
 import torch
 import torch.distributed as dist
 from train.config import TrainConfig
+from train.loop.distributed import place_model, ranks
 from train.loop.pretrain import pretrain
+from train.loop.start import start_of, take_over
 from train.model.config import model_config
+from train.model.decoder import Decoder
 from train.settings import from_dict
+
+def differences(config, folder):
+    # Weights that are not, bit for bit, what one process begins with, or finds in a folder.
+    plan = TrainConfig(parallel="fsdp", rows=2, device="cpu")
+    start = start_of(pathlib.Path(folder), None)
+    alone = Decoder(config)
+    with ranks(plan) as group:
+        model = place_model(partial(Decoder, config), plan, group)
+    differ = []
+    for fill in (lambda m: m.initialise(3), lambda m: take_over(start, m)):
+        for each in (alone, model):
+            fill(each)
+        for (name, own), whole in zip(model.named_parameters(), alone.parameters(), strict=True):
+            same = own.to_local().numel() < whole.numel() and torch.equal(own.full_tensor(), whole)
+            differ += [] if same else [name]
+        for (name, own), whole in zip(model.named_buffers(), alone.buffers(), strict=True):
+            differ += [] if torch.equal(own, whole) else [name]
+    return differ
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
@@ -78,6 +102,9 @@ for out, plan in plans.items():
         pathlib.Path(sys.argv[1]), pathlib.Path(out),
         model=model_config(model, "plan"), train=from_dict(TrainConfig, plan, "plan"),
     )
+differ = differences(model_config(model, "plan"), out)
+if dist.get_rank() == 0:
+    pathlib.Path(__file__).with_name("differ.json").write_text(json.dumps(differ))
 dist.destroy_process_group()
 """
 
@@ -130,22 +157,49 @@ def test_two_processes_have_the_losses_of_one_and_count_the_same_tokens(folders,
             assert a["held_out"]["loss"] == pytest.approx(b["held_out"]["loss"], abs=1e-4)
     summary = json.loads((folders / "two" / name / "train.json").read_bytes())
     assert summary["timing"]["processes"] == 2
+    assert summary["sample"] is not None
+
+
+def test_split_weights_begin_as_whole_ones_at_random_or_from_a_folder(folders):
+    assert json.loads((folders / "differ.json").read_text()) == []
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_checkpoints_of_two_processes_hold_whole_tensors(folders, name):
+def test_checkpoints_of_two_processes_hold_what_those_of_one_do(folders, name):
     for own, other in zip(
         *(complete(folders / kind / name / "checkpoints") for kind in ("two", "one")), strict=True
     ):
         for path in sorted(other.glob("*.safetensors")):
-            tensors = load_file(own / path.name)
-            expected = load_file(path)
-            assert {k: v.shape for k, v in tensors.items()} == {
-                k: v.shape for k, v in expected.items()
-            }
-            if path.name == "model.safetensors":
+            tensors, expected = stored(own, path.stem), stored(other, path.stem)
+            assert tensors.shapes == expected.shapes
+            if path.stem == "model":
                 for key, value in expected.items():
                     torch.testing.assert_close(tensors[key], value, atol=2e-3, rtol=0, msg=key)
+
+
+def test_under_fsdp_each_process_writes_its_part(folders):
+    checkpoint = complete(folders / "two" / "fsdp, muon and an average" / "checkpoints")[-1]
+    sizes = {path.name: path.stat().st_size for path in checkpoint.glob("*.safetensors")}
+    kinds = ("average", "model", "optimizer")
+    assert sorted(sizes) == [
+        f"{kind}-0000{n}-of-00002.safetensors" for kind in kinds for n in (1, 2)
+    ]
+    for kind in kinds:
+        first, second = (size for name, size in sizes.items() if name.startswith(kind))
+        assert abs(first - second) < 0.1 * first, sizes
+
+
+def test_generate_and_export_read_parts(folders, tmp_path):
+    run = folders / "two" / "fsdp, muon and an average"
+    weights = weights_of(complete(run / "checkpoints")[-1])
+    assert {path.name for path in weights.files} == {
+        f"average-0000{n}-of-00002.safetensors" for n in (1, 2)
+    }
+    export(run, tmp_path / "hf")
+    back = load(tmp_path / "hf")[1]
+    assert all(torch.equal(back[name], weight) for name, weight in weights.items())
+    summary = json.loads((run / "train.json").read_bytes())
+    assert generate(run, "", max_tokens=32) == summary["sample"]
 
 
 def test_one_process_goes_on_from_a_checkpoint_of_two(shard_folder, folders, tmp_path):
