@@ -174,7 +174,7 @@ class PretrainProduct(Product):
     device: str = _setting("device")
     accumulate: int = _setting("accumulate")
     loss_chunk: int = _setting("loss_chunk")
-    recompute: bool = _setting("recompute")
+    recompute: bool | int = _setting("recompute")
     compile: bool = _setting("compile")
     processes: int = Field(1, ge=1, description="Number of processes, one a GPU.")
     parallel: str = _setting("parallel")

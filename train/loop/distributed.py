@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from train.config import TrainConfig, stages_of
-from train.device import pick_device
+from train.device import computes_in, pick_device
 from train.errors import TrainError
 from train.model.decoder import Decoder
 from train.model.positions import positions
@@ -101,20 +101,30 @@ def ranks(config: TrainConfig) -> Iterator[Ranks]:
 
 def place_model(build: Callable[[], Decoder], config: TrainConfig, ranks: Ranks) -> Decoder:
     """The model that ``build`` makes, on this process's device, its weights yet to be filled. Under
-    FSDP2 they are split over the processes, a block at a time, before they take any memory.
+    FSDP2 they are split over the processes, a block at a time, before they take any memory; blocks
+    get theirs together in the dtype of matrix products, and add up gradients in float32.
     """
     if not ranks.shards(config):
         return build().to(ranks.device)
     try:
-        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+        from torch.distributed.fsdp import (
+            MixedPrecisionPolicy,
+            fully_shard,
+            register_fsdp_forward_method,
+        )
     except ImportError as error:
         raise TrainError("parallel fsdp needs PyTorch 2.6; use ddp", exit_code=2) from error
 
     with torch.device("meta"):
         model = build()
     mesh = dist.init_device_mesh(ranks.device.type, (ranks.count,))
+    # What is outside of blocks stays as it is: embeddings begin the residual stream, in float32.
+    half = computes_in(ranks.device, config.precision)
+    policy = MixedPrecisionPolicy(
+        param_dtype=half, reduce_dtype=torch.float32, cast_forward_inputs=False
+    )
     for block in model.stack.blocks:
-        fully_shard(block, mesh=mesh)
+        fully_shard(block, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh)
     register_fsdp_forward_method(model, "features")
     model.to_empty(device=ranks.device)

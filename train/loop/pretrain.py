@@ -22,6 +22,7 @@ from train.config import TrainConfig
 from train.data.feed import Feed
 from train.data.intact import Comparison
 from train.data.shards import load_tokenizer
+from train.device import autocast
 from train.errors import TrainError, counted
 from train.files import clear, encode_json, remove, seal, unseal, write_atomic
 from train.generate.generate import continue_text
@@ -58,17 +59,19 @@ def summarise(run: Run) -> dict[str, Any]:
     with run.average.swapped() if run.average is not None else nullcontext():
         sample = None
         # Of split weights all processes read and choose together.
-        if (run.ranks.first or run.saver.parts) and run.sampler.tokenizer is not None:
-            sample = continue_text(
-                run.model.eval(),
-                load_tokenizer(out / "tokenizer.json"),
-                "",
-                max_tokens=min(200, plan.model.context),
-                temperature=0.8,
-                top_k=50,
-                seed=settings.seed,
-                agree=run.ranks.agreed if run.saver.parts else None,
-            )
+        together = run.saver.parts
+        if (run.ranks.first or together) and run.sampler.tokenizer is not None:
+            with autocast(run.ranks.device, settings.precision) if together else nullcontext():
+                sample = continue_text(
+                    run.model.eval(),
+                    load_tokenizer(out / "tokenizer.json"),
+                    "",
+                    max_tokens=min(200, plan.model.context),
+                    temperature=0.8,
+                    top_k=50,
+                    seed=settings.seed,
+                    agree=run.ranks.agreed if together else None,
+                )
             settle(run.model)
     if run.ranks.first:
         if sample is not None:  # without a tokenizer, ids are all there is

@@ -11,8 +11,7 @@
 Versions 2 and 3 named weights otherwise (``_renamed``), and 2 had no sums.
 state.json has the xxh3-128 of config.json, of each tensor (made of what is in memory, before it is
 written; of a part's file, of its header), of the run's tokenizer.json, of the log up to there and
-of itself; all that is read again
-is compared with it.
+of itself; all that is read again is compared with it.
 
 The sampler, the schedule and dropout are functions of the step, so nothing else has to be kept. Any
 number of processes reads what any number wrote.

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from train.files import checksum
+from train.runs.parts import read_parts
 from train.runs.tensors import Damaged, Stored, tensor_checksum, write_tensors
 
 WHOLE = {
@@ -45,6 +46,12 @@ def test_parts_are_one_tensor(tmp_path):
     assert torch.equal(stored["a"], WHOLE["a"])
 
 
+def test_what_is_needed_is_read_of_each_part(tmp_path):
+    stored, there = Stored(parts(tmp_path)), {"a": torch.zeros(4, 3)}
+    read_parts(stored, there)
+    assert torch.equal(there["a"], WHOLE["a"])
+
+
 def test_a_part_that_changed_is_named(tmp_path):
     files = parts(tmp_path)
     path = list(files)[1]
@@ -54,6 +61,8 @@ def test_a_part_that_changed_is_named(tmp_path):
     stored = Stored(files)
     with pytest.raises(Damaged, match=r"model-00002-of-00002\.safetensors: damaged \(a is not"):
         stored["a"]
+    with pytest.raises(Damaged, match="00002-of-00002"):
+        read_parts(stored, {"a": torch.zeros(4, 3)})
 
 
 def test_a_header_that_changed_is_named(tmp_path):
