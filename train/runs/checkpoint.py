@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-from safetensors import SafetensorError
 from torch import Tensor
 
 from train.config import TrainConfig
@@ -138,11 +137,15 @@ def writing(
                     drop(old)
         for old in superfluous(folder, keep):
             drop(old)
-    except (OSError, SafetensorError) as error:
-        raise TrainError(
-            f"{final}: cannot be written ({error}); earlier checkpoints are whole: make room, and "
-            "start again to go on"
-        ) from error
+    except OSError as error:
+        raise _unwritten(final, error) from error
+
+
+def _unwritten(final: Path, error: OSError) -> TrainError:
+    return TrainError(
+        f"{final}: cannot be written ({error}); earlier checkpoints are whole: make room, and "
+        "start again to go on"
+    )
 
 
 def no_link(folder: Path) -> None:
@@ -441,7 +444,10 @@ class Saver:
         from train.runs.parts import write_parts
 
         begin = partial(writing, self.folder, self.plan, state, self.keep)
-        write_parts(tensors, begin, self._group)
+        try:
+            write_parts(tensors, begin, self._group)
+        except OSError as error:  # of another process
+            raise _unwritten(_path(self.folder, state), error) from error
 
     def wait(self) -> None:
         """Until what was begun is written; raises what went wrong there."""

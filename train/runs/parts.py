@@ -43,7 +43,7 @@ Writing = Callable[[], AbstractContextManager[tuple[Path, dict[str, Any]]]]
 
 def write_parts(tensors: Mapping[str, Mapping[str, Tensor]], writing: Writing, group: Any) -> None:
     """Write ``tensors``, by file and name; every process of ``group`` must call. What is not split
-    is written by one of them. Raises ``TrainError`` in all where one cannot.
+    is written by one of them. Where one cannot, all raise its ``OSError`` or ``TrainError``.
     """
     state = {
         f"{kind}/{name}": value for kind, own in tensors.items() for name, value in own.items()
@@ -66,7 +66,7 @@ def _one_line() -> Iterator[None]:
         yield
     except CheckpointException as failed:
         error = next(iter(failed.failures.values()))[0]
-        if isinstance(error, TrainError):
+        if isinstance(error, (TrainError, OSError)):
             raise error from failed
         raise TrainError(f"a part of a checkpoint cannot be written or read ({error})") from failed
 
