@@ -254,9 +254,11 @@ class TrainConfig:
         int, Setting("Tokens whose logits are held at once; 0 takes a number that fits.", ge=0)
     ] = 0
     recompute: Annotated[
-        bool,
+        bool | int,
         Setting(
-            "Compute activations inside blocks again in the backward pass instead of keeping them."
+            "Compute activations inside blocks again in the backward pass instead of keeping them:"
+            " `true` in all, N in every N-th block.",
+            ge=0,
         ),
     ] = False
     compile: Annotated[bool, Setting("Compile the model with torch.compile.")] = False

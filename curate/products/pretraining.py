@@ -194,7 +194,7 @@ class PretrainProduct(Product):
     device: str = _setting("device")
     accumulate: int = _setting("accumulate")
     loss_chunk: int = _setting("loss_chunk")
-    recompute: bool = _setting("recompute")
+    recompute: bool | int = _setting("recompute")
     compile: bool = _setting("compile")
     processes: int = Field(1, ge=1, description="Number of processes, one a GPU.")
     parallel: str = _setting("parallel")
@@ -359,7 +359,7 @@ class PretrainProduct(Product):
                 out,
                 model=self._preset,
                 changes=self._changes,
-                train=self._config(),
+                train=self._config(self._settings()),
                 resume=not fresh,
                 processes=self.processes,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,16 @@ from train.model.cache import Cache
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.objectives.objectives import objective
-from train.runs.checkpoint import load_model, load_plan, newest, step_of, tokenizer_of
+from train.runs.checkpoint import (
+    load_model,
+    load_plan,
+    newest,
+    step_of,
+    tokenizer_of,
+    weights_of,
+)
+
+Agree = Callable[[Tensor], Tensor]
 
 
 def endless(config: ModelConfig) -> bool:
@@ -34,13 +43,17 @@ class Texts:
 
     Where a text outgrows the model's context it is read again from its last half; not so if the
     model is ``endless``. A model that has learned it reads a prompt both ways, up to a context.
-    ``known``: the tokens of each text.
+    ``known``: the tokens of each text. ``agree`` gives the logits that count, where several
+    processes compute them together.
     """
 
-    def __init__(self, model: Decoder, prompts: list[list[int]]) -> None:
+    def __init__(
+        self, model: Decoder, prompts: list[list[int]], agree: Agree | None = None
+    ) -> None:
         if not all(prompts):
             raise ValueError("every prompt needs a token")
         self.model, self.known = model, [list(prompt) for prompt in prompts]
+        self._agree = agree or (lambda logits: logits)
         self._context = model.config.context
         self._endless = endless(model.config)
         self._start = [0 if self._endless else max(0, len(p) - self._context) for p in prompts]
@@ -56,9 +69,11 @@ class Texts:
     def logits(self) -> Tensor:
         """Of the token after each text: [texts, vocab], on the CPU. Once before each ``append``."""
         if self._outgrown() or self._cache is None:
-            return self._read_all()
-        newest = torch.tensor([[text[-1]] for text in self.known], device=self._device)
-        return self.model(newest, cache=self._cache)[:, -1].cpu()
+            features = self._read_all()
+        else:
+            newest = torch.tensor([[text[-1]] for text in self.known], device=self._device)
+            features = self.model.features(newest, cache=self._cache)
+        return self._agree(self.model.logits(features[:, -1]).cpu())
 
     def append(self, tokens: list[int]) -> None:
         """The next token of each text."""
@@ -75,7 +90,9 @@ class Texts:
         return moved
 
     def _read_all(self) -> Tensor:
-        """Reads every text into a new cache, as many tokens at once as the context is long."""
+        """Reads every text into a new cache, as many tokens at once as the context is long; the
+        features of the last ones.
+        """
         self._cache = cache = self.model.empty_cache()
         views = [text[start:] for text, start in zip(self.known, self._start, strict=True)]
         width = max(map(len, views))
@@ -96,7 +113,7 @@ class Texts:
                 prefix=inside >= 0 if both_ways else None,
                 cache=cache,
             )
-        return self.model.logits(features[:, -1]).cpu()
+        return features
 
 
 def load(model_dir: Path, *, device: str = "cpu") -> tuple[Decoder, Tokenizer]:
@@ -119,9 +136,10 @@ def load(model_dir: Path, *, device: str = "cpu") -> tuple[Decoder, Tokenizer]:
     plan = load_plan(checkpoint)
     config = plan.model_at(step_of(checkpoint))
     # A config from elsewhere must not make us allocate more than the weights that came with it.
-    weights = checkpoint / "model.safetensors"
-    if not weights.is_file() or 4 * parameters(config) > weights.stat().st_size:
-        raise TrainError(f"{weights}: missing, or smaller than config.json says; delete the folder")
+    if 4 * parameters(config) > weights_of(checkpoint).bytes:
+        raise TrainError(
+            f"{checkpoint}: its weights are fewer than config.json says; delete the folder"
+        )
     model = Decoder(config)
     load_model(checkpoint, model, average=True)
     model.both_ways = objective(plan.train.objective).both_ways
@@ -171,11 +189,12 @@ def continue_text(
     temperature: float,
     top_k: int,
     seed: int,
+    agree: Agree | None = None,
 ) -> str:
-    """``generate`` for a model and a tokenizer in memory."""
+    """``generate`` for a model and a tokenizer in memory; ``agree`` as for ``Texts``."""
     sampling = Sampling(temperature=temperature, top_k=top_k)
     completions = complete(
-        model, tokenizer, [prompt], max_tokens=max_tokens, sampling=sampling, seed=seed
+        model, tokenizer, [prompt], max_tokens=max_tokens, sampling=sampling, seed=seed, agree=agree
     )
     return completions[0].text
 
@@ -189,6 +208,7 @@ def complete(
     sampling: Sampling,
     seed: int,
     batch: int = 8,
+    agree: Agree | None = None,
 ) -> list[Completion]:
     """Continue each prompt by at most ``max_tokens`` tokens, ``batch`` prompts at a time.
 
@@ -210,7 +230,7 @@ def complete(
     for first in range(0, len(ids), batch):
         part = ids[first : first + batch]
         chooser = Chooser(sampling, seed, list(range(first, first + len(part))))
-        for produced, ended in _continue(Texts(model, part), chooser, max_tokens, end):
+        for produced, ended in _continue(Texts(model, part, agree), chooser, max_tokens, end):
             completions.append(
                 Completion(
                     prompt=prompts[len(completions)],

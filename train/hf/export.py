@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
@@ -27,12 +27,12 @@ from train.model.config import ModelConfig
 from train.runs.checkpoint import (
     load_plan,
     newest,
-    read_tensors,
     step_of,
     tokenizer_of,
     weights_of,
 )
 from train.runs.plan import Plan
+from train.runs.tensors import Stored
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 SHARD_BYTES = 5 * 10**9  # what transformers' save_pretrained takes
@@ -94,7 +94,7 @@ def chosen(run: Path) -> tuple[Path, Plan, Family]:
         )
     plan = load_plan(checkpoint)
     plan = dataclasses.replace(plan, model=plan.model_at(step_of(checkpoint)))
-    _check(weights_of(checkpoint), plan.model)
+    _check(checkpoint, weights_of(checkpoint), plan.model)
     return checkpoint, plan, family_of(plan.model)
 
 
@@ -117,7 +117,7 @@ def config_json(
 
 
 def _write_weights(
-    source: Path,
+    weights: Stored,
     folder: Path,
     family: Family,
     config: ModelConfig,
@@ -131,7 +131,6 @@ def _write_weights(
         count = len(files)
         names = [f"model-{i + 1:05d}-of-{count:05d}.safetensors" for i in range(count)]
     weight_map: dict[str, str] = {}
-    weights = read_tensors(source)
     try:
         for name, part in zip(names, files, strict=True):
             tensors = {}
@@ -150,17 +149,11 @@ def _write_weights(
     return names
 
 
-def _check(source: Path, config: ModelConfig) -> None:
+def _check(checkpoint: Path, weights: Stored, config: ModelConfig) -> None:
     """A config from elsewhere must not make us lay out more than the weights that came with it."""
-    try:
-        with safe_open(source, framework="pt") as weights:
-            names = weights.offset_keys()
-            shapes = {name: tuple(weights.get_slice(name).get_shape()) for name in names}
-    except (OSError, SafetensorError) as error:
-        raise TrainError(f"{source}: cannot be read ({error})") from error
-    total = sum(torch.Size(shape).numel() for shape in shapes.values())
-    if total != parameters(config) or shapes != our_shapes(config):
-        raise TrainError(f"{source}: the weights do not fit config.json; delete the folder")
+    total = sum(shape.numel() for shape in weights.shapes.values())
+    if total != parameters(config) or weights.shapes != our_shapes(config):
+        raise TrainError(f"{checkpoint}: the weights do not fit config.json; delete the folder")
 
 
 def _shards(weights: Iterator[Weight], width: int, limit: int) -> Iterator[list[Weight]]:

@@ -31,7 +31,6 @@ from train.runs.checkpoint import (
     complete,
     model_of,
     newest,
-    read_tensors,
     weights_of,
     write,
 )
@@ -64,9 +63,18 @@ def load(folder: Path, *, context: int | None = None) -> tuple[ModelConfig, dict
     """
     checkpoint = newest(folder / "checkpoints")
     if checkpoint is not None:
-        return model_of(checkpoint), read_tensors(weights_of(checkpoint))
+        return model_of(checkpoint), dict(weights_of(checkpoint))
     source = look(folder, context=context)
     return source.config, dict(_tensors(source))
+
+
+def tensors_of(folder: Path) -> Iterator[tuple[str, Tensor]]:
+    """The weights that ``load`` gives, one at a time."""
+    checkpoint = newest(folder / "checkpoints")
+    if checkpoint is not None:
+        yield from weights_of(checkpoint).items()
+    else:
+        yield from _tensors(look(folder))
 
 
 def import_model(folder: Path, out: Path, *, context: int | None = None) -> dict[str, Any]:

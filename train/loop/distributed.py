@@ -1,7 +1,7 @@
 """The processes of a run, as torchrun starts them: DDP or FSDP2, or one process alone.
 
 A step's rows are shared out in order, so which documents a step takes, and where they stand in it,
-does not depend on how many processes there are. Weights and optimiser state are gathered for a
+does not depend on how many processes there are. Of split weights each process writes its part of a
 checkpoint, and any number of processes takes them over.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +19,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from train.config import TrainConfig, stages_of
-from train.device import pick_device
+from train.device import computes_in, pick_device
 from train.errors import TrainError
 from train.model.decoder import Decoder
+from train.model.positions import positions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +43,21 @@ class Ranks:
         size = len(rows) // self.count
         return rows[self.rank * size : (self.rank + 1) * size]
 
+    def shards(self, config: TrainConfig) -> bool:
+        """Whether the weights are split over the processes."""
+        return self.count > 1 and config.parallel == "fsdp"
+
     def total(self, value: Tensor) -> Tensor:
         """The sum over all processes, in each of them."""
         if self.count > 1:
             dist.all_reduce(value)
         return value
+
+    def agreed(self, value: Tensor) -> Tensor:
+        """The first process's, on the CPU, in each of them."""
+        there = value.to(self.device)
+        dist.broadcast(there, 0)
+        return there.cpu()
 
     def wait(self) -> None:
         """Until all processes are here."""
@@ -93,20 +104,38 @@ def ranks(config: TrainConfig) -> Iterator[Ranks]:
             dist.destroy_process_group()
 
 
-def split_model(model: Decoder, config: TrainConfig, ranks: Ranks) -> None:
-    """For FSDP2, split the weights over the processes, a block at a time; else nothing."""
-    if ranks.count == 1 or config.parallel != "fsdp":
-        return
+def place_model(build: Callable[[], Decoder], config: TrainConfig, ranks: Ranks) -> Decoder:
+    """The model that ``build`` makes, on this process's device, its weights yet to be filled. Under
+    FSDP2 they are split over the processes, a block at a time, before they take any memory; blocks
+    get theirs together in the dtype of matrix products, and add up gradients in float32.
+    """
+    if not ranks.shards(config):
+        return build().to(ranks.device)
     try:
-        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+        from torch.distributed.fsdp import (
+            MixedPrecisionPolicy,
+            fully_shard,
+            register_fsdp_forward_method,
+        )
     except ImportError as error:
         raise TrainError("parallel fsdp needs PyTorch 2.6; use ddp", exit_code=2) from error
 
+    with torch.device("meta"):
+        model = build()
     mesh = dist.init_device_mesh(ranks.device.type, (ranks.count,))
+    # What is outside of blocks stays as it is: embeddings begin the residual stream, in float32.
+    half = computes_in(ranks.device, config.precision)
+    policy = MixedPrecisionPolicy(
+        param_dtype=half, reduce_dtype=torch.float32, cast_forward_inputs=False
+    )
     for block in model.stack.blocks:
-        fully_shard(block, mesh=mesh)
+        fully_shard(block, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh)
     register_fsdp_forward_method(model, "features")
+    model.to_empty(device=ranks.device)
+    for name, table in positions(model.config).named_buffers():  # they follow from the config
+        setattr(model.stack.positions, name, table.to(ranks.device))
+    return model
 
 
 def parallel(objective: nn.Module, config: TrainConfig, ranks: Ranks) -> nn.Module:

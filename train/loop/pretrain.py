@@ -23,19 +23,18 @@ from train.config import TrainConfig
 from train.data.feed import Feed
 from train.data.intact import Comparison
 from train.data.shards import load_tokenizer
+from train.device import autocast
 from train.errors import TrainError, counted
 from train.files import clear, encode_json, remove, seal, unseal, write_atomic
 from train.generate.generate import continue_text
 from train.loop.backends import backends_line, layer_backends, try_kernels
-from train.loop.distributed import Ranks, ranks
+from train.loop.distributed import Ranks, ranks, settle
 from train.loop.run import Evaluation, Progress, Run
 from train.loop.start import make_plan
 from train.loop.texts import notice, texts_of
 from train.measure.accounting import parameters
 from train.measure.which import remember
 from train.model.config import ModelConfig
-from train.model.decoder import Decoder
-from train.optim.weights import copy_into, gather
 from train.runs.checkpoint import (
     best,
     complete,
@@ -59,36 +58,28 @@ def summarise(run: Run) -> dict[str, Any]:
     plan, settings, out = run.plan, run.plan.train, run.out
     scores = run.scores or run.evaluate()
     with run.average.swapped() if run.average is not None else nullcontext():
-        model = _alone(run)
-        if run.ranks.first:
-            sample = None
-            if run.sampler.tokenizer is not None:  # without one, ids are all there is
+        sample = None
+        # Of split weights all processes read and choose together.
+        together = run.saver.parts
+        if (run.ranks.first or together) and run.sampler.tokenizer is not None:
+            with autocast(run.ranks.device, settings.precision) if together else nullcontext():
                 sample = continue_text(
-                    model.eval(),
+                    run.model.eval(),
                     load_tokenizer(out / "tokenizer.json"),
                     "",
                     max_tokens=min(200, plan.model.context),
                     temperature=0.8,
                     top_k=50,
                     seed=settings.seed,
+                    agree=run.ranks.agreed if together else None,
                 )
-                write_atomic(out / "sample.txt", (sample + "\n").encode("utf-8"))
-            write_atomic(out / "train.json", encode_json(seal(_figures(run, scores, sample))))
+            settle(run.model)
+    if run.ranks.first:
+        if sample is not None:  # without a tokenizer, ids are all there is
+            write_atomic(out / "sample.txt", (sample + "\n").encode("utf-8"))
+        write_atomic(out / "train.json", encode_json(seal(_figures(run, scores, sample))))
     run.ranks.wait()
     return unseal(json.loads((out / "train.json").read_bytes()))
-
-
-def _alone(run: Run) -> Decoder:
-    """The model in one process, which split weights are not."""
-    state = {name: (value, gather(value)) for name, value in run.model.state_dict().items()}
-    if all(value is gathered for value, gathered in state.values()):
-        return run.model
-    config = run.plan.model_at(run.plan.train.steps)
-    model = Decoder(config, attention=run.plan.train.attention).to(run.ranks.device)
-    model.both_ways = run.model.both_ways
-    for name, value in model.state_dict().items():
-        copy_into(value, state[name][1])
-    return model
 
 
 def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from train.config import locate, model_at
 from train.data.feed import Feed
 from train.device import autocast
 from train.errors import TrainError, counted
-from train.loop.distributed import Ranks, settle, split_model
+from train.loop.distributed import Ranks, place_model, settle
 from train.loop.evaluate import Scores, Scoring, evaluate, scored
 from train.loop.pace import Pace
 from train.loop.profile import profiled
@@ -81,7 +82,8 @@ class Run:
         self.scored = scored(feed, settings.eval_tokens, settings.context)
         self.texts = texts or {}
         self.passed = PassedOver(out / "spikes.json")
-        self.saver = Saver(out / "checkpoints", plan, writes=ranks.first)
+        parts = ranks.shards(settings)
+        self.saver = Saver(out / "checkpoints", plan, first=ranks.first, parts=parts)
         positions, flops = run_cost(plan.model, settings)
         self.flops = flops / positions
         self.peak = peak_of(ranks.device)
@@ -90,7 +92,8 @@ class Run:
     def build(self) -> None:
         """The state of a run before its first step."""
         settings, ranks = self.plan.train, self.ranks
-        self.model = Decoder(self.plan.model, attention=settings.attention)
+        build = partial(Decoder, self.plan.model, attention=settings.attention)
+        self.model = place_model(build, settings, ranks).train()
         self.model.stack.recompute = settings.recompute
         self.model.both_ways = objective(settings.objective).both_ways
         start = self.plan.start
@@ -98,8 +101,6 @@ class Run:
             self.model.initialise(settings.seed)
         else:
             take_over(start, self.model)
-        self.model.to(ranks.device).train()
-        split_model(self.model, settings, ranks)
         self.optimizer = optimizers(self.model, settings)
         teacher = None if self.plan.teaches is None else teacher_of(self.plan.teaches)
         if teacher is not None:
@@ -158,7 +159,7 @@ class Run:
         load_model(start, self.model)
         load_optimizer(start, self.model, self.optimizer)
         if self.average is not None:
-            self.average.load(load_average(start, self.model))
+            load_average(start, self.average)
         state = load_state(start)
         self.tokens = state.tokens
         if state.guard is not None:

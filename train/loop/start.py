@@ -16,7 +16,7 @@ from train.device import pick_device
 from train.errors import TrainError, counted
 from train.files import sha256
 from train.hf.family import our_shapes as shapes
-from train.hf.load import load, look
+from train.hf.load import look, tensors_of
 from train.loop.backends import layer_backends
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
@@ -24,11 +24,11 @@ from train.model.presets import PRESETS, preset
 from train.objectives.objectives import objective
 from train.optim.optimizers import check_optimizer
 from train.optim.schedules import schedule
-from train.optim.weights import copy_into
 from train.runs.checkpoint import model_of, newest, tokenizer_of, weights_of
 from train.runs.curves import check_packages
 from train.runs.plan import Plan
 from train.settings import change, flat
+from train.split import copy_into
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ def start_of(folder: Path, tokenizer: Path | None) -> Start:
     """
     checkpoint = newest(folder / "checkpoints")
     if checkpoint is not None:
-        config, files = model_of(checkpoint), [weights_of(checkpoint)]
+        config, files = model_of(checkpoint), weights_of(checkpoint).files
     else:
         source = look(folder)
         config, files = source.config, sorted({path for path, _ in source.files.values()})
@@ -71,15 +71,16 @@ def teacher_of(start: Start) -> Decoder:
 
 def take_over(start: Start, model: Decoder) -> None:
     """Fill ``model``, in one process or split over several, with the weights of ``start``."""
+    state = model.state_dict()
     try:
-        _, weights = load(start.folder)
+        for name, weight in tensors_of(start.folder):
+            if name not in state or state[name].shape != weight.shape:
+                raise TrainError(f"{start.folder}: {name} does not fit the model's settings")
+            copy_into(state.pop(name), weight)
     except SafetensorError as error:
         raise TrainError(f"{start.folder}: cannot be read ({error})") from error
-    state = model.state_dict()
-    if {name: v.shape for name, v in weights.items()} != {n: v.shape for n, v in state.items()}:
-        raise TrainError(f"{start.folder}: the weights do not fit the model's settings")
-    for name, value in state.items():
-        copy_into(value, weights[name])
+    if state:
+        raise TrainError(f"{start.folder}: {next(iter(state))} is missing in the weights")
 
 
 def _same_ids(own: Path, theirs: Path) -> None:

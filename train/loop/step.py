@@ -20,8 +20,8 @@ from train.objectives.example import Example, examples
 from train.objectives.losses import Losses
 from train.objectives.objectives import objective
 from train.optim.optimizers import Optimizers
-from train.optim.weights import gather
 from train.runs.metrics import LAST, Measured
+from train.split import gather
 
 Allow = Callable[[float, float], bool]
 Data = TypeVar("Data")

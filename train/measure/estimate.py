@@ -78,7 +78,7 @@ def training_memory(
     rows: int,
     context: int,
     precision: str = "fp32",
-    recompute: bool = False,
+    recompute: bool | int = False,
     optimizer: str = "adamw",
     loss_chunk: int = 0,
 ) -> Memory:

@@ -66,7 +66,8 @@ class LayerNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = x if x.dtype == torch.float64 else x.float()
-        return F.layer_norm(y, (self.hidden,), self.weight, self.bias, self.eps).to(x.dtype)
+        weight, bias = (None if v is None else v.to(y.dtype) for v in (self.weight, self.bias))
+        return F.layer_norm(y, (self.hidden,), weight, bias, self.eps).to(x.dtype)
 
 
 def norm(config: Stack) -> nn.Module:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from train.split import copy_into
+
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
@@ -75,7 +77,8 @@ def initialise(model: nn.Module, seed: int) -> None:
     """First values by role: normal ones of deviation 1 / sqrt(inputs), those that write to the
     residual stream divided by sqrt(2 x layers) (Radford et al. 2019), embeddings and head
     0.4 / sqrt(hidden). GPT-2's fixed 0.02 suits its width, and costs a model of 192 half of its
-    first minute. Norms begin as the identity, biases as 0. Depends on the seed alone.
+    first minute. Norms begin as the identity, biases as 0. Depends on the seed alone: each process
+    draws all values in turn, and of split parameters keeps its part.
     """
     generator = torch.Generator().manual_seed(seed)
     for _, parameter, role in roles(model):
@@ -83,4 +86,4 @@ def initialise(model: nn.Module, seed: int) -> None:
             parameter.fill_(role.start)
         else:
             drawn = torch.empty(parameter.shape).normal_(0.0, role.std, generator=generator)
-            parameter.copy_(drawn)
+            copy_into(parameter, drawn)

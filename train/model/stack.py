@@ -17,9 +17,11 @@ from train.model.positions import positions
 
 
 class Stack(nn.Module):
-    """Blocks on embedded tokens. ``recompute``: blocks keep their input alone for the backward pass
-    and run again in it.
+    """Blocks on embedded tokens. ``recompute``: every N-th block, each for 1 or True, keeps its
+    input alone for the backward pass and runs again in it.
     """
+
+    recompute: bool | int
 
     def __init__(self, config: ModelConfig, backend: str) -> None:
         super().__init__()
@@ -54,14 +56,15 @@ class Stack(nn.Module):
         """x [batch, length, hidden] at ``places``, as ``where`` gives them, to the same shape."""
         masks = self._masks(x, places, documents, prefix, cache)
         rotation = self.positions.rotation(places)
-        again = self.recompute and cache is None and torch.is_grad_enabled()
-        if again:
+        every = int(self.recompute) if cache is None and torch.is_grad_enabled() else 0
+        if every:
             self._prepare(x, masks)
         for layer, (each, window) in enumerate(zip(self.blocks, self.config.windows, strict=True)):
             given: dict[str, Any] = {"mask": masks[window], "rotation": rotation, "draws": draws}
             if cache is not None:
                 given |= {"cache": cache.layers[layer], "kept": cache.kinds[window].kept}
             view = View(**given)
+            again = every and layer % every == 0
             x = checkpoint(each, x, view, use_reentrant=False) if again else each(x, view)
         return x if self.norm is None else self.norm(x)
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.model.roles import roles
-from train.optim.weights import gather, mapped, shares, split_like
+from train.optim.weights import mapped
+from train.split import gather, shares, split_like
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,40 +47,44 @@ class Optimizers:
         for part in self.parts:
             part.optimizer.step()
 
-    def expected(self, model: nn.Module) -> dict[str, torch.Size]:
-        """Names and shapes of the whole state: "<state>.<parameter>"."""
-        return {
-            f"{key}.{name}": shape
-            for name, parameter in model.named_parameters()
-            for key, shape in self._of[id(parameter)].state(parameter).items()
-        }
-
-    def dump(self, model: nn.Module) -> dict[str, Tensor]:
-        """The state in whole tensors. Of split weights every process must ask."""
+    def state(self, model: nn.Module) -> dict[str, Tensor]:
+        """All that is kept, "<state>.<parameter>", split as the weights are. Before its first step
+        an optimiser has nothing, which is as good as zeros.
+        """
         tensors: dict[str, Tensor] = {}
         for name, parameter in model.named_parameters():
             kept = self._state(parameter)
-            for key, shape in self._of[id(parameter)].state(parameter).items():
-                # Before its first step an optimiser has none, which is as good as zeros.
-                value = kept.get(key)
-                zeros = torch.zeros(shape, dtype=parameter.dtype if shape else torch.float32)
-                tensors[f"{key}.{name}"] = zeros if value is None else gather(value)
+            for key, value in self._zeros(parameter, kept).items():
+                tensors[f"{key}.{name}"] = value
         return tensors
 
-    @torch.no_grad()
-    def load(self, model: nn.Module, state: dict[str, Tensor]) -> None:
-        """Take over a state of the ``expected`` names and shapes."""
-        for name, parameter in model.named_parameters():
-            kept, part = self._state(parameter), self._of[id(parameter)]
+    def blank(self, model: nn.Module) -> dict[str, Tensor]:
+        """A state of zeros, to be filled; named as in ``state``."""
+        for parameter in model.parameters():
+            kept = self._state(parameter)
             kept.clear()
-            for key, shape in part.state(parameter).items():
-                value = state[f"{key}.{name}"].to(parameter.device, copy=True)
-                own = part.split and shape == parameter.shape
-                kept[key] = split_like(value, parameter) if own else value
+            kept |= self._zeros(parameter, kept)
+        return self.state(model)
+
+    def _zeros(self, parameter: Tensor, kept: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What is ``kept`` for a weight, and zeros where nothing is yet."""
+        part = self._of[id(parameter)]
+        return {
+            key: kept[key] if key in kept else _zeros(parameter, shape, split=part.split)
+            for key, shape in part.state(parameter).items()
+        }
 
     def _state(self, parameter: Tensor) -> dict[str, Tensor]:
         kept: dict[str, Tensor] = self._of[id(parameter)].optimizer.state[parameter]
         return kept
+
+
+def _zeros(parameter: Tensor, shape: torch.Size, *, split: bool) -> Tensor:
+    """Of a weight's own shape split as it is, if ``split``. PyTorch counts steps in float32."""
+    if split and shape == parameter.shape:
+        return torch.zeros_like(parameter, requires_grad=False)
+    dtype = parameter.dtype if shape or not split else torch.float32
+    return torch.zeros(shape, dtype=dtype, device=parameter.device)
 
 
 def _weights(part: Part) -> list[Tensor]:
@@ -300,7 +305,7 @@ class Adafactor(torch.optim.Optimizer):
         state = self.state[weight]
         if not state:
             for name, shape in _adafactor_state(weight).items():
-                state[name] = gradient.new_zeros(shape)
+                state[name] = _zeros(weight, shape, split=False)
         state["step"] += 1
         forget = state["step"] ** _DECAY  # 1 at the first step
         square = gradient.square() + _GRADIENT_EPS

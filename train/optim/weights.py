@@ -1,40 +1,14 @@
-"""Weights that may be split over processes: gathered, filled, and their moving average."""
+"""Work on weights that may be split over processes, and their moving average."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-
-def gather(tensor: Tensor) -> Tensor:
-    """The tensor itself, or all parts of a split one, on every process.
-
-    An optimiser that looks at a matrix as a whole (its rows, its singular values) gathers the
-    gradient of a split weight; each process computes the same update and keeps its part.
-    """
-    full_tensor: Any = getattr(tensor, "full_tensor", None)
-    return tensor if full_tensor is None else full_tensor()
-
-
-def split_like(tensor: Tensor, parameter: Any) -> Tensor:
-    """A whole ``tensor``, equal on every process, split as ``parameter`` is."""
-    if not hasattr(parameter, "full_tensor"):
-        return tensor
-    from torch.distributed.tensor import DTensor, Replicate
-
-    mesh = parameter.device_mesh
-    everywhere = DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim, run_check=False)
-    split: Tensor = everywhere.redistribute(mesh, parameter.placements)
-    return split
-
-
-def shares(tensor: Any) -> int:
-    """Over how many processes a tensor is split."""
-    return tensor.device_mesh.size() if hasattr(tensor, "full_tensor") else 1
+from train.split import gather, local, shares, split_like
 
 
 def mapped(work: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> Iterator[Tensor]:
@@ -65,12 +39,6 @@ def mapped(work: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> Iterator[
         yield split_like(whole, tensor)
 
 
-@torch.no_grad()
-def copy_into(parameter: Tensor, tensor: Tensor) -> None:
-    """Copy a whole ``tensor`` from the CPU into a parameter, split or not."""
-    parameter.copy_(split_like(tensor.to(parameter.device, parameter.dtype), parameter))
-
-
 class Average:
     """An exponential moving average of the weights: it is scored, sampled from and exported.
 
@@ -86,31 +54,17 @@ class Average:
     def update(self, step: int) -> None:
         decay = min(self.decay, (1 + step) / (10 + step))
         for name, parameter in self.model.named_parameters():
-            _local(self.weights[name]).lerp_(_local(parameter), 1 - decay)
+            local(self.weights[name]).lerp_(local(parameter), 1 - decay)
 
     @contextmanager
     def swapped(self) -> Iterator[None]:
         """The model with the average in place of its weights."""
-        kept = {name: _local(p).clone() for name, p in self.model.named_parameters()}
+        kept = {name: local(p).clone() for name, p in self.model.named_parameters()}
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
-                _local(parameter).copy_(_local(self.weights[name]))
+                local(parameter).copy_(local(self.weights[name]))
             try:
                 yield
             finally:
                 for name, parameter in self.model.named_parameters():
-                    _local(parameter).copy_(kept[name])
-
-    def dump(self) -> dict[str, Tensor]:
-        """Whole tensors. Of split weights every process must ask."""
-        return {name: gather(value) for name, value in self.weights.items()}
-
-    def load(self, weights: dict[str, Tensor]) -> None:
-        for name, value in self.weights.items():
-            copy_into(value, weights[name])
-
-
-def _local(tensor: Tensor) -> Tensor:
-    """The part of a split tensor that this process has, sharing its memory; else the tensor."""
-    data = tensor.detach()
-    return data.to_local() if hasattr(data, "to_local") else data
+                    local(parameter).copy_(kept[name])

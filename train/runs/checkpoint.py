@@ -3,32 +3,34 @@
     checkpoints/step-0000020/model.safetensors      the weights, float32
                              optimizer.safetensors  the optimiser's state, "<state>.<parameter>"
                              average.safetensors    with ``ema``: the weights' average
+                             model-00001-of-00004.safetensors  and so on: under FSDP2, where each
+                                                    process writes its part (tensors.py, parts.py)
                              config.json            model, train, shards: the plan of the run
                              state.json             step, tokens, held-out scores, losses; sums
 
 Versions 2 and 3 named weights otherwise (``_renamed``), and 2 had no sums.
 state.json has the xxh3-128 of config.json, of each tensor (made of what is in memory, before it is
-written), of the run's tokenizer.json, of the log up to there and of itself; all that is read again
-is compared with it.
+written; of a part's file, of its header), of the run's tokenizer.json, of the log up to there and
+of itself; all that is read again is compared with it.
 
-The sampler, the schedule and dropout are functions of the step, so nothing else has to be kept.
-All tensors are whole, however many processes wrote them.
+The sampler, the schedule and dropout are functions of the step, so nothing else has to be kept. Any
+number of processes reads what any number wrote.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import torch
-import xxhash
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+import torch.distributed as dist
 from torch import Tensor
 
 from train.config import TrainConfig
@@ -38,11 +40,14 @@ from train.model.config import ModelConfig, model_config
 from train.model.decoder import Decoder
 from train.optim.optimizers import Optimizers
 from train.optim.schedules import decay_begins
-from train.optim.weights import Average, copy_into, gather
+from train.optim.weights import Average
 from train.runs.plan import VERSION, Plan
+from train.runs.tensors import Damaged, Stored, tensor_checksum, write_tensors
 from train.settings import from_dict
+from train.split import copy_into, shares
 
 _NAME = re.compile(r"step-(\d{7,})")
+_FILE = re.compile(r"(\w+)(?:-\d{5,}-of-\d{5,})?\.safetensors")
 _UNSEALED = 2  # the version before checksums
 VERSIONS = (_UNSEALED, 3, VERSION)
 # Names of weights before version 4, behind the name of an optimiser's state or not.
@@ -76,7 +81,7 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A checkpoint in memory, on the CPU. ``tensors`` by file: model, optimizer, average."""
+    """A checkpoint in memory. ``tensors`` by file: model, optimizer, average."""
 
     plan: Plan
     state: State
@@ -95,27 +100,52 @@ class Keep:
 
 
 def write(folder: Path, snapshot: Snapshot, keep: Keep) -> Path:
-    """Write ``folder/step-<step>`` aside, fsync, rename; then drop what is not to be kept. Raises
-    ``TrainError`` where it cannot be written, on a full disk for instance.
+    """Write ``folder/step-<step>``, then drop what is not to be kept. Raises ``TrainError`` where
+    it cannot be written, on a full disk for instance.
+    """
+    with writing(folder, snapshot.plan, snapshot.state, keep) as (aside, sums):
+        for name, tensors in snapshot.tensors.items():
+            file = f"{name}.safetensors"
+            sums[file] = {key: tensor_checksum(value) for key, value in tensors.items()}
+            write_tensors(aside / file, tensors)
+    return _path(folder, snapshot.state)
+
+
+def _path(folder: Path, state: State) -> Path:
+    return folder / f"step-{state.step:07d}"
+
+
+@contextmanager
+def writing(
+    folder: Path, plan: Plan, state: State, keep: Keep
+) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """A folder aside for the files of tensors, and their checksums to fill in; at the end it is
+    fsynced and renamed, and what is not to be kept is dropped. Raises ``TrainError``.
     """
     no_link(folder)
-    final = folder / f"step-{snapshot.state.step:07d}"
+    final = _path(folder, state)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         clear(folder)
         with replacing(final) as aside:
-            _write(aside, snapshot)
+            aside.mkdir()
+            sums: dict[str, Any] = {}
+            yield aside, sums
+            _describe(aside, plan, state, sums)
             for old in (final, _out_of_the_way(final)):
                 if old.is_dir():
                     drop(old)
         for old in superfluous(folder, keep):
             drop(old)
-    except (OSError, SafetensorError) as error:
-        raise TrainError(
-            f"{final}: cannot be written ({error}); earlier checkpoints are whole: make room, and "
-            "start again to go on"
-        ) from error
-    return final
+    except OSError as error:
+        raise _unwritten(final, error) from error
+
+
+def _unwritten(final: Path, error: OSError) -> TrainError:
+    return TrainError(
+        f"{final}: cannot be written ({error}); earlier checkpoints are whole: make room, and "
+        "start again to go on"
+    )
 
 
 def no_link(folder: Path) -> None:
@@ -127,37 +157,16 @@ def no_link(folder: Path) -> None:
         )
 
 
-def _write(aside: Path, snapshot: Snapshot) -> None:
-    aside.mkdir()
-    config = encode_json(snapshot.plan.to_json())
+def _describe(aside: Path, plan: Plan, state: State, sums: dict[str, Any]) -> None:
+    """Write config.json and state.json beside the tensors."""
+    config = encode_json(plan.to_json())
     (aside / "config.json").write_bytes(config)
-    sums: dict[str, Any] = {"config.json": checksum(config)}
+    sums = {"config.json": checksum(config), **sums}
     tokenizer = _tokenizer(aside)
     if tokenizer.is_file():
         sums["tokenizer.json"] = checksum(tokenizer.read_bytes())
-    for name, tensors in snapshot.tensors.items():
-        file = f"{name}.safetensors"
-        sums[file] = {key: tensor_checksum(value) for key, value in tensors.items()}
-        save_file(tensors, aside / file)
-    state = seal({"version": VERSION, **vars(snapshot.state), "sums": sums})
-    (aside / "state.json").write_bytes(encode_json(state))
-
-
-def tensor_checksum(tensor: Tensor) -> str:
-    """xxh3-128 of type, shape and the bytes, without a copy of a contiguous one."""
-    hashed = xxhash.xxh3_128(f"{tensor.dtype} {list(tensor.shape)} ".encode())
-    if tensor.numel():
-        flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-        hashed.update(flat.numpy().data)
-    return hashed.hexdigest()
-
-
-class Damaged(TrainError):
-    """A checkpoint that is not what was written; ``what`` names the file and the reason."""
-
-    def __init__(self, file: Path, reason: object) -> None:
-        self.what = f"{file}: damaged ({reason})"
-        super().__init__(f"{self.what}; delete {file.parent}")
+    sealed = seal({"version": VERSION, **vars(state), "sums": sums})
+    (aside / "state.json").write_bytes(encode_json(sealed))
 
 
 def verify(checkpoint: Path) -> None:
@@ -165,9 +174,10 @@ def verify(checkpoint: Path) -> None:
     if load_state(checkpoint).step != step_of(checkpoint):
         raise Damaged(checkpoint / "state.json", "of another step than the folder")
     load_plan(checkpoint)
-    for file in _sums(checkpoint):
-        if file.endswith(".safetensors"):
-            read_tensors(checkpoint / file)
+    for kind in _files(checkpoint):
+        tensors = stored(checkpoint, kind)
+        for part in chain.from_iterable(tensors.parts.values()):
+            tensors.read(part)
 
 
 def take_up(folder: Path, say: Callable[[str], None]) -> None:
@@ -291,10 +301,30 @@ def _sums(checkpoint: Path) -> dict[str, Any]:
     return sums
 
 
-def weights_of(checkpoint: Path, *, average: bool = True) -> Path:
-    """The file of the weights to use the model with: the average, where one was kept."""
-    averaged = checkpoint / "average.safetensors"
-    return averaged if average and averaged.is_file() else checkpoint / "model.safetensors"
+def _files(checkpoint: Path) -> dict[str, dict[Path, Any]]:
+    """Files of tensors by what they hold (model, optimizer, average), each with its checksums."""
+    sums: dict[str, Any] = _sums(checkpoint) or {path.name: None for path in checkpoint.iterdir()}
+    files: dict[str, dict[Path, Any]] = {}
+    for name in sorted(sums):
+        if match := _FILE.fullmatch(name):
+            files.setdefault(match[1], {})[checkpoint / name] = sums[name]
+    return files
+
+
+def stored(checkpoint: Path, kind: str) -> Stored:
+    """The tensors of a ``kind`` (model, optimizer, average), whole or in parts, by today's names;
+    each is compared with its checksums where it is read. Raises ``Damaged``.
+    """
+    files = _files(checkpoint).get(kind)
+    if files is None:
+        raise Damaged(checkpoint / f"{kind}.safetensors", "it is not there")
+    current = _state(checkpoint)["version"] == VERSION
+    return Stored(files, str if current else _renamed)
+
+
+def weights_of(checkpoint: Path, *, average: bool = True) -> Stored:
+    """The weights to use the model with: their average, where one was kept."""
+    return stored(checkpoint, "average" if average and "average" in _files(checkpoint) else "model")
 
 
 def _tokenizer(checkpoint: Path) -> Path:
@@ -317,31 +347,35 @@ def load_model(checkpoint: Path, model: Decoder, *, average: bool = False) -> No
     """Fill ``model`` with the weights, or with their ``average`` where there is one; every name and
     shape must fit.
     """
-    weights = read_tensors(weights_of(checkpoint, average=average))
+    weights = weights_of(checkpoint, average=average)
     state = model.state_dict()
-    if {name: v.shape for name, v in weights.items()} != {n: v.shape for n, v in state.items()}:
+    if weights.shapes != {name: value.shape for name, value in state.items()}:
         raise TrainError(f"{checkpoint}: the weights do not fit config.json; delete the folder")
-    for name, value in state.items():
-        copy_into(value, weights[name])
+    _fill(checkpoint, weights, state)
 
 
 def load_optimizer(checkpoint: Path, model: Decoder, optimizer: Optimizers) -> None:
     """Fill ``optimizer`` with its state for the parameters of ``model``."""
-    optimizer.load(model, _fitting(checkpoint, "optimizer.safetensors", optimizer.expected(model)))
+    _fill(checkpoint, stored(checkpoint, "optimizer"), optimizer.blank(model))
 
 
-def load_average(checkpoint: Path, model: Decoder) -> Tensors:
-    """The average of the weights, by the names of ``model``'s."""
-    shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
-    return _fitting(checkpoint, "average.safetensors", shapes)
+def load_average(checkpoint: Path, average: Average) -> None:
+    """Fill the ``average`` of the weights."""
+    _fill(checkpoint, stored(checkpoint, "average"), average.weights)
 
 
-def _fitting(checkpoint: Path, file: str, shapes: dict[str, Any]) -> Tensors:
-    state = read_tensors(checkpoint / file)
-    for name, shape in shapes.items():
-        if name not in state or state[name].shape != shape:
+def _fill(checkpoint: Path, tensors: Stored, into: dict[str, Tensor]) -> None:
+    """Copy tensors by their names; of those that are split each process reads what it needs."""
+    for name, value in into.items():
+        if tensors.shapes.get(name) != value.shape:
             raise TrainError(f"{checkpoint}: {name} is missing or misshapen; delete the folder")
-    return state
+    if any(shares(value) > 1 for value in into.values()):
+        from train.runs.parts import read_parts
+
+        read_parts(tensors, into)
+        return
+    for name, value in into.items():
+        copy_into(value, tensors[name])
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -356,49 +390,29 @@ def _read_json(path: Path) -> dict[str, Any]:
     return values
 
 
-def read_tensors(path: Path) -> Tensors:
-    """The tensors of a file of a checkpoint, mapped; each compared with its checksum."""
-    try:
-        tensors = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise Damaged(path, f"it cannot be read: {error}") from error
-    sums = _sums(path.parent)
-    if not sums:
-        return _renamed(tensors, path.parent)
-    expected = sums.get(path.name)
-    if not isinstance(expected, dict) or expected.keys() != tensors.keys():
-        raise Damaged(path, "its tensors are others than were written")
-    for name, tensor in tensors.items():
-        if tensor_checksum(tensor) != expected[name]:
-            raise Damaged(path, f"{name} is not what was written")
-    return _renamed(tensors, path.parent)
-
-
-def _renamed(tensors: Tensors, checkpoint: Path) -> Tensors:
-    """By today's names."""
-    if _state(checkpoint)["version"] == VERSION:
-        return tensors
-    renamed = {}
-    for name, tensor in tensors.items():
-        for old, new in _RENAMED:
-            name = old.sub(new, name)
-        renamed[name] = tensor
-    return renamed
+def _renamed(name: str) -> str:
+    """Today's name of a tensor of an earlier version."""
+    for old, new in _RENAMED:
+        name = old.sub(new, name)
+    return name
 
 
 class Saver:
-    """Writes a run's checkpoints. ``beside``: a thread writes a copy; the next save waits for it,
-    so that at most one copy is held. ``writes``: this process does; others gather only.
+    """Writes a run's checkpoints: the first process whole tensors, or, where they are split, each
+    its parts. ``beside``: a thread writes a copy; the next save waits for it, so that at most one
+    copy is held.
     """
 
-    def __init__(self, folder: Path, plan: Plan, *, writes: bool) -> None:
-        self.folder, self.plan, self.writes = folder, plan, writes
+    def __init__(self, folder: Path, plan: Plan, *, first: bool, parts: bool) -> None:
+        self.folder, self.plan, self.parts, self.writes = folder, plan, parts, first or parts
         settings = plan.train
         self.trunk = decay_begins(settings) if settings.schedule.startswith("wsd") else None
         self.keep = Keep(newest=settings.keep_checkpoints, best=settings.keep_best, step=self.trunk)
         self.beside = settings.async_checkpoints
-        self._pool = ThreadPoolExecutor(1) if self.beside and writes else None
-        self._writing: Future[Path] | None = None
+        self._pool = ThreadPoolExecutor(1) if self.beside and self.writes else None
+        self._writing: Future[None] | None = None
+        # Processes that write while they train must not mix up what they say of both.
+        self._group = dist.new_group(backend="gloo") if parts else None
 
     def due(self, step: int) -> bool:
         """After ``step`` steps: every ``checkpoint_every``, at the end, and before WSD's decay,
@@ -410,36 +424,45 @@ class Saver:
     def save(
         self, model: Decoder, optimizer: Optimizers, average: Average | None, state: State
     ) -> None:
-        """Gather (every process must call) and write."""
-        tensors = {
-            "model": {name: gather(value) for name, value in model.state_dict().items()},
-            "optimizer": optimizer.dump(model),
-        }
-        if average is not None:
-            tensors["average"] = average.dump()
+        """Write what is now, or begin to; every process must call."""
         if not self.writes:
             return
         self.wait()
-        copied = {name: self._on_cpu(part) for name, part in tensors.items()}
-        snapshot = Snapshot(plan=self.plan, state=state, tensors=copied)
+        tensors = {"model": model.state_dict(), "optimizer": optimizer.state(model)}
+        if average is not None:
+            tensors["average"] = average.weights
         if self._pool is None:
-            write(self.folder, snapshot, self.keep)
+            self._write(tensors, state)
         else:
-            self._writing = self._pool.submit(write, self.folder, snapshot, self.keep)
+            copied = {kind: _copies(own) for kind, own in tensors.items()}
+            self._writing = self._pool.submit(self._write, copied, state)
+
+    def _write(self, tensors: dict[str, Tensors], state: State) -> None:
+        if self._group is None:
+            snapshot = Snapshot(plan=self.plan, state=state, tensors=tensors)
+            write(self.folder, snapshot, self.keep)
+            return
+        from train.runs.parts import write_parts
+
+        begin = partial(writing, self.folder, self.plan, state, self.keep)
+        try:
+            write_parts(tensors, begin, self._group)
+        except OSError as error:  # of another process
+            raise _unwritten(_path(self.folder, state), error) from error
 
     def wait(self) -> None:
         """Until what was begun is written; raises what went wrong there."""
         if self._writing is not None:
-            writing, self._writing = self._writing, None
-            writing.result()
+            begun, self._writing = self._writing, None
+            begun.result()
 
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True)
+        if self._group is not None:
+            dist.destroy_process_group(self._group)
+            self._group = None
 
-    def _on_cpu(self, tensors: Tensors) -> Tensors:
-        return {name: self._copy(value) for name, value in tensors.items()}
 
-    def _copy(self, value: Tensor) -> Tensor:
-        value = value.detach().contiguous()
-        return value.clone() if self.beside and value.device.type == "cpu" else value.cpu()
+def _copies(tensors: Tensors) -> Tensors:
+    return {name: value.detach().to("cpu", copy=True) for name, value in tensors.items()}

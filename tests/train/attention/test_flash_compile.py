@@ -81,7 +81,7 @@ def test_the_compiled_step_has_no_graph_break(attention):
 def test_the_gradient_too_is_traced_and_blocks_may_run_again(attention):
     torch._dynamo.reset()
     ours, parts = sums(attention, layers=1), batch(False)
-    ours.model.recompute = True
+    ours.model.stack.recompute = True
     compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
     actual = loss_and_gradients(compiled, ours, parts)
     torch.testing.assert_close(actual, loss_and_gradients(ours, ours, parts), rtol=1e-4, atol=1e-4)

@@ -195,14 +195,14 @@ def test_a_full_disk_stops_the_run_in_a_line_and_leaves_what_was_whole(
 ):
     import train.runs.checkpoint as checkpoint
 
-    plain = checkpoint.save_file
+    plain = checkpoint.write_tensors
 
-    def full(tensors, path):
+    def full(path, tensors):
         if "step-0000006" in str(path):
             raise OSError(28, "No space left on device")
-        plain(tensors, path)
+        plain(path, tensors)
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr(checkpoint, "write_tensors", full)
     with pytest.raises(TrainError, match=r"step-0000006: cannot be written .*No space") as caught:
         run(shard_folder, tmp_path, async_checkpoints=beside)
     assert caught.value.exit_code == 1 and "\n" not in str(caught.value)

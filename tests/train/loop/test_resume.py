@@ -71,10 +71,10 @@ def train_and_die(
         if when == f"step {line['step']}":
             kill()
 
-    plain, saves = checkpoint.save_file, []
+    plain, saves = checkpoint.write_tensors, []
 
-    def save_file(tensors: dict, path: Path) -> None:
-        plain(tensors, path)
+    def write_tensors(path: Path, tensors: dict) -> None:
+        plain(path, tensors)
         saves.append(path)
         if when == f"save {len(saves)}":
             os.truncate(path, path.stat().st_size // 2)
@@ -87,7 +87,7 @@ def train_and_die(
             kill()
         return rename(self, target)
 
-    checkpoint.save_file, Path.replace = save_file, killing_rename
+    checkpoint.write_tensors, Path.replace = write_tensors, killing_rename
     pretrain(shards, out, model=model, train=plan, on_progress=progress)
 
 

@@ -173,12 +173,26 @@ def test_gradients_are_those_of_finite_differences(backend, change):
 
 def test_recomputing_a_block_changes_no_gradient():
     grads = []
-    for recompute in (False, True):
+    for recompute in (False, True, 2):
         model = build({}).train()
         model.stack.recompute = recompute
         model(tokens_of()).square().mean().backward()
         grads.append([weight.grad for weight in model.parameters()])
-    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
+    assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(*grads, strict=True))
+
+
+def test_every_second_block_may_run_again():
+    model = build({"layers": 3}).train()
+    model.stack.recompute = 2
+    runs = [0, 0, 0]
+    for layer, each in enumerate(model.stack.blocks):
+
+        def count(*_, layer=layer):
+            runs[layer] += 1
+
+        each.register_forward_pre_hook(count)
+    model(tokens_of()).square().mean().backward()
+    assert runs == [2, 1, 2]
 
 
 def test_combinations_build_and_run():

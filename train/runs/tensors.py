@@ -1,0 +1,196 @@
+"""The tensors of a checkpoint on disk, in safetensors: ``model.safetensors``, whole, or
+``model-00001-of-00004.safetensors`` and so on, a part of each tensor in each file.
+
+The header of a part's file says of each tensor where the part lies in it, the shape of the whole,
+and the checksum of the part; the checksum of the header stands in state.json. So one tensor can be
+read, and compared, without the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import xxhash
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from train.errors import TrainError
+from train.files import checksum
+
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+}
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_HEADER_BYTES = 100_000_000  # safetensors' own limit
+
+
+class Damaged(TrainError):
+    """A checkpoint that is not what was written; ``what`` names the file and the reason."""
+
+    def __init__(self, file: Path, reason: object) -> None:
+        self.what = f"{file}: damaged ({reason})"
+        super().__init__(f"{self.what}; delete {file.parent}")
+
+
+def tensor_checksum(tensor: Tensor) -> str:
+    """xxh3-128 of type, shape and the bytes, without a copy of a contiguous one."""
+    hashed = xxhash.xxh3_128(f"{tensor.dtype} {list(tensor.shape)} ".encode())
+    if tensor.numel():
+        hashed.update(_bytes(tensor))
+    return hashed.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    view: memoryview = flat.numpy().data
+    return view
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
+) -> bytes:
+    """Write a safetensors file, tensor by tensor: at most one is copied, from a GPU or because it
+    is not contiguous. Returns the header.
+    """
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
+    # Wide types first, so that each tensor begins at a multiple of its own.
+    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    end = 0
+    for name in order:
+        tensor = tensors[name]
+        begin, end = end, end + tensor.numel() * tensor.element_size()
+        dtype, shape = _NAMES[tensor.dtype], list(tensor.shape)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for name in order:
+            if tensors[name].numel():
+                file.write(_bytes(tensors[name]))
+    return text
+
+
+def _header_checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > _HEADER_BYTES:
+            raise Damaged(path, f"its header is larger than {_HEADER_BYTES} bytes")
+        return checksum(file.read(length))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of a tensor: file and name there, the first index in each dimension, its shape, and
+    its checksum, if there is one.
+    """
+
+    file: Path
+    name: str
+    offsets: tuple[int, ...]
+    shape: tuple[int, ...]
+    sum: str | None
+
+
+class Stored(Mapping[str, Tensor]):
+    """Tensors by name, each read when it is asked for, and compared with its checksums.
+
+    ``files``: with the checksums of their tensors, the checksum of their header where they hold
+    parts, or None where there are none to compare with. ``rename``: from a name there to today's.
+    Raises ``Damaged``.
+    """
+
+    def __init__(
+        self, files: Mapping[Path, Any], rename: Callable[[str], str] = lambda name: name
+    ) -> None:
+        self.files = list(files)
+        self.shapes: dict[str, torch.Size] = {}
+        self.dtypes: dict[str, torch.dtype] = {}
+        self.parts: dict[str, list[Part]] = {}
+        self._open: dict[Path, Any] = {}
+        for path, sums in files.items():
+            try:
+                self._add(path, sums, rename)
+            except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+                raise Damaged(path, f"it cannot be read: {error}") from error
+        for name, parts in self.parts.items():
+            held = sum(torch.Size(part.shape).numel() for part in parts)
+            if held != self.shapes[name].numel():
+                raise Damaged(parts[0].file, f"parts of {name} are missing")
+
+    def _add(self, path: Path, sums: Any, rename: Callable[[str], str]) -> None:
+        file = self._open[path] = safe_open(path, framework="pt")
+        names, places = set(file.keys()), None
+        if isinstance(sums, str):
+            if _header_checksum(path) != sums:
+                raise Damaged(path, "its header is not what was written")
+            places = json.loads(file.metadata()["parts"])
+            sums = {name: place["sum"] for name, place in places.items()}
+        if sums is not None and (not isinstance(sums, dict) or sums.keys() != names):
+            raise Damaged(path, "its tensors are others than were written")
+        for name in sorted(names):
+            view = file.get_slice(name)
+            shape = tuple(view.get_shape())
+            place = (
+                {"offsets": [0] * len(shape), "shape": shape} if places is None else places[name]
+            )
+            whole, offsets, ours = torch.Size(place["shape"]), place["offsets"], rename(name)
+            if len(whole) != len(shape) or any(
+                first < 0 or first + size > most
+                for first, size, most in zip(offsets, shape, whole, strict=True)
+            ):
+                raise ValueError(f"{name} is no part of a tensor {list(whole)}")
+            if self.shapes.setdefault(ours, whole) != whole:
+                raise ValueError(f"{name} has several shapes")
+            self.dtypes[ours] = DTYPES[view.get_dtype()]
+            part = Part(
+                file=path,
+                name=name,
+                offsets=tuple(offsets),
+                shape=shape,
+                sum=None if sums is None else sums[name],
+            )
+            self.parts.setdefault(ours, []).append(part)
+
+    @property
+    def bytes(self) -> int:
+        """What all tensors take."""
+        return sum(
+            shape.numel() * self.dtypes[name].itemsize for name, shape in self.shapes.items()
+        )
+
+    def read(self, part: Part) -> Tensor:
+        """A part, mapped."""
+        try:
+            tensor: Tensor = self._open[part.file].get_tensor(part.name)
+        except (OSError, SafetensorError) as error:
+            raise Damaged(part.file, f"it cannot be read: {error}") from error
+        if part.sum is not None and tensor_checksum(tensor) != part.sum:
+            raise Damaged(part.file, f"{part.name} is not what was written")
+        return tensor
+
+    def __getitem__(self, name: str) -> Tensor:
+        shape, parts = self.shapes[name], self.parts[name]
+        if len(parts) == 1 and parts[0].shape == shape:
+            return self.read(parts[0])
+        whole = torch.zeros(shape, dtype=self.dtypes[name])
+        for part in parts:
+            there = zip(part.offsets, part.shape, strict=True)
+            whole[tuple(slice(first, first + size) for first, size in there)] = self.read(part)
+        return whole
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
