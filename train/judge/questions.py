@@ -199,8 +199,8 @@ def _piece(
         raise TrainError(f"{question.where}: {trouble}", exit_code=2)
     ids = ids[-context - 1 :]
     tokens = np.array(ids[1:], dtype=np.int64)
-    counted = np.arange(len(tokens)) >= len(tokens) - len(after)
-    return Piece(document=number, first=0, before=ids[0], tokens=tokens, counted=counted)
+    scored = np.arange(len(tokens)) >= len(tokens) - len(after)
+    return Piece(document=number, first=0, before=ids[0], tokens=tokens, counted=scored)
 
 
 def _cloze(nats: Any, sizes: Any, exact: Any, seed: int) -> dict[str, Any]:
