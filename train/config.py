@@ -112,7 +112,36 @@ class TrainConfig:
     steps: Annotated[int, Setting("Number of steps.", ge=1)] = 400
     rows: Annotated[int, Setting("Rows of `context` tokens in the batch of a step.", ge=1)] = 4
     context: Annotated[int, Setting("Tokens in a row.", ge=1)] = 256
-    objective: Annotated[str, Setting("The objective: `causal` or `prefix`.")] = "causal"
+    objective: Annotated[
+        str,
+        Setting(
+            "What is learned: `causal`, `prefix`; of an encoder `masked`, and with a head for "
+            "pairs of segments `next-sentence` or `sentence-order`. `auto` is the model's own."
+        ),
+    ] = "auto"
+    noise: Annotated[
+        float | None,
+        Setting(
+            "Share of the tokens that the objective hides. Without a value its own: 0.15 of "
+            "`masked`.",
+            gt=0,
+            lt=1,
+        ),
+    ] = None
+    noise_span: Annotated[
+        float | None,
+        Setting("Mean length of a hidden span. Without a value the objective's own.", ge=1),
+    ] = None
+    noise_unit: Annotated[
+        str,
+        Setting(
+            "What `masked` hides as one: a token, a word, or a span of words (Joshi et al. 2020).",
+            choices=("token", "word", "span"),
+        ),
+    ] = "token"
+    noise_fixed: Annotated[
+        bool, Setting("Whether all epochs hide the same (BERT), or each others (RoBERTa).")
+    ] = False
     optimizer: Annotated[str, Setting("The optimizer: `adamw`, `muon`, `adafactor` or `lion`.")] = (
         "adamw"
     )
@@ -185,8 +214,12 @@ class TrainConfig:
         int, Setting("Seed of the weights and of the order of the rows.", ge=0, lt=1 << 63)
     ] = 0
     packing: Annotated[
-        str, Setting("How documents fill rows: `concat`, `best-fit` or `padding`.")
-    ] = "concat"
+        str,
+        Setting(
+            "How documents fill rows: `concat`, `best-fit` or `padding`. `auto` is concat where the"
+            " objective allows it, else best-fit."
+        ),
+    ] = "auto"
     sources: Annotated[
         tuple[Source, ...],
         Setting("Folders of shards with a weight or an amount each, in place of one folder."),

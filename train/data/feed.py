@@ -21,8 +21,9 @@ from train.config import Source, TrainConfig, locate, names, stages_of
 from train.data.mixing import Mixture, counts, shares_of
 from train.data.packing import key_of, scatter
 from train.data.part import Foreign, Ints
-from train.data.rows import Rows, split
+from train.data.rows import Rows, Takes, split
 from train.data.shards import Shards, read_shards
+from train.data.vocabulary import vocabulary
 from train.errors import TrainError, counted
 
 _ROUNDS = 6  # of the Feistel network
@@ -125,16 +126,23 @@ class Sampler:
 
 
 class Feed:
-    """The sources of a run, and which of their rows each step takes.
+    """The sources of a run, and which of their rows each step takes. ``roles``: of the special
+    tokens that its objective needs; ``takes``: the positions that pieces take by it.
 
     Raises ``TrainError`` where a source cannot be read, where two were encoded by different
     tokenizers, and where the requests cannot be met.
     """
 
-    def __init__(self, shards: Path | None, config: TrainConfig) -> None:
-        self.config = config
-        takes = any(not stage.sources for stage in stages_of(config))
-        self.default = shards if takes else None
+    def __init__(
+        self,
+        shards: Path | None,
+        config: TrainConfig,
+        roles: Sequence[str] = (),
+        takes: Takes | None = None,
+    ) -> None:
+        self.config, self.roles, self.takes = config, roles, takes
+        uses_default = any(not stage.sources for stage in stages_of(config))
+        self.default = shards if uses_default else None
         self.stages = stages_of(config)
         if shards is not None and config.sources:
             raise TrainError("give a folder of shards or sources, not both", exit_code=2)
@@ -165,8 +173,9 @@ class Feed:
                     "them again",
                     exit_code=2,
                 )
-        self.vocab_size = max(opened.vocab_size for opened in self.shards.values())
         self.tokenizer = first[1].tokenizer
+        size = max(opened.vocab_size for opened in self.shards.values())
+        self.vocabulary = vocabulary(size, first[1].special_ids, self.tokenizer, self.roles)
         digests = [opened.fingerprint for opened in self.shards.values()]
         joined = hashlib.sha256(" ".join(digests).encode()).hexdigest()
         self.fingerprint = digests[0] if len(digests) == 1 else joined
@@ -229,6 +238,7 @@ class Feed:
             packing=packing,
             seed=self.config.seed,
             first=self.first[path],
+            takes=self.takes,
         )
 
     def epochs(self, path: str) -> Fraction:

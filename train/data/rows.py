@@ -6,23 +6,31 @@ that is the end-of-text token, as in generation, and what is left of a document 
 row starts in the next from the last token of that row. An objective makes inputs and targets of
 them.
 
+An objective that adds tokens to a piece, or takes some away, says how many positions a piece takes
+(``Takes``), and rows are packed by these.
+
 Where the shards say which tokens count, the others are read and not scored, in training alone:
 held-out text is scored whole.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from train.data.packing import Packed, figures, key_of, pack
+from train.data.packing import Packed, Spans, figures, key_of, pack
 from train.data.part import Ints
 from train.data.shards import Shards
 from train.errors import TrainError, counted
 
 _PREFIX = 512  # tokens of a document that decide its side of the split
+
+
+# Positions that pieces of so many tokens take in a row; more tokens never take fewer.
+Takes = Callable[[Ints], Ints]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,11 +94,18 @@ class Rows:
         packing: str = "concat",
         seed: int = 0,
         first: int = 0,
+        takes: Takes | None = None,
     ) -> None:
         self.shards, self.documents, self.context, self.first = shards, documents, context, first
         self.masked = masked and shards.masks is not None
         self.packing, self.length = packing, shards.length[documents]
-        self.packed = pack(packing, self.length, context, seed)
+        self.longest, packed = context, self.length  # tokens of a piece, positions of documents
+        if takes is not None:
+            self.longest = int(np.flatnonzero(takes(np.arange(context + 1)) <= context).max())
+            whole, left = np.divmod(self.length, self.longest)
+            packed = whole * context + np.where(left > 0, takes(left), 0)
+        self.positions = packed
+        self.packed = pack(packing, packed, context, seed)
         self.count = self.packed.count
         self.tokens = int(self.length.sum())
 
@@ -105,13 +120,24 @@ class Rows:
 
     def figures(self) -> Packed:
         """What the packing did."""
-        return figures(self.packing, self.packed, self.length, self.context)
+        return figures(self.packing, self.packed, self.positions, self.context)
 
     def spans(self, row: int) -> list[tuple[int, int, int]]:
         """(document, first token, tokens) of the targets of a row."""
         return [
             (self.first + int(self.documents[index]), first, taken)
-            for index, first, taken in self.packed.spans(row)
+            for index, first, taken in self._spans(row)
+        ]
+
+    def _spans(self, row: int) -> Spans:
+        """As the packing's, in tokens of the documents."""
+        spans = self.packed.spans(row)
+        if self.positions is self.length:
+            return spans
+        first = [place // self.context * self.longest for _, place, _ in spans]
+        return [
+            (index, start, min(self.longest, int(self.length[index]) - start))
+            for (index, _, _), start in zip(spans, first, strict=True)
         ]
 
     def ids(self, documents: list[int]) -> list[str]:
@@ -135,7 +161,7 @@ class Rows:
         """What stands in a row, in order; raises ``TrainError`` for a token outside the
         vocabulary."""
         pieces = []
-        for index, first, taken in self.packed.spans(row):
+        for index, first, taken in self._spans(row):
             document = int(self.documents[index])
             part = slice(first, first + taken)
             pieces.append(

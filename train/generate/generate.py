@@ -18,7 +18,7 @@ from train.measure.accounting import parameters
 from train.model.cache import Cache
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.objectives.objectives import objective
+from train.objectives.objectives import both_ways
 from train.runs.checkpoint import (
     load_model,
     load_plan,
@@ -142,7 +142,7 @@ def load(model_dir: Path, *, device: str = "cpu") -> tuple[Decoder, Tokenizer]:
         )
     model = Decoder(config)
     load_model(checkpoint, model, average=True)
-    model.both_ways = objective(plan.train.objective).both_ways
+    model.both_ways = both_ways(plan.train.objective)
     tokenizer = load_tokenizer(tokenizer_of(checkpoint))
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= config.vocab:

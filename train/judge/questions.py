@@ -124,14 +124,10 @@ class Answers:
     """An objective: the continuation from the context, which a model that has learned it reads
     both ways, as in generation."""
 
-    name = "answers"
-    needs: tuple[str, ...] = ()
+    sparse = False
 
     def __init__(self, both_ways: bool) -> None:
         self.both_ways = both_ways
-
-    def room(self, context: int) -> int:
-        return context
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         row, places = laid_out(pieces, context)

@@ -14,7 +14,7 @@ from train.config import TrainConfig
 from train.device import computes_in
 from train.model.config import ModelConfig
 from train.model.positions import positions
-from train.objectives.objectives import objective
+from train.objectives.objectives import both_ways
 
 
 def layer_backends(
@@ -75,13 +75,14 @@ def _not_for_triton(like: Any, mask: Mask) -> str:
 
 def _mask(model: ModelConfig, train: TrainConfig, window: int | None, device: torch.device) -> Mask:
     """Of the kind that the decoder makes in training; two tokens long."""
-    prefix = objective(train.objective).both_ways
+    prefix = both_ways(train.objective)
     with device:
         bias = positions(model).bias()
     return Mask(
         queries=2,
         keys=2,
         device=device,
+        causal=model.causal,
         documents=torch.zeros(1, 2, dtype=torch.long, device=device),
         window=window,
         sinks=model.attention.sinks if window is not None else 0,

@@ -61,7 +61,8 @@ def summarise(run: Run) -> dict[str, Any]:
         sample = None
         # Of split weights all processes read and choose together.
         together = run.saver.parts
-        if (run.ranks.first or together) and run.sampler.tokenizer is not None:
+        known = run.sampler.tokenizer is not None and plan.model.causal  # an encoder writes none
+        if (run.ranks.first or together) and known:
             with autocast(run.ranks.device, settings.precision) if together else nullcontext():
                 sample = continue_text(
                     run.model.eval(),
@@ -191,8 +192,8 @@ def _pretrain(
     if group.first:
         (out / "train.json").unlink(missing_ok=True)
         (out / "tokenizer.json").unlink(missing_ok=True)
-        if data.tokenizer is not None:
-            write_atomic(out / "tokenizer.json", data.tokenizer.read_bytes())
+        if (tokenizer := data.vocabulary.written()) is not None:
+            write_atomic(out / "tokenizer.json", tokenizer)
         remember(out, data)
     failed = try_kernels(plan.model, plan.train, group.device)
     if on_notice is not None:

@@ -25,7 +25,7 @@ from train.measure.accounting import run_cost
 from train.measure.describe import peak_of
 from train.model.decoder import Decoder
 from train.model.positions import Rotary
-from train.objectives.objectives import objective
+from train.objectives.objectives import both_ways
 from train.optim.optimizers import optimizers
 from train.optim.schedules import learning_rate
 from train.optim.weights import Average
@@ -95,7 +95,7 @@ class Run:
         build = partial(Decoder, self.plan.model, attention=settings.attention)
         self.model = place_model(build, settings, ranks).train()
         self.model.stack.recompute = settings.recompute
-        self.model.both_ways = objective(settings.objective).both_ways
+        self.model.both_ways = both_ways(settings.objective)
         start = self.plan.start
         if start is None or newest(self.out / "checkpoints") is not None:
             self.model.initialise(settings.seed)

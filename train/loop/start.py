@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from train.config import TrainConfig, model_at, stages_of
 from train.data.feed import Feed
 from train.data.shards import load_tokenizer
+from train.data.vocabulary import Vocabulary
 from train.device import pick_device
 from train.errors import TrainError, counted
 from train.files import sha256
@@ -21,7 +22,7 @@ from train.loop.backends import layer_backends
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.presets import PRESETS, preset
-from train.objectives.objectives import objective
+from train.objectives.objectives import feed_of, name_for, packing_for
 from train.optim.optimizers import check_optimizer
 from train.optim.schedules import schedule
 from train.runs.checkpoint import model_of, newest, tokenizer_of, weights_of
@@ -34,18 +35,17 @@ from train.split import copy_into
 @dataclass(frozen=True, kw_only=True)
 class Start:
     """``digest``: SHA-256 over those of the weights' files, which decide the result, wherever they
-    lie.
+    lie. ``tokenizer``: where its tokenizer.json is, if it has one.
     """
 
     folder: Path
     config: ModelConfig
     digest: str
+    tokenizer: Path
 
 
-def start_of(folder: Path, tokenizer: Path | None) -> Start:
-    """The model in ``folder``, to be trained on text that ``tokenizer`` encoded. Raises
-    ``TrainError`` where there is none, or where a token has another id there.
-    """
+def start_of(folder: Path) -> Start:
+    """The model in ``folder``; raises ``TrainError`` where there is none."""
     checkpoint = newest(folder / "checkpoints")
     if checkpoint is not None:
         config, files = model_of(checkpoint), weights_of(checkpoint).files
@@ -53,13 +53,12 @@ def start_of(folder: Path, tokenizer: Path | None) -> Start:
         source = look(folder)
         config, files = source.config, sorted({path for path, _ in source.files.values()})
     own = folder / "tokenizer.json" if checkpoint is None else tokenizer_of(checkpoint)
-    if tokenizer is not None and own.is_file():
-        _same_ids(own, tokenizer)
     try:
         digests = "".join(sha256(path) for path in files)
     except OSError as error:
         raise TrainError(f"{folder}: its weights cannot be read ({error})", exit_code=2) from error
-    return Start(folder=folder, config=config, digest=hashlib.sha256(digests.encode()).hexdigest())
+    digest = hashlib.sha256(digests.encode()).hexdigest()
+    return Start(folder=folder, config=config, digest=digest, tokenizer=own)
 
 
 def teacher_of(start: Start) -> Decoder:
@@ -83,11 +82,22 @@ def take_over(start: Start, model: Decoder) -> None:
         raise TrainError(f"{start.folder}: {next(iter(state))} is missing in the weights")
 
 
-def _same_ids(own: Path, theirs: Path) -> None:
-    """Raise where a token that the model knows is another, or none, to the text's tokenizer."""
-    own_ids = load_tokenizer(own).get_vocab(with_added_tokens=True)
-    used = load_tokenizer(theirs).get_vocab(with_added_tokens=True)
+def _same_ids(start: Start, theirs: Vocabulary) -> None:
+    """Raise where a token that the model knows is another, or none, to the text's tokenizer. What
+    stands behind it was added for an objective.
+    """
+    own = start.tokenizer
+    if theirs.tokenizer is None or not own.is_file():
+        return
+    loaded = load_tokenizer(own)
+    own_ids = loaded.get_vocab(with_added_tokens=True)
+    used = load_tokenizer(theirs.tokenizer).get_vocab(with_added_tokens=True)
+    special = {
+        number for number, token in loaded.get_added_tokens_decoder().items() if token.special
+    }
     for token, number in sorted(own_ids.items(), key=lambda pair: pair[1]):
+        if number in special and number > max(used.values()):
+            continue
         if used.get(token) != number:
             difference = "not in" if token not in used else f"{used[token]} in"
             raise TrainError(
@@ -132,22 +142,27 @@ def make_plan(
     for stage in stages_of(train):
         schedule(stage.schedule)
     context = max(stage.context for stage in stages_of(train))
-    data = Feed(shards, train)
     start = None
     if isinstance(model, str) and model not in PRESETS and Path(model).is_dir():
-        start = start_of(Path(model), data.tokenizer)
+        start = start_of(Path(model))
         model = start.config
-    elif isinstance(model, str):
-        model = preset(model, vocab=data.vocab_size, context=context)
+    named = preset(model) if isinstance(model, str) else model
+    train = settled(change(named, changes or {}, "model"), train)
+    data = feed_of(shards, train)
+    size = data.vocabulary.size
+    if start is not None:
+        _same_ids(start, data.vocabulary)
+    if isinstance(model, str):
+        model = replace(named, vocab=size, context=context)
     given = dict(changes or {})
     if start is not None and not model.position.table:
         given.setdefault("context", max(context, model.context))
     model = changed(model, given, start)
     model_at(model, train, len(train.stages))  # refuse before anything is written
-    if model.vocab < data.vocab_size:
+    if model.vocab < size:
         raise TrainError(
-            f"vocab is {model.vocab}, the shards use {counted(data.vocab_size, 'token')}: raise"
-            " vocab",
+            f"vocab is {model.vocab}, the shards and the objective use {counted(size, 'token')}:"
+            " raise vocab",
             exit_code=2,
         )
     if model.context < context:
@@ -158,14 +173,15 @@ def make_plan(
         )
     teaches = None
     if train.teacher is not None:
-        teaches = start_of(Path(train.teacher), data.tokenizer)
+        teaches = start_of(Path(train.teacher))
+        _same_ids(teaches, data.vocabulary)
         if teaches.config.vocab != model.vocab:
             raise TrainError(
                 f"teacher {train.teacher}: has {counted(teaches.config.vocab, 'token')}, the model"
                 f" {model.vocab}: predictions are compared token by token, so set model.vocab",
                 exit_code=2,
             )
-    objective(train.objective)
+    _check_objective(model, train)
     check_optimizer(train.optimizer)
     if model.mup_base is not None and train.optimizer not in ("adamw", "lion"):
         raise TrainError(
@@ -186,3 +202,25 @@ def make_plan(
         teaches=teaches,
     )
     return plan, data
+
+
+def settled(model: ModelConfig, train: TrainConfig) -> TrainConfig:
+    """The settings with an objective and packings that suit the model, where they leave these to
+    it; raises ``TrainError``.
+    """
+    name = name_for(model, train.objective)
+    stages = tuple(
+        stage if stage.packing is None else replace(stage, packing=packing_for(name, stage.packing))
+        for stage in train.stages
+    )
+    packing = packing_for(name, train.packing)
+    return replace(train, objective=name, packing=packing, stages=stages)
+
+
+def _check_objective(model: ModelConfig, train: TrainConfig) -> None:
+    """Raise where a model has no use for what the settings ask for."""
+    if train.eval and not model.causal:
+        raise TrainError(
+            "eval: an encoder gives texts no likelihood; held-out text is scored by its objective",
+            exit_code=2,
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -74,7 +75,7 @@ class Stepper:
             for part in model.stack.blocks if config.parallel == "fsdp" else [losses]:
                 part.compile()
         self.losses = parallel(losses, config, ranks)
-        self.objective = objective(config.objective)
+        self.objective = objective(config, sampler.vocabulary)
         self.ahead = Ahead(self.batches, config.steps)
 
     def close(self) -> None:
@@ -108,10 +109,9 @@ class Stepper:
         """
         config, device = self.config, self.ranks.device
         batches = self.ahead(step)
-        counts = {
-            "targets": sum(example.tokens for example, _ in batches),
-            "tokens": sum(example.read for example, _ in batches),
-        }
+        counts: Counter[str] = Counter()
+        for example, _ in batches:
+            counts.update(example.counts)
         # Filled there: a copy from ordinary memory would wait for the device at every step.
         fill = partial(torch.full, (), dtype=torch.float64, device=device)
         counted = {name: self.ranks.total(fill(count)) for name, count in counts.items()}

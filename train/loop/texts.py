@@ -134,8 +134,8 @@ def texts_of(feed: Feed) -> dict[str, Text]:
                 " it again with that one",
                 exit_code=2,
             )
-        if shards.vocab_size > feed.vocab_size:
-            shards = replace(shards, vocab_size=feed.vocab_size)
+        if shards.vocab_size > feed.vocabulary.size:
+            shards = replace(shards, vocab_size=feed.vocabulary.size)
         texts[name] = Text(shards, config.context)
     return texts
 

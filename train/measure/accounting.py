@@ -15,7 +15,7 @@ from train.model.config import ModelConfig, Rope
 from train.model.decoder import Decoder
 from train.model.roles import Role, roles
 
-BLOCK = "stack.blocks.0."
+BLOCKS = "stack.blocks."
 
 _NORMS = {
     "rms": "RMSNorm",
@@ -66,22 +66,26 @@ class Parameters:
 
 
 @lru_cache(maxsize=256)
-def weights(config: ModelConfig) -> tuple[tuple[Role, int], ...]:
-    """The role of each weight and how many numbers all of its kind have. Of the model's own
-    modules, on a device without memory; blocks are alike, so that one is built.
+def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
+    """The role of each weight, how many numbers all of its kind have, and how many of these each
+    token meets, which of shared blocks are more. Of the model's own modules, on a device without
+    memory; where blocks are alike, one is built.
     """
+    built = config if not config.norm.first else dataclasses.replace(config, layers=config.share)
     with torch.device("meta"):
-        model = Decoder(dataclasses.replace(config, layers=1))
-    return tuple(
-        (role, weight.numel() * (config.layers if name.startswith(BLOCK) else 1))
-        for name, weight, role in roles(model)
-    )
+        model = Decoder(built)
+    found = []
+    for name, weight, role in roles(model):
+        inside = name.startswith(BLOCKS)
+        numbers = weight.numel() * (config.layers // built.layers if inside else 1)
+        found.append((role, numbers, numbers * (config.share if inside else 1)))
+    return tuple(found)
 
 
 def parts(config: ModelConfig) -> Parameters:
     """The parameters of each part."""
     counted: Counter[str] = Counter()
-    for role, numbers in weights(config):
+    for role, numbers, _ in weights(config):
         counted[role.part] += numbers
     return Parameters(**counted)
 
@@ -93,15 +97,18 @@ def parameters(config: ModelConfig) -> int:
 
 def matmul_parameters(config: ModelConfig) -> int:
     """Weights that multiply every token: the output head counts, the embedding lookup does not."""
-    matrices = sum(numbers for role, numbers in weights(config) if role.use == "matrix")
-    return matrices + config.hidden * config.vocab
+    matrices = sum(met for role, _, met in weights(config) if role.use == "matrix")
+    return matrices + (config.embedded if config.head.tied else config.hidden) * config.vocab
 
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:
     """Keys that a query sees on average in a full row of ``context`` tokens: causal attention
-    counts each pair once, a window what it lets through.
+    counts each pair once, an encoder's twice, a window what it lets through.
     """
     window = config.attention.window_of(layer)
+    if not config.causal:
+        near = context if window is None else min(window, context)  # to either side, itself too
+        return near * (2 * context - near + 1) / context - 1
     total = context * (context + 1) // 2
     if window is None or window >= context:
         return total / context

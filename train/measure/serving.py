@@ -21,7 +21,7 @@ def weight_bytes(config: ModelConfig, bits: int = 16) -> int:
     """Bytes of all weights where matrices in blocks are kept in so many bits."""
     each = float(bits) if bits == 16 else bits + (16 + bits) / GROUP
     total = 0.0
-    for role, numbers in weights(config):
+    for role, numbers, _ in weights(config):
         total += numbers * (each if role.use == "matrix" else 16) / 8
     return round(total)
 

@@ -15,6 +15,7 @@ from train.config import Source, TrainConfig, locate, names
 from train.data.feed import Feed
 from train.errors import TrainError
 from train.files import encode_json, seal, unseal, write_atomic
+from train.objectives.objectives import feed_of
 from train.runs.checkpoint import load_plan, newest
 from train.runs.metrics import read_lines
 
@@ -92,6 +93,6 @@ def _feed(out: Path, config: TrainConfig, shards: Path | None) -> Feed:
 
     stages = tuple(dataclasses.replace(s, sources=moved(s.sources)) for s in config.stages)
     config = dataclasses.replace(config, sources=moved(config.sources), stages=stages)
-    feed = Feed(None if default is None else Path(default), config)
+    feed = feed_of(None if default is None else Path(default), config)
     feed.labels |= {folder: label for label, folder in folders.items()}  # as they were called then
     return feed

@@ -80,7 +80,7 @@ class SerialBlock(nn.Module):
     def __init__(self, config: ModelConfig, layer: int, backend: str) -> None:
         super().__init__()
         self.post, sandwich = config.norm.place == "post", config.norm.place == "sandwich"
-        self.attention_norm = norm(config)
+        self.attention_norm = norm(config) if layer or config.norm.first else nn.Identity()
         self.attention = SelfAttention(config, backend)
         self.attention_out_norm = norm(config) if sandwich else None
         self.attention_drop = Dropout(config.dropout, 2 * layer + 1)

@@ -59,9 +59,20 @@ class Norm:
     eps: Annotated[float, Setting("Number added to the variance, so that it is never 0.", gt=0)] = (
         1e-5
     )
+    first: Annotated[
+        bool,
+        Setting(
+            "Whether the first block has a norm before attention (ModernBERT has one after the "
+            "embedding in its place)."
+        ),
+    ] = True
 
     def __post_init__(self) -> None:
         check(self, "norm.")
+        _refuse(
+            not self.first and self.place != "pre",
+            f"norm.first false with norm.place {self.place}: only a norm before can be left out",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +138,10 @@ class Rope:
     table: ClassVar[bool] = False
     kind: Annotated[str, _kind("rope", "Rotary positions (Su et al. 2021).")] = "rope"
     theta: Annotated[float, Setting("Base of the rotary frequencies.", gt=0)] = 10_000.0
+    window_theta: Annotated[
+        float | None,
+        Setting("That of layers with a window (ModernBERT). Without a value theta.", gt=0),
+    ] = None
     dim: Annotated[
         int | None,
         Setting("Dimensions of a head that are turned, an even number; all where absent.", ge=2),
@@ -328,7 +343,21 @@ class Parallel:
 class Embedding:
     """The embedding of tokens."""
 
-    norm: Annotated[bool, Setting("A norm after the embedding (BLOOM).")] = False
+    norm: Annotated[bool, Setting("A norm after the embedding (BLOOM, BERT).")] = False
+    size: Annotated[
+        int | None,
+        Setting(
+            "Dimensions of the embedding where they are others than hidden: a matrix leads from "
+            "one to the other (ALBERT).",
+            ge=1,
+        ),
+    ] = None
+    segments: Annotated[
+        int, Setting("Learned vectors for the segments of a text, added (BERT: 2).", ge=0)
+    ] = 0
+
+    def __post_init__(self) -> None:
+        check(self, "embedding.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,6 +366,24 @@ class Head:
 
     tied: Annotated[bool, Setting("Whether it is the embedding, transposed.")] = True
     bias: Annotated[bool, Setting("Whether it has a bias.")] = False
+    transform: Annotated[
+        bool,
+        Setting(
+            "A layer with an activation and a norm before it (BERT); it has a bias where the "
+            "feed-forward has."
+        ),
+    ] = False
+    pair: Annotated[
+        str,
+        Setting(
+            "A second head, which reads the first token of a text and tells of its two segments "
+            "whether one comes next (BERT), or which order they stand in (ALBERT).",
+            choices=("none", "next", "order"),
+        ),
+    ] = "none"
+
+    def __post_init__(self) -> None:
+        check(self, "head.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,6 +395,13 @@ class Stack:
     attention: Annotated[Grouped, Setting("How tokens look at each other.")]
     feed_forward: Annotated[Dense, Setting("What is done to each token.")]
     norm: Annotated[Norm, Setting("The norms.")] = field(default_factory=Norm)
+    causal: Annotated[
+        bool, Setting("Whether a token sees those before it alone; in an encoder it sees all.")
+    ] = True
+    share: Annotated[
+        int,
+        Setting("Blocks in a row that have the same weights (ALBERT: as many as layers).", ge=1),
+    ] = 1
     residual: Annotated[Serial | Parallel, Setting("How parts are joined to the stream.")] = field(
         default_factory=Serial
     )
@@ -367,7 +421,7 @@ class Stack:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Stack):
-    """A decoder-only transformer."""
+    """A transformer of one stack: a decoder, or an encoder."""
 
     vocab: Annotated[int, Setting("Tokens of the vocabulary.", ge=1)]
     context: Annotated[
@@ -391,6 +445,14 @@ class ModelConfig(Stack):
             self.residual.kind == "parallel" and self.norm.place != "pre",
             f"residual parallel with norm.place {self.norm.place}: a parallel block has its norms "
             "before",
+        )
+        _refuse(
+            self.layers % self.share != 0,
+            f"share is {self.share}: it must divide layers ({self.layers})",
+        )
+        _refuse(
+            self.causal and self.head.pair != "none",
+            f"head.pair {self.head.pair} with causal true: a decoder has no such head",
         )
         if isinstance(self.position, Rope):
             self._check_rope(self.position)
@@ -423,6 +485,11 @@ class ModelConfig(Stack):
     def wider(self) -> float:
         """How many times wider than muP's base; 1 without one."""
         return 1.0 if self.mup_base is None else self.hidden / self.mup_base
+
+    @property
+    def embedded(self) -> int:
+        """Dimensions of an embedding."""
+        return self.embedding.size or self.hidden
 
     @property
     def rotated(self) -> int:

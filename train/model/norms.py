@@ -70,9 +70,9 @@ class LayerNorm(nn.Module):
         return F.layer_norm(y, (self.hidden,), weight, bias, self.eps).to(x.dtype)
 
 
-def norm(config: Stack) -> nn.Module:
-    """The norm of a stack over its hidden dimensions."""
-    own, size = config.norm, config.hidden
+def norm(config: Stack, size: int | None = None) -> nn.Module:
+    """The norm of a stack, over its hidden dimensions or ``size`` others."""
+    own, size = config.norm, size or config.hidden
     if own.kind == "rms":
         return RMSNorm(size, own.eps)
     return LayerNorm(size, own.eps, weight=own.kind != "layer_plain", bias=own.kind == "layer")

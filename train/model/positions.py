@@ -22,7 +22,7 @@ from train.model.config import (
     Sinusoidal,
 )
 from train.model.roles import Role
-from train.model.rope import rope_frequencies
+from train.model.rope import rope_frequencies, window_frequencies
 
 # So small that the first loss is ln(vocab) within a few hundredths, for a tied head too.
 EMBEDDING = 0.4
@@ -38,8 +38,10 @@ class Positions(nn.Module):
         """Embeddings [batch, length, hidden] with their positions, [batch or 1, length]."""
         return x
 
-    def rotation(self, positions: Tensor) -> Tensor | None:
-        """What ``rotate`` multiplies queries and keys by, or None."""
+    def rotation(self, positions: Tensor, windowed: bool = False) -> Tensor | None:
+        """What ``rotate`` multiplies queries and keys by, or None. ``windowed``: where a window
+        holds.
+        """
         return None
 
     def bias(self) -> AlibiBias | Relative | None:
@@ -51,18 +53,22 @@ class Rotary(Positions):
     """Queries and keys turned by an angle for each pair of dimensions (Su et al. 2021)."""
 
     frequencies: Tensor
+    of_windows: Tensor | None
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         frequencies, self.factor = rope_frequencies(config)
         self.register_buffer("frequencies", frequencies, persistent=False)
+        self.register_buffer("of_windows", window_frequencies(config), persistent=False)
 
     def tune(self, config: ModelConfig) -> None:
         """Turn as another configuration does, from now on."""
         frequencies, self.factor = rope_frequencies(config)
         self.frequencies.copy_(frequencies)
 
-    def rotation(self, positions: Tensor) -> Tensor:
+    def rotation(self, positions: Tensor, windowed: bool = False) -> Tensor:
+        if windowed and self.of_windows is not None:
+            return rotations(self.of_windows, 1.0, positions)
         return rotations(self.frequencies, self.factor, positions)
 
 
@@ -73,8 +79,8 @@ class LearnedTable(Positions):
         super().__init__(config)
         assert isinstance(config.position, Learned)
         self.offset = config.position.offset
-        self.weight = nn.Parameter(torch.zeros(config.context + self.offset, config.hidden))
-        std = EMBEDDING * (config.mup_base or config.hidden) ** -0.5
+        self.weight = nn.Parameter(torch.zeros(config.context + self.offset, config.embedded))
+        std = EMBEDDING * (config.mup_base or config.embedded) ** -0.5
         roles.give(self, weight=Role(part="positions", use="lookup", std=std))
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -88,7 +94,7 @@ class Sinusoids(Positions):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        table = sinusoids(config.context, config.hidden)
+        table = sinusoids(config.context, config.embedded)
         self.register_buffer("sinusoids", table, persistent=False)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -115,12 +121,12 @@ class RelativeBuckets(Positions):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         assert isinstance(config.position, Buckets)
-        self.distance = config.position.distance
+        self.distance, self.both_ways = config.position.distance, not config.causal
         self.weight = nn.Parameter(torch.zeros(config.position.buckets, config.attention.heads))
         roles.give(self, weight=Role(part="positions", use="lookup", std=0.02))
 
     def bias(self) -> Relative:
-        return Relative(weight=self.weight, distance=self.distance)
+        return Relative(weight=self.weight, distance=self.distance, both_ways=self.both_ways)
 
 
 ENCODINGS: dict[type, type[Positions]] = {

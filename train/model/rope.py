@@ -19,8 +19,7 @@ def rope_frequencies(config: ModelConfig) -> tuple[Tensor, float]:
     size, theta, scaling = config.rotated, config.position.theta, config.position.scaling
     if scaling is not None and scaling.kind == "ntk":
         theta *= scaling.factor ** (size / (size - 2))
-    exponents = torch.arange(0, size, 2, dtype=torch.int64).float() / size
-    frequencies = 1.0 / theta**exponents
+    frequencies = _plain(size, theta)
     if scaling is None or scaling.kind == "ntk":
         return frequencies, 1.0
     if scaling.kind == "linear":
@@ -35,6 +34,17 @@ def rope_frequencies(config: ModelConfig) -> tuple[Tensor, float]:
     stretch = max(1.0, config.context / scaling.original_context)
     factor = math.sqrt(1 + math.log(stretch) / math.log(scaling.original_context))
     return frequencies / divisors, factor
+
+
+def window_frequencies(config: ModelConfig) -> Tensor | None:
+    """The same of layers with a window, which are not stretched; None where they are as others."""
+    assert isinstance(config.position, Rope)
+    theta = config.position.window_theta
+    return None if theta is None else _plain(config.rotated, theta)
+
+
+def _plain(size: int, theta: float) -> Tensor:
+    return 1.0 / theta ** (torch.arange(0, size, 2, dtype=torch.int64).float() / size)
 
 
 def _llama3(frequencies: Tensor, scaling: RopeScaling) -> Tensor:

@@ -15,6 +15,8 @@ from train.model.config import ModelConfig
 from train.model.norms import norm
 from train.model.positions import positions
 
+AGAIN = 0x2545F4914F6CDD1D  # between the seeds of two runs of a block
+
 
 class Stack(nn.Module):
     """Blocks on embedded tokens. ``recompute``: every N-th block, each for 1 or True, keeps its
@@ -27,7 +29,9 @@ class Stack(nn.Module):
         super().__init__()
         self.config, self.backend, self.recompute = config, backend, False
         self.positions = positions(config)
-        self.blocks = nn.ModuleList(block(config, n, backend) for n in range(config.layers))
+        self.blocks = nn.ModuleList(
+            block(config, n, backend) for n in range(0, config.layers, config.share)
+        )
         self.norm = None if config.norm.place == "post" else norm(config)
 
     def where(
@@ -55,12 +59,17 @@ class Stack(nn.Module):
     ) -> Tensor:
         """x [batch, length, hidden] at ``places``, as ``where`` gives them, to the same shape."""
         masks = self._masks(x, places, documents, prefix, cache)
-        rotation = self.positions.rotation(places)
+        rotations = {
+            window: self.positions.rotation(places, window is not None) for window in masks
+        }
         every = int(self.recompute) if cache is None and torch.is_grad_enabled() else 0
         if every:
             self._prepare(x, masks)
-        for layer, (each, window) in enumerate(zip(self.blocks, self.config.windows, strict=True)):
-            given: dict[str, Any] = {"mask": masks[window], "rotation": rotation, "draws": draws}
+        for layer, window in enumerate(self.config.windows):
+            each = self.blocks[layer // self.config.share]
+            given: dict[str, Any] = {"mask": masks[window], "rotation": rotations[window]}
+            if draws is not None:  # blocks that are run again draw anew
+                given["draws"] = draws + layer % self.config.share * AGAIN
             if cache is not None:
                 given |= {"cache": cache.layers[layer], "kept": cache.kinds[window].kept}
             view = View(**given)
@@ -96,6 +105,7 @@ class Stack(nn.Module):
                 queries=length,
                 keys=keys,
                 device=x.device,
+                causal=self.config.causal,
                 documents=docs,
                 window=window,
                 sinks=self.config.attention.sinks if window is not None else 0,

@@ -11,12 +11,8 @@ from train.objectives.example import Draws, Example, laid_out
 class Causal:
     """Language modelling (Radford et al. 2018)."""
 
-    name = "causal"
-    needs: tuple[str, ...] = ()
+    sparse = False
     both_ways = False
-
-    def room(self, context: int) -> int:
-        return context
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         return laid_out(pieces, context)[0]

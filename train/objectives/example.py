@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from train.data.packing import key_of
+from train.data.packing import key_of, scatter
 from train.data.rows import Piece
 
+if TYPE_CHECKING:
+    from train.model.decoder import Decoder
+
+_STEP = 0x9E3779B97F4A7C15
 IGNORED = -100  # a target that is not scored (torch's cross_entropy default)
 
 
@@ -21,12 +26,19 @@ class Example:
     """Rows for a model. ``inputs, targets, documents``: int64 [rows, context]; ``documents``
     numbers documents, padding is -1 there and ``IGNORED`` in ``targets``; None where each row is
     one. ``prefix``: bool [rows, context], tokens that all of their document see, or None.
+    ``segments``: int64 [rows, context], the part of its text that a token is in. ``pairs``: int64
+    [rows, context], at the first token of a text whether its segments belong together (0) or not
+    (1), ``IGNORED`` elsewhere. ``scored``: int64 [targets], where those that count stand in the
+    flattened rows, for objectives that score few; None for all.
     """
 
     inputs: Tensor
     targets: Tensor
     documents: Tensor | None
     prefix: Tensor | None = None
+    segments: Tensor | None = None
+    pairs: Tensor | None = None
+    scored: Tensor | None = None
 
     @property
     def tokens(self) -> int:
@@ -34,10 +46,24 @@ class Example:
         return int((self.targets != IGNORED).sum())
 
     @property
-    def read(self) -> int:
-        """Tokens that stand in the rows."""
-        return (
-            int((self.documents >= 0).sum()) if self.documents is not None else self.inputs.numel()
+    def counts(self) -> dict[str, int]:
+        """By what terms of the loss are divided: ``targets`` that are scored, ``tokens`` that stand
+        in the rows, and ``pairs``.
+        """
+        read = self.inputs.numel() if self.documents is None else int((self.documents >= 0).sum())
+        pairs = {} if self.pairs is None else {"pairs": int((self.pairs != IGNORED).sum())}
+        return {"targets": self.tokens, "tokens": read, **pairs}
+
+    def read_by(self, model: Decoder, draws: Tensor | None = None) -> Tensor:
+        """The model's features of the rows, [rows, context, hidden]; ``draws``: int64 [rows], what
+        decides on dropout.
+        """
+        return model.features(
+            self.inputs,
+            documents=self.documents,
+            prefix=self.prefix,
+            segments=self.segments,
+            draws=draws,
         )
 
     def pinned(self) -> Example:
@@ -62,8 +88,8 @@ class Draws:
     """What an objective draws for a piece: a function of the seed, the epoch, the document and the
     piece alone, whatever row, step or process it is in."""
 
-    def __init__(self, seed: int, epoch: int) -> None:
-        self.seed, self.epoch = seed, epoch
+    def __init__(self, seed: int, epoch: int, rows: Source | None = None) -> None:
+        self.seed, self.epoch, self.rows = seed, epoch, rows
 
     def key(self, piece: Piece) -> int:
         """64 bits of the piece's own."""
@@ -73,29 +99,44 @@ class Draws:
         """A number from 0 up to 1, evenly drawn."""
         return (self.key(piece) >> 11) / 2**53
 
+    def shares(self, piece: Piece, count: int, what: int = 0) -> npt.NDArray[np.float64]:
+        """``count`` such numbers; others for each ``what``."""
+        with np.errstate(over="ignore"):
+            start = scatter(np.full(1, self.key(piece), np.uint64) + np.uint64(what))
+            drawn = scatter(start + np.arange(count, dtype=np.uint64) * np.uint64(_STEP))
+        return (drawn >> np.uint64(11)) / 2.0**53
+
+    def other(self, piece: Piece) -> Piece | None:
+        """A piece of another document, or none where a few rows have no such."""
+        if self.rows is None:
+            return None
+        for share in self.shares(piece, 8, 6):
+            pieces = self.rows.pieces(int(share * self.rows.count))
+            if others := [one for one in pieces if one.document != piece.document]:
+                return max(others, key=lambda one: len(one.tokens))
+        return None
+
 
 class Objective(Protocol):
     """What is to be learned from pieces of documents.
 
-    ``name``: in settings. ``needs``: special tokens that the tokenizer must have, by their role.
-    ``both_ways``: whether a prompt is read both ways in generation.
+    ``both_ways``: whether a prompt is read both ways in generation. ``sparse``: whether few of the
+    tokens are scored.
     """
 
-    name: str
-    needs: tuple[str, ...]
     both_ways: bool
-
-    def room(self, context: int) -> int:
-        """How many tokens of text a row of ``context`` positions takes."""
-        ...
+    sparse: bool
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
-        """One row of the pieces, which fit into ``room``."""
+        """One row of the pieces, which fit into ``context`` positions."""
         ...
 
 
 class Source(Protocol):
     """Rows by number, as ``Rows`` and ``Mixture`` are."""
+
+    @property
+    def count(self) -> int: ...
 
     def width(self, row: int) -> int: ...
 
@@ -107,13 +148,15 @@ def examples(
 ) -> Example:
     """The rows of these numbers, each with its epoch, as the objective has them."""
     made = [
-        objective.example(rows.pieces(row), rows.width(row), Draws(seed, epoch))
+        objective.example(rows.pieces(row), rows.width(row), Draws(seed, epoch, rows))
         for row, epoch in numbered
     ]
     joined: dict[str, Any] = {
         name: None if first is None else torch.cat([getattr(one, name) for one in made])
         for name, first in made[0]._parts()
     }
+    if objective.sparse:
+        joined["scored"] = (joined["targets"].flatten() != IGNORED).nonzero().flatten()
     return Example(**joined)
 
 

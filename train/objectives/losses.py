@@ -201,8 +201,8 @@ class Term(NamedTuple):
 
 class Losses(nn.Module):
     """The terms of a micro-batch by name: ``objective``, what is learned from its targets, and what
-    it consists of, ``loss`` (nats) and ``z_loss`` (squared log normalisers); with a ``teacher``,
-    which learns nothing, ``distillation`` (``distance``).
+    it consists of, ``loss`` (nats) and ``z_loss`` (squared log normalisers); of pairs of segments
+    ``pairs`` (nats); with a ``teacher``, which learns nothing, ``distillation`` (``distance``).
     """
 
     def __init__(self, model: Decoder, config: TrainConfig, teacher: Decoder | None = None) -> None:
@@ -214,38 +214,53 @@ class Losses(nn.Module):
 
     def forward(self, example: Example, draws: Tensor | None = None) -> dict[str, Term]:
         """``draws``: int64 [rows], what decides on dropout."""
-        features = self.model.features(
-            example.inputs, documents=example.documents, prefix=example.prefix, draws=draws
-        )
+        features = example.read_by(self.model, draws)
+        read, targets = _scored(self.model, features, example)
+        device = features.device.type
+        chunk = chunk_of(self.model.config.vocab, self.chunk, device)
         loss, nats, squares = loss_sums(
-            features.flatten(0, 1),
-            example.targets.flatten(),
-            *self.model.head_weights(),
-            chunk=chunk_of(self.model.config.vocab, self.chunk, features.device.type),
-            z_loss=self.z_loss,
+            read, targets, *self.model.head_weights(), chunk=chunk, z_loss=self.z_loss
         )
         terms = {
             "objective": Term(loss, "targets", 1.0 - self.share),
             "loss": Term(nats, "targets", 0.0),
             "z_loss": Term(self.z_loss * squares, "targets", 0.0),
         }
+        if self.model.head.pair is not None:
+            terms["pairs"] = _of_pairs(self.model.head.pair, features, example)
         (teacher,) = self.teacher
         if teacher is not None:
             with torch.no_grad():
-                taught = teacher.features(
-                    example.inputs, documents=example.documents, prefix=example.prefix
-                )
+                taught, _ = _scored(teacher, example.read_by(teacher), example)
             apart = distance(
-                features.flatten(0, 1),
+                read,
                 self.model.head_weights(),
-                taught.flatten(0, 1),
+                taught,
                 teacher.head_weights(),
-                example.targets.flatten(),
-                chunk=chunk_of(self.model.config.vocab, self.chunk, features.device.type),
+                targets,
+                chunk=chunk,
                 temperature=self.temperature,
             )
             terms["distillation"] = Term(apart, "targets", self.share)
         return terms
+
+
+def _of_pairs(head: nn.Module, features: Tensor, example: Example) -> Term:
+    """Nats of the pairs of segments; of none nothing, in which the head takes part nonetheless."""
+    if example.pairs is None:
+        return Term(0.0 * head(features[:, 0]).float().sum(), "targets", 1.0)
+    labels = example.pairs.flatten()
+    known = labels != IGNORED
+    logits = head(features.flatten(0, 1)[known]).float()
+    return Term(F.cross_entropy(logits, labels[known], reduction="sum"), "pairs", 1.0)
+
+
+def _scored(model: Decoder, features: Tensor, example: Example) -> tuple[Tensor, Tensor]:
+    """What the head's matrix reads of the tokens that are scored, and their targets."""
+    x, targets = features.flatten(0, 1), example.targets.flatten()
+    if example.scored is not None:
+        x, targets = x.index_select(0, example.scored), targets.index_select(0, example.scored)
+    return model.read_out(x), targets
 
 
 @torch.no_grad()
@@ -269,9 +284,7 @@ def token_losses_and_hits(model: Decoder, example: Example, chunk: int = 0) -> T
 
 def _logits(model: Decoder, example: Example, chunk: int) -> Iterator[tuple[Tensor, Tensor]]:
     """The logits and the targets of so many tokens at a time."""
-    features = model.features(
-        example.inputs, documents=example.documents, prefix=example.prefix
-    ).flatten(0, 1)
+    features = example.read_by(model).flatten(0, 1)
     targets = example.targets.flatten()
     size = chunk_of(model.config.vocab, chunk, features.device.type)
     for x, wanted in zip(features.split(size), targets.split(size), strict=True):

@@ -17,12 +17,8 @@ class Prefix:
     least is scored.
     """
 
-    name = "prefix"
-    needs: tuple[str, ...] = ()
+    sparse = False
     both_ways = True
-
-    def room(self, context: int) -> int:
-        return context
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         plain, places = laid_out(pieces, context)

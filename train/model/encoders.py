@@ -1,0 +1,125 @@
+"""Published encoders, and small ones, as plain functions (see presets.py)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from train.model.config import (
+    Dense,
+    Embedding,
+    Grouped,
+    Head,
+    Learned,
+    ModelConfig,
+    Norm,
+    Rope,
+)
+
+
+def bert(
+    layers: int,
+    hidden: int,
+    heads: int,
+    *,
+    vocab: int = 30_522,
+    context: int = 512,
+    share: int = 1,
+    embedding: Embedding | None = None,
+    head: Head | None = None,
+    offset: int = 0,
+    eps: float = 1e-12,
+    activation: str = "gelu",
+    dropout: float = 0.1,
+) -> ModelConfig:
+    """Devlin et al. 2019: norms after the parts, learned positions, segments."""
+    return ModelConfig(
+        vocab=vocab,
+        layers=layers,
+        hidden=hidden,
+        context=context,
+        causal=False,
+        share=share,
+        attention=Grouped(heads=heads, kv_heads=heads, head_dim=hidden // heads, bias="all"),
+        feed_forward=Dense(width=4 * hidden, activation=activation, bias=True),
+        norm=Norm(kind="layer", place="post", eps=eps),
+        position=Learned(offset=offset),
+        embedding=embedding or Embedding(norm=True, segments=2),
+        head=head or Head(bias=True, transform=True, pair="next"),
+        dropout=dropout,
+    )
+
+
+def roberta(layers: int, hidden: int, heads: int, *, vocab: int = 50_265, context: int = 512):  # type: ignore[no-untyped-def]
+    """Liu et al. 2019: BERT without pairs of segments; position 0 is row 2 of its table."""
+    return bert(
+        layers,
+        hidden,
+        heads,
+        vocab=vocab,
+        context=context,
+        embedding=Embedding(norm=True, segments=1),
+        head=Head(bias=True, transform=True),
+        offset=2,
+        eps=1e-5,
+    )
+
+
+def albert(layers: int, hidden: int, heads: int, *, size: int = 128, vocab: int = 30_000):  # type: ignore[no-untyped-def]
+    """Lan et al. 2020: all blocks share their weights, the embedding is narrow, segments may stand
+    in the wrong order."""
+    return bert(
+        layers,
+        hidden,
+        heads,
+        vocab=vocab,
+        share=layers,
+        embedding=Embedding(norm=True, segments=2, size=size),
+        head=Head(bias=True, transform=True, pair="order"),
+        activation="gelu_tanh",
+        dropout=0.0,
+    )
+
+
+def modernbert(
+    layers: int, hidden: int, heads: int, mlp: int, *, vocab: int = 50_368, context: int = 8192
+) -> ModelConfig:
+    """Warner et al. 2024: rotary positions, GeGLU, two layers of 128 tokens of sight for each that
+    sees all, no biases but the head's."""
+    return ModelConfig(
+        vocab=vocab,
+        layers=layers,
+        hidden=hidden,
+        context=context,
+        causal=False,
+        attention=Grouped(
+            heads=heads,
+            kv_heads=heads,
+            head_dim=hidden // heads,
+            window=65,
+            window_pattern="FWW",
+        ),
+        feed_forward=Dense(width=mlp, activation="geglu"),
+        norm=Norm(kind="layer_no_bias", first=False),
+        position=Rope(theta=160_000.0, window_theta=10_000.0),
+        embedding=Embedding(norm=True),
+        head=Head(bias=True, transform=True),
+    )
+
+
+ENCODERS = {
+    "bert-tiny": partial(bert, 4, 192, 6, vocab=4096, context=256, dropout=0.0),
+    "bert-base": partial(bert, 12, 768, 12),
+    "bert-large": partial(bert, 24, 1024, 16),
+    "roberta-tiny": partial(roberta, 4, 192, 6, vocab=4096, context=256),
+    "roberta-base": partial(roberta, 12, 768, 12),
+    "roberta-large": partial(roberta, 24, 1024, 16),
+    "wangchanberta": partial(roberta, 12, 768, 12, vocab=25_005, context=416),
+    "albert-tiny": partial(albert, 4, 192, 6, size=64, vocab=4096),
+    "albert-base": partial(albert, 12, 768, 12),
+    "albert-large": partial(albert, 24, 1024, 16),
+    "albert-xlarge": partial(albert, 24, 2048, 32),
+    "albert-xxlarge": partial(albert, 12, 4096, 64),
+    "modernbert-tiny": partial(modernbert, 4, 192, 6, 256, vocab=4096, context=256),
+    "modernbert-base": partial(modernbert, 22, 768, 12, 1152),
+    "modernbert-large": partial(modernbert, 28, 1024, 16, 2624),
+}

@@ -1,0 +1,109 @@
+"""Some of the tokens, hidden, from all others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from train.config import TrainConfig
+from train.data.part import Ints
+from train.data.rows import Piece
+from train.data.vocabulary import Vocabulary
+from train.objectives.example import IGNORED, Draws, Example, laid_out
+
+RATE = 0.15  # of tokens that are hidden (Devlin et al. 2019)
+SPAN = 3.8  # tokens, the mean of SpanBERT's lengths
+LONGEST = 10
+# What stands in a hidden token's place: the mask, a random token, or the token itself.
+MASKED, RANDOM = 0.8, 0.1
+
+
+class Masked:
+    """A share of the tokens is to be found from all of their document (Devlin et al. 2019): of
+    these 8 of 10 are shown as the mask, 1 as a random token, 1 as it is.
+
+    A piece is read with the end-of-text token before it, and without its last token, which is read
+    in the next piece or is an end of text. So each token of a document is read in one place, and
+    may be hidden there, in another choice in each epoch (Liu et al. 2019), or with
+    ``noise_fixed`` in the same. The units that are hidden are ``noise_unit``: tokens, words, or
+    spans of words of a geometric length (Joshi et al. 2020).
+    """
+
+    needs: tuple[str, ...] = ("mask",)
+    both_ways = False
+    sparse = True
+
+    def __init__(self, settings: TrainConfig, tokens: Vocabulary) -> None:
+        self.rate = RATE if settings.noise is None else settings.noise
+        self.span = SPAN if settings.noise_span is None else settings.noise_span
+        self.unit, self.fixed = settings.noise_unit, settings.noise_fixed
+        self.tokens, self.mask = tokens, tokens.special["mask"]
+
+    def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
+        row, places = laid_out(pieces, context)
+        targets = torch.full_like(row.targets, IGNORED)
+        for piece, place in places:
+            shown, hidden = self.hide(piece, row.inputs[0, place].numpy(), draws)
+            targets[0, place] = torch.from_numpy(hidden)
+            row.inputs[0, place] = torch.from_numpy(shown)
+        return Example(inputs=row.inputs, targets=targets, documents=row.documents)
+
+    def hide(self, piece: Piece, ids: Ints, draws: Draws) -> tuple[Ints, Ints]:
+        """Of a piece's tokens as they are read, what is shown, and what is to be found."""
+        if self.fixed:
+            draws = Draws(draws.seed, 0)
+        start = 0 if piece.first else 1  # an end of text is given
+        units = self.units(piece, ids[start:], draws)
+        wanted = max(1, round(self.rate * (len(ids) - start))) if len(ids) > start else 0
+        chosen = np.zeros(len(ids), dtype=np.bool_)
+        count = 0
+        for first, last in units:
+            if count >= wanted:
+                break
+            first, last = first + start, min(last, first + wanted - count) + start
+            count += int((~chosen[first:last]).sum())
+            chosen[first:last] = True
+        if piece.counted is not None:  # of the token before, which is not in the piece, none
+            chosen[1:] &= piece.counted[:-1]
+            chosen[0] = False
+        hidden = np.where(chosen, ids, IGNORED)
+        kind = draws.shares(piece, len(ids), 2)
+        other = draws.shares(piece, len(ids), 3) * len(self.tokens.plain)
+        shown = np.where(chosen & (kind < MASKED), self.mask, ids)
+        swapped = chosen & (kind >= MASKED) & (kind < MASKED + RANDOM)
+        return np.where(swapped, self.tokens.plain[other.astype(np.int64)], shown), hidden
+
+    def units(self, piece: Piece, ids: Ints, draws: Draws) -> npt.NDArray[np.int64]:
+        """[units, 2]: first token and end of what is hidden as one, in the order of choice."""
+        if self.unit == "token":
+            first = np.arange(len(ids))
+        else:
+            begins = self.tokens.begins_word[ids]
+            begins[:1] = True
+            first = np.flatnonzero(begins)
+        last = np.append(first[1:], len(ids))
+        order = np.argsort(draws.shares(piece, len(first), 0), kind="stable")
+        if self.unit == "span":
+            length = _lengths(draws.shares(piece, len(first), 1), self.span)
+            last = last[np.minimum(np.arange(len(first)) + length, len(first)) - 1]
+        return np.stack([first, last], 1)[order]
+
+
+def _lengths(shares: npt.NDArray[np.float64], mean: float) -> npt.NDArray[np.int64]:
+    """Words of a span: a geometric distribution cut off at 10, with this mean. SpanBERT's, which
+    is cut off too, has p = 0.2.
+    """
+    low, high = 1e-6, 1 - 1e-9
+    lengths = np.arange(1, LONGEST + 1)
+    for _ in range(50):
+        p = (low + high) / 2
+        weights = (1 - p) ** (lengths - 1)
+        if (weights * lengths).sum() / weights.sum() > mean:
+            low = p
+        else:
+            high = p
+    bounds = np.cumsum(weights / weights.sum())
+    return 1 + np.minimum(np.searchsorted(bounds, shares, side="right"), LONGEST - 1)
