@@ -76,7 +76,7 @@ def export(
         (aside / "README.md").write_text(card, encoding="utf-8")
     return {
         "family": family.name,
-        "architecture": family.architecture,
+        "architecture": family.class_of(plan.model),
         "parameters": parameters(plan.model),
         "checkpoint": checkpoint.name,
         "dtype": dtype,
@@ -103,14 +103,15 @@ def config_json(
 ) -> dict[str, Any]:
     """config.json. A text begins with the token that ends the one before it, as in training."""
     return {
-        "architectures": [family.architecture],
+        "architectures": [family.class_of(config)],
         "model_type": family.name,
         "vocab_size": config.vocab,
+        "pad_token_id": None,
         **family.write(config),
         "tie_word_embeddings": config.head.tied,
         "bos_token_id": end,
         "eos_token_id": end,
-        "pad_token_id": None,
+        **({} if config.causal else {"cls_token_id": end, "sep_token_id": end}),
         "torch_dtype": dtype,  # every version of transformers reads this key
         "use_cache": True,
     }
@@ -191,23 +192,39 @@ def _card(plan: Plan, family: Family, checkpoint: str, dtype: str) -> str:
         "token shards": plan.shards[:12],
     }
     rows = "\n".join(f"| {name} | {value} |" for name, value in shape.items())
+    kind, task = ("decoder", "text-generation") if config.causal else ("encoder", "fill-mask")
     return f"""---
 library_name: transformers
-pipeline_tag: text-generation
+pipeline_tag: {task}
 ---
-A decoder language model ({family.architecture}), trained and exported with llmcurate.
+A language model ({family.class_of(config)}, {kind}), trained and exported with llmcurate.
 
 | | |
 |---|---|
 {rows}
 
 ```python
+{_CONTINUES if config.causal else _FILLS}
+```
+"""
+
+
+_CONTINUES = """\
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained(".")
 model = AutoModelForCausalLM.from_pretrained(".")
 start = tokenizer.bos_token or ""  # a text begins with the token that ends the one before it
 ids = tokenizer(start + "The river", return_tensors="pt", add_special_tokens=False)
-print(tokenizer.decode(model.generate(**ids, max_new_tokens=50)[0]))
-```
-"""
+print(tokenizer.decode(model.generate(**ids, max_new_tokens=50)[0]))"""
+_FILLS = """\
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = AutoModelForMaskedLM.from_pretrained(".")
+start = tokenizer.bos_token or ""  # a text begins with the token that ends the one before it
+text = f"{start}The{tokenizer.mask_token} runs past the old mill."
+ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)
+place = int((ids.input_ids[0] == tokenizer.mask_token_id).nonzero())
+best = model(**ids).logits[0, place].topk(5).indices
+print(tokenizer.convert_ids_to_tokens(best))"""

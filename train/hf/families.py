@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from train.errors import TrainError
+from train.hf.encoders import ALBERT, BERT, MODERNBERT, ROBERTA
 from train.hf.family import Family
 from train.hf.gpt import BLOOM, GPT2, GPT_NEOX, GPTJ, OPT
 from train.hf.llama import LLAMA, MINISTRAL, MISTRAL, OLMO, QWEN2, QWEN3
@@ -14,7 +15,10 @@ from train.settings import to_dict
 # The first that can say a configuration is taken.
 FAMILIES = {
     family.name: family
-    for family in (LLAMA, MISTRAL, MINISTRAL, QWEN2, QWEN3, OLMO, GPT2, GPTJ, GPT_NEOX, BLOOM, OPT)
+    for family in (
+        *(LLAMA, MISTRAL, MINISTRAL, QWEN2, QWEN3, OLMO, GPT2, GPTJ, GPT_NEOX, BLOOM, OPT),
+        *(BERT, ROBERTA, ALBERT, MODERNBERT),
+    )
 }
 
 # Which linear layers have a bias, by attention.bias and feed_forward.bias.
@@ -38,7 +42,17 @@ def traits(config: ModelConfig) -> dict[str, Any]:
     theta = isinstance(position, Rope) and (scaling is not None or position.theta != 10_000.0)
     wide = config.feed_forward.width == 4 * config.hidden
     parallel = isinstance(config.residual, Parallel)
+    window_theta = position.window_theta if isinstance(position, Rope) else None
     return {
+        "causal": config.causal,
+        "share": "none" if config.share == 1 else "all or groups of blocks",
+        "norm.first": config.norm.first,
+        "embedding.size": "hidden" if config.embedding.size is None else "other than hidden",
+        "embedding.segments": config.embedding.segments,
+        "head.tied": config.head.tied,
+        "head.transform": config.head.transform,
+        "head.pair": config.head.pair,
+        "position.window_theta": "theta" if window_theta is None else "other than theta",
         "mup_base": None if config.wider == 1 else config.mup_base,
         "norm.kind": config.norm.kind,
         "norm.place": config.norm.place,

@@ -143,7 +143,7 @@ class Family:
     """``allows``: the values that each trait (families.py) may have. ``write`` gives config.json
     without what all families share; ``read`` the settings of a ModelConfig from it, by dotted
     names, for a context (None: the file's). ``prefix``: what files saved from the class without a
-    head leave out.
+    head leave out. ``of_pairs``: the class with a head for pairs of segments.
     """
 
     name: str
@@ -156,6 +156,11 @@ class Family:
     aliases: Mapping[str, str] = field(default_factory=dict)
     # What transformers takes for a key that is not there, where a null means something else.
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    of_pairs: str = ""
+
+    def class_of(self, config: ModelConfig) -> str:
+        """The name of transformers' class."""
+        return self.architecture if config.head.pair == "none" else self.of_pairs
 
     def settings(self, values: Mapping[str, Any], where: str) -> Settings:
         """config.json as this family reads it; ``where`` names it in errors."""
@@ -190,6 +195,12 @@ def our_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         return {name: tuple(tensor.shape) for name, tensor in Decoder(config).state_dict().items()}
 
 
+def repeated(marks: str) -> str:
+    """The shortest pattern that gives these letters where it is repeated."""
+    lengths = range(1, len(marks) + 1)
+    return next(marks[:n] for n in lengths if marks == (marks[:n] * len(marks))[: len(marks)])
+
+
 # What every family allows unless it says otherwise.
 COMMON: dict[str, tuple[Any, ...]] = {
     "norm.place": ("pre",),
@@ -209,4 +220,13 @@ COMMON: dict[str, tuple[Any, ...]] = {
     "position.theta": ("10000",),
     "position.offset": (0,),
     "mup_base": (None,),
+    "causal": (True,),
+    "share": ("none",),
+    "norm.first": (True,),
+    "embedding.size": ("hidden",),
+    "embedding.segments": (0,),
+    "head.tied": (True, False),
+    "head.transform": (False,),
+    "head.pair": ("none",),
+    "position.window_theta": ("theta",),
 }

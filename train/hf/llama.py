@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from train.hf import rope
-from train.hf.family import COMMON, GATED, GATED_ONES, Family, Part, activation
+from train.hf.family import COMMON, GATED, GATED_ONES, Family, Part, activation, repeated
 from train.hf.settings import Settings
 from train.model.config import ModelConfig
 
@@ -125,9 +125,7 @@ def _read_windows(settings: Settings, layers: int, *, on: bool, first: int) -> d
             )
     if window is None or "W" not in marks:
         return {"attention.window": None}
-    lengths = range(1, len(marks) + 1)
-    period = next(n for n in lengths if marks == (marks[:n] * len(marks))[: len(marks)])
-    return {"attention.window": window, "attention.window_pattern": marks[:period]}
+    return {"attention.window": window, "attention.window_pattern": repeated(marks)}
 
 
 def _read_qwen(bias: str, qk_norm: bool) -> Callable[[Settings, int | None], dict[str, Any]]:

@@ -1,0 +1,372 @@
+"""Encoders: BERT, RoBERTa, ALBERT, ModernBERT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from train.hf.family import ACTIVATIONS, COMMON, GATED, Family, Layout, Part, activation, repeated
+from train.hf.settings import Settings
+from train.model.config import ModelConfig, Rope
+
+_BLOCK = {
+    "attention.query": "attention.self.query",
+    "attention.key": "attention.self.key",
+    "attention.value": "attention.self.value",
+    "attention.out": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "feed_forward.up": "intermediate.dense",
+    "feed_forward.down": "output.dense",
+    "feed_forward_norm": "output.LayerNorm",
+}
+_ALBERT_BLOCK = {
+    "attention.query": "attention.query",
+    "attention.key": "attention.key",
+    "attention.value": "attention.value",
+    "attention.out": "attention.dense",
+    "attention_norm": "attention.LayerNorm",
+    "feed_forward.up": "ffn",
+    "feed_forward.down": "ffn_output",
+    "feed_forward_norm": "full_layer_layer_norm",
+}
+
+
+def _parts(
+    model: str, layer: str, block: dict[str, str], heads: dict[str, str]
+) -> tuple[Part, ...]:
+    """``heads``: of ours, theirs."""
+    embeddings = {
+        "embedding": "word_embeddings",
+        "stack.positions": "position_embeddings",
+        "embedding.segments": "token_type_embeddings",
+        "embedding.norm": "LayerNorm",
+    }
+    return (
+        *(Part(ours=(o,), theirs=f"{model}.embeddings.{t}") for o, t in embeddings.items()),
+        *(Part(ours=(f"stack.blocks.{{}}.{o}",), theirs=f"{layer}.{t}") for o, t in block.items()),
+        *(Part(ours=(o,), theirs=t) for o, t in heads.items()),
+    )
+
+
+_ALLOWS = COMMON | {
+    "causal": (False,),
+    "norm.kind": ("layer",),
+    "norm.place": ("post",),
+    "bias": ("all",),
+    "feed_forward.activation": ("gelu", "gelu_tanh", "relu", "swish"),
+    "embedding.norm": (True,),
+    "embedding.segments": (1, 2),
+    "head.tied": (True,),
+    "head.bias": (True,),
+    "head.transform": (True,),
+    "position.kind": ("learned",),
+}
+
+
+def _write(config: ModelConfig) -> dict[str, Any]:
+    return {
+        "hidden_size": config.hidden,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.attention.heads,
+        "intermediate_size": config.feed_forward.width,
+        "hidden_act": activation(config),
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": 0.0,
+        "max_position_embeddings": config.context,
+        "type_vocab_size": config.embedding.segments,
+        "layer_norm_eps": config.norm.eps,
+    }
+
+
+def _read(settings: Settings, context: int | None, *, offset: int = 0) -> dict[str, Any]:
+    hidden, heads = settings.whole("hidden_size"), settings.whole("num_attention_heads")
+    settings.expect("position_embedding_type", "absolute", "absolute")
+    settings.expect("is_decoder", False, False)
+    settings.expect("tie_word_embeddings", True, True)
+    rows = settings.whole("max_position_embeddings", 512)
+    if context is not None:
+        raise settings.refusal("max_position_embeddings", rows, "positions are learned: no other")
+    if heads < 1 or hidden % heads:
+        raise settings.refusal("num_attention_heads", heads, f"it must divide {hidden}")
+    return {
+        "causal": False,
+        "layers": settings.whole("num_hidden_layers"),
+        "hidden": hidden,
+        "context": rows - offset,
+        "attention.heads": heads,
+        "attention.kv_heads": heads,
+        "attention.head_dim": hidden // heads,
+        "attention.bias": "all",
+        "feed_forward.width": settings.whole("intermediate_size"),
+        "feed_forward.activation": settings.one_of("hidden_act", ACTIVATIONS, "gelu"),
+        "feed_forward.bias": True,
+        "norm.kind": "layer",
+        "norm.place": "post",
+        "norm.eps": settings.number("layer_norm_eps", 1e-12),
+        "position.kind": "learned",
+        "position.offset": offset,
+        "embedding.norm": True,
+        "embedding.segments": settings.whole("type_vocab_size", 2),
+        "head.bias": True,
+        "head.transform": True,
+        "dropout": settings.number("hidden_dropout_prob", 0.1),
+    }
+
+
+def _with_pairs(kind: str, architecture: str) -> Callable[[Settings], dict[str, Any]]:
+    def read(settings: Settings) -> dict[str, Any]:
+        """Which head it has besides, by the class that it was saved from."""
+        there = architecture in (settings.words("architectures") or [])
+        return {"head.pair": kind if there else "none"}
+
+    return read
+
+
+_bert_pairs = _with_pairs("next", "BertForPreTraining")
+_albert_pairs = _with_pairs("order", "AlbertForPreTraining")
+
+BERT = Family(
+    name="bert",
+    architecture="BertForMaskedLM",
+    of_pairs="BertForPreTraining",
+    allows=_ALLOWS | {"head.pair": ("none", "next")},
+    write=_write,
+    read=lambda settings, context: _read(settings, context) | _bert_pairs(settings),
+    parts=_parts(
+        "bert",
+        "bert.encoder.layer.{}",
+        _BLOCK,
+        {
+            "head.pair.pool": "bert.pooler.dense",
+            "head": "cls.predictions",
+            "head.transform.linear": "cls.predictions.transform.dense",
+            "head.transform.norm": "cls.predictions.transform.LayerNorm",
+            "head.pair.out": "cls.seq_relationship",
+        },
+    ),
+    prefix="bert.",
+)
+
+
+def _write_roberta(config: ModelConfig) -> dict[str, Any]:
+    return _write(config) | {"max_position_embeddings": config.context + 2, "pad_token_id": 1}
+
+
+def _read_roberta(settings: Settings, context: int | None) -> dict[str, Any]:
+    settings.expect("pad_token_id", 1, 1)  # positions are counted from behind it
+    return _read(settings, context, offset=2)
+
+
+ROBERTA = Family(
+    name="roberta",
+    architecture="RobertaForMaskedLM",
+    allows=_ALLOWS | {"position.offset": (2,)},
+    write=_write_roberta,
+    read=_read_roberta,
+    parts=_parts(
+        "roberta",
+        "roberta.encoder.layer.{}",
+        _BLOCK,
+        {
+            "head": "lm_head",
+            "head.transform.linear": "lm_head.dense",
+            "head.transform.norm": "lm_head.layer_norm",
+        },
+    ),
+    prefix="roberta.",
+)
+
+
+def _write_albert(config: ModelConfig) -> dict[str, Any]:
+    return _write(config) | {
+        "embedding_size": config.embedded,
+        "num_hidden_groups": config.layers // config.share,
+        "inner_group_num": 1,
+        "classifier_dropout_prob": 0.1,
+    }
+
+
+def _read_albert(settings: Settings, context: int | None) -> dict[str, Any]:
+    settings.expect("inner_group_num", 1, 1)
+    values = _read(settings, context)
+    groups = settings.whole("num_hidden_groups", 1)
+    if groups < 1 or values["layers"] % groups:
+        raise settings.refusal("num_hidden_groups", groups, "it must divide num_hidden_layers")
+    return (
+        values
+        | {
+            "share": values["layers"] // groups,
+            "embedding.size": settings.whole("embedding_size", 128),
+            "feed_forward.activation": settings.one_of("hidden_act", ACTIVATIONS, "gelu_new"),
+            "dropout": settings.number("hidden_dropout_prob", 0.0),
+        }
+        | _albert_pairs(settings)
+    )
+
+
+ALBERT = Family(
+    name="albert",
+    architecture="AlbertForMaskedLM",
+    of_pairs="AlbertForPreTraining",
+    allows=_ALLOWS
+    | {
+        "share": ("all or groups of blocks", "none"),
+        "embedding.size": ("other than hidden", "hidden"),
+        "head.pair": ("none", "order"),
+    },
+    write=_write_albert,
+    read=_read_albert,
+    parts=_parts(
+        "albert",
+        "albert.encoder.albert_layer_groups.{}.albert_layers.0",
+        _ALBERT_BLOCK,
+        {
+            "embedding.out": "albert.encoder.embedding_hidden_mapping_in",
+            "head.pair.pool": "albert.pooler",
+            "head": "predictions",
+            "head.transform.linear": "predictions.dense",
+            "head.transform.norm": "predictions.LayerNorm",
+            "head.pair.out": "sop_classifier.classifier",
+        },
+    ),
+    prefix="albert.",
+)
+
+
+def _joined(pieces: int) -> Callable[[ModelConfig], Layout]:
+    """Matrices above each other."""
+
+    def pack(ours: Sequence[Tensor]) -> Tensor:
+        return torch.cat(list(ours))
+
+    def unpack(theirs: Tensor) -> Sequence[Tensor]:
+        return theirs.chunk(pieces)
+
+    return lambda config: Layout(pack=pack, unpack=unpack)
+
+
+_MODERN = "model.layers.{}"
+
+
+def _write_modern(config: ModelConfig) -> dict[str, Any]:
+    assert isinstance(config.position, Rope)
+    theta, window = config.position.theta, config.attention.window
+    kinds = ["full_attention" if size is None else "sliding_attention" for size in config.windows]
+    return {
+        "hidden_size": config.hidden,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.attention.heads,
+        "intermediate_size": config.feed_forward.width,
+        "hidden_activation": activation(config),
+        "classifier_activation": activation(config),
+        "max_position_embeddings": config.context,
+        "norm_eps": config.norm.eps,
+        "global_rope_theta": theta,
+        "local_rope_theta": config.position.window_theta or theta,
+        "global_attn_every_n_layers": len(config.attention.window_pattern),
+        "layer_types": kinds,
+        "local_attention": 128 if window is None else 2 * (window - 1),
+        "decoder_bias": config.head.bias,
+        **dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), False),
+        **dict.fromkeys(("attention_dropout", "embedding_dropout", "mlp_dropout"), config.dropout),
+    }
+
+
+def _read_modern(settings: Settings, context: int | None) -> dict[str, Any]:
+    hidden, heads = settings.whole("hidden_size"), settings.whole("num_attention_heads")
+    for name in ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"):
+        settings.expect(name, False, False)
+    settings.expect("tie_word_embeddings", True, True)
+    if heads < 1 or hidden % heads:
+        raise settings.refusal("num_attention_heads", heads, f"it must divide {hidden}")
+    layers = settings.whole("num_hidden_layers", 22)
+    every = settings.whole("global_attn_every_n_layers", 3)
+    kinds = settings.words("layer_types")
+    marks = {"full_attention": "F", "sliding_attention": "W"}
+    if kinds is None:
+        pattern = "F" + "W" * (every - 1)
+    else:
+        pattern = "".join(marks.get(kind, "?") for kind in kinds)
+        if "?" in pattern or len(kinds) != layers:
+            raise settings.refusal("layer_types", kinds[:3], "a known kind for each layer")
+    thetas = settings.sub("rope_parameters")
+    named = {"F": ("full_attention", "global_rope_theta", 160_000.0)}
+    named["W"] = ("sliding_attention", "local_rope_theta", 10_000.0)
+    theta = {}
+    for mark, (kind, old, default) in named.items():
+        inner = thetas.sub(kind) if thetas else None
+        if inner is not None:
+            inner.expect("rope_type", "default", "default")
+        theta[mark] = (inner or settings).number("rope_theta" if inner else old, default)
+    return {
+        "causal": False,
+        "layers": layers,
+        "hidden": hidden,
+        "context": context or settings.whole("max_position_embeddings", 8192),
+        "attention.heads": heads,
+        "attention.kv_heads": heads,
+        "attention.head_dim": hidden // heads,
+        "attention.window": settings.whole("local_attention", 128) // 2 + 1,
+        "attention.window_pattern": repeated(pattern),
+        "feed_forward.width": settings.whole("intermediate_size", 1152),
+        "feed_forward.activation": settings.one_of("hidden_activation", GATED, "gelu"),
+        "norm.kind": "layer_no_bias",
+        "norm.eps": settings.number("norm_eps", 1e-5),
+        "norm.first": False,
+        "position.kind": "rope",
+        "position.theta": theta["F"],
+        "position.window_theta": theta["W"],
+        "embedding.norm": True,
+        "head.bias": settings.flag("decoder_bias", True),
+        "head.transform": True,
+    }
+
+
+MODERNBERT = Family(
+    name="modernbert",
+    architecture="ModernBertForMaskedLM",
+    allows=COMMON
+    | {
+        "causal": (False,),
+        "norm.kind": ("layer_no_bias",),
+        "norm.first": (False,),
+        "bias": ("none",),
+        "feed_forward.activation": ("geglu", "geglu_tanh", "swiglu", "reglu"),
+        "embedding.norm": (True,),
+        "attention.window": ("some layers",),
+        "head.tied": (True,),
+        "head.bias": (True, False),
+        "head.transform": (True,),
+        "position.kind": ("rope",),
+        "position.theta": ("10000", "other"),
+        "position.window_theta": ("other than theta", "theta"),
+    },
+    write=_write_modern,
+    read=_read_modern,
+    parts=(
+        Part(ours=("embedding",), theirs="model.embeddings.tok_embeddings"),
+        Part(ours=("embedding.norm",), theirs="model.embeddings.norm"),
+        Part(ours=("stack.blocks.{}.attention_norm",), theirs=f"{_MODERN}.attn_norm"),
+        Part(
+            ours=tuple(f"stack.blocks.{{}}.attention.{n}" for n in ("query", "key", "value")),
+            theirs=f"{_MODERN}.attn.Wqkv",
+            layout=_joined(3),
+        ),
+        Part(ours=("stack.blocks.{}.attention.out",), theirs=f"{_MODERN}.attn.Wo"),
+        Part(ours=("stack.blocks.{}.feed_forward_norm",), theirs=f"{_MODERN}.mlp_norm"),
+        Part(
+            ours=("stack.blocks.{}.feed_forward.gate", "stack.blocks.{}.feed_forward.up"),
+            theirs=f"{_MODERN}.mlp.Wi",
+            layout=_joined(2),
+        ),
+        Part(ours=("stack.blocks.{}.feed_forward.down",), theirs=f"{_MODERN}.mlp.Wo"),
+        Part(ours=("stack.norm",), theirs="model.final_norm"),
+        Part(ours=("head.transform.linear",), theirs="head.dense"),
+        Part(ours=("head.transform.norm",), theirs="head.norm"),
+        Part(ours=("head",), theirs="decoder"),
+    ),
+    prefix="",
+)
