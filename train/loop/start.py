@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 
 from train.config import TrainConfig, model_at, stages_of
 from train.data.feed import Feed
+from train.data.packing import packing_for
 from train.data.shards import load_tokenizer
 from train.data.vocabulary import Vocabulary
 from train.device import pick_device
@@ -22,7 +23,7 @@ from train.loop.backends import layer_backends
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.presets import PRESETS, preset
-from train.objectives.objectives import feed_of, name_for, packing_for
+from train.objectives.objectives import TAKES, feed_of, name_for
 from train.optim.optimizers import check_optimizer
 from train.optim.schedules import schedule
 from train.runs.checkpoint import model_of, newest, tokenizer_of, weights_of
@@ -209,11 +210,12 @@ def settled(model: ModelConfig, train: TrainConfig) -> TrainConfig:
     it; raises ``TrainError``.
     """
     name = name_for(model, train.objective)
+    cuts = name not in TAKES
     stages = tuple(
-        stage if stage.packing is None else replace(stage, packing=packing_for(name, stage.packing))
+        stage if stage.packing is None else replace(stage, packing=packing_for(stage.packing, cuts))
         for stage in train.stages
     )
-    packing = packing_for(name, train.packing)
+    packing = packing_for(train.packing, cuts)
     return replace(train, objective=name, packing=packing, stages=stages)
 
 
