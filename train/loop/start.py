@@ -143,22 +143,23 @@ def make_plan(
     for stage in stages_of(train):
         schedule(stage.schedule)
     context = max(stage.context for stage in stages_of(train))
-    start = None
+    start, given = None, dict(changes or {})
+    sized = isinstance(model, str) and "vocab" not in given  # by the shards
     if isinstance(model, str) and model not in PRESETS and Path(model).is_dir():
-        start = start_of(Path(model))
+        start, sized = start_of(Path(model)), False
         model = start.config
-    named = preset(model) if isinstance(model, str) else model
-    train = settled(change(named, changes or {}, "model"), train)
+        if not model.position.table:
+            given.setdefault("context", max(context, model.context))
+    elif isinstance(model, str):
+        model = preset(model, context=context)
+    model = changed(model, given, start)
+    train = settled(model, train)
     data = feed_of(shards, train)
     size = data.vocabulary.size
     if start is not None:
         _same_ids(start, data.vocabulary)
-    if isinstance(model, str):
-        model = replace(named, vocab=size, context=context)
-    given = dict(changes or {})
-    if start is not None and not model.position.table:
-        given.setdefault("context", max(context, model.context))
-    model = changed(model, given, start)
+    if sized:
+        model = replace(model, vocab=size)
     model_at(model, train, len(train.stages))  # refuse before anything is written
     if model.vocab < size:
         raise TrainError(
