@@ -15,7 +15,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -215,6 +215,16 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
                 " equally; choose a divisor of it",
                 exit_code=2,
             )
+
+
+def part_of(model: ModelConfig, config: TrainConfig) -> ModelConfig:
+    """The model of the shapes that a process of tensor parallel has."""
+    own, parts = model.attention, config.tensor
+    return replace(
+        model,
+        attention=replace(own, heads=own.heads // parts, kv_heads=own.kv_heads // parts),
+        feed_forward=replace(model.feed_forward, width=model.feed_forward.width // parts),
+    )
 
 
 def complete(weights: Iterable[Tensor], ranks: Ranks) -> None:
