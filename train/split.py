@@ -31,7 +31,7 @@ def split_like(tensor: Tensor, parameter: Any) -> Tensor:
     mesh = parameter.device_mesh
     everywhere = DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim, run_check=False)
     split: Tensor = everywhere.redistribute(mesh, parameter.placements)
-    return split
+    return split.to(parameter.device)  # that of the mesh is another where weights are offloaded
 
 
 def shares(tensor: Any) -> int:

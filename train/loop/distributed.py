@@ -37,7 +37,7 @@ from train.split import local
 class Ranks:
     """This process among ``count``; ``device`` is where it computes. ``context`` processes in a row
     of ``shard`` read pieces of the same rows, ``tensor`` share the matrices of each block. ``mesh``
-    is the grid, None where one process is alone.
+    is the grid, None where a process is alone.
     """
 
     device: torch.device
@@ -74,7 +74,7 @@ class Ranks:
 
     def shards(self, config: TrainConfig) -> bool:
         """Whether weights are split over the processes."""
-        return self.count > 1 and (config.parallel == "fsdp" or self.tensor > 1)
+        return self.mesh is not None and (config.parallel == "fsdp" or self.tensor > 1)
 
     def total(self, value: Tensor) -> Tensor:
         """The sum over the readers, in each process."""
@@ -112,8 +112,6 @@ def parts_of(config: TrainConfig, count: int) -> int:
             exit_code=2,
         )
     parts = count // config.tensor
-    if config.offload and count == 1:
-        raise TrainError("offload: a process alone shards nothing; start several", exit_code=2)
     if config.tensor > 1 and parts > 1 and config.parallel != "fsdp":
         raise TrainError(
             f"tensor {config.tensor} with parallel {config.parallel} on {count} processes: set"
@@ -137,16 +135,17 @@ def ranks(config: TrainConfig) -> Iterator[Ranks]:
     """
     device, count = pick_device(config.device), processes()
     parts_of(config, count)
-    if count == 1:
+    if count == 1 and not config.offload:  # which is FSDP2's, of one process too
         yield Ranks(device=device)
         return
     if device.type == "cuda":
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", device.index or 0)))
         torch.cuda.set_device(device)
     joined = dist.is_initialized()
     if not joined:
         on_gpu = "cpu:gloo,cuda:nccl" if config.offload else "nccl"  # both hold what is offloaded
-        dist.init_process_group(on_gpu if device.type == "cuda" else "gloo")
+        alone: Any = {"store": dist.HashStore(), "rank": 0, "world_size": 1} if count == 1 else {}
+        dist.init_process_group(on_gpu if device.type == "cuda" else "gloo", **alone)
     try:
         shape = (config.replicas, count // (config.replicas * config.tensor), config.tensor)
         names = ("replicate", "shard", "tensor")

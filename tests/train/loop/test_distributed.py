@@ -303,8 +303,17 @@ def test_replicas_and_offload_are_refused_where_nothing_is_sharded():
     for setting in ({"replicas": 2}, {"offload": True}):
         with pytest.raises(TrainError, match="set parallel fsdp"):
             dataclasses.replace(TRAIN, **setting)
-    with pytest.raises(TrainError, match="a process alone shards nothing"):
-        parts_of(dataclasses.replace(TRAIN, parallel="fsdp", offload=True), 1)
+
+
+def test_a_process_alone_may_offload(shard_folder, tmp_path):
+    plan = dataclasses.replace(TRAIN, steps=3)
+    pretrain(shard_folder, tmp_path / "plain", model=MODEL, train=plan)
+    away = dataclasses.replace(plan, parallel="fsdp", offload=True, accumulate=2)
+    pretrain(shard_folder, tmp_path / "away", model=MODEL, train=away)
+    ours, theirs = ([line["loss"] for line in lines(tmp_path / name)] for name in ("away", "plain"))
+    assert ours == pytest.approx(theirs, abs=1e-5)
+    more = dataclasses.replace(plan, steps=4)
+    assert pretrain(shard_folder, tmp_path / "away", model=MODEL, train=more)["steps"] == 4
 
 
 def test_rows_that_processes_cannot_share_are_refused(monkeypatch):
