@@ -107,8 +107,8 @@ def parts_of(config: TrainConfig, count: int) -> int:
     together = config.replicas * config.tensor
     if count % together:
         raise TrainError(
-            f"replicas {config.replicas} x tensor {config.tensor}: {counted(count, 'process')}"
-            f" cannot be divided so; start a multiple of {together}",
+            f"replicas {config.replicas} x tensor {config.tensor} on {counted(count, 'process')}:"
+            f" start a multiple of {together}",
             exit_code=2,
         )
     parts = count // config.tensor

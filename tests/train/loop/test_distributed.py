@@ -312,9 +312,9 @@ def test_processes_that_share_matrices_or_rows_take_the_same_rows():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tensor": 3}, "replicas 1 x tensor 3: 4 processes cannot be divided so"),
+        ({"tensor": 3}, "replicas 1 x tensor 3 on 4 processes: start a multiple of 3"),
         ({"tensor": 2}, "tensor 2 with parallel ddp on 4 processes: set parallel fsdp"),
-        ({"parallel": "fsdp", "replicas": 8}, "8 x tensor 1: .* start a multiple of 8"),
+        ({"parallel": "fsdp", "replicas": 8}, "8 x tensor 1 on 4 processes: start a multiple of 8"),
         ({"parallel": "fsdp", "rows": 2}, "rows is 2: 4 processes of 1 micro-batches"),
     ],
 )
