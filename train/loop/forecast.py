@@ -12,7 +12,7 @@ import torch
 from train.config import TrainConfig, stages_of
 from train.device import computes_in, pick_device
 from train.loop.backends import layer_backends
-from train.loop.distributed import check_shares
+from train.loop.distributed import part_of, parts_of
 from train.loop.pretrain import start_from
 from train.loop.start import make_plan
 from train.measure.accounting import parameters, parts, run_cost
@@ -44,7 +44,7 @@ def forecast(
     """
     plan, feed = make_plan(shards, model, train or TrainConfig(), changes)
     settings, device = plan.train, pick_device(plan.train.device)
-    check_shares(settings, processes)
+    parts_of(settings, processes)
     start = start_from(plan, out / "checkpoints") if resume else None
     done = 0 if start is None else step_of(start)
     counted, (positions, _) = parts(plan.model), run_cost(plan.model, settings)
@@ -92,13 +92,15 @@ def _precision(settings: TrainConfig, kind: str) -> str:
 
 def _memory(plan: Plan, kind: str, processes: int) -> Memory:
     """Of one process, in the stage that takes most. FSDP splits weights, gradients and the
-    optimizer's state; what it gathers of a block for a moment is not counted.
+    optimizer's state, which of ``offload`` are the host's; what it gathers of a block for a moment
+    is not counted.
     """
     settings = plan.train
-    shapes = {(s.rows // (processes * s.accumulate), s.context) for s in stages_of(settings)}
+    readers = parts_of(settings, processes)
+    shapes = {(s.rows // (readers * s.accumulate), s.context) for s in stages_of(settings)}
     stages = [
         training_memory(
-            plan.model,
+            part_of(plan.model, settings),
             rows=rows,
             context=context,
             precision=_precision(settings, kind),
@@ -110,16 +112,17 @@ def _memory(plan: Plan, kind: str, processes: int) -> Memory:
     ]
     most = max(stages, key=lambda memory: memory.peak)
     average = most.weights if settings.ema else 0
-    share = processes if settings.parallel == "fsdp" else 1
+    share = readers // settings.replicas if settings.parallel == "fsdp" else 1
     weights, gradients, optimizer = (
         size // share for size in (most.weights + average, most.gradients, most.optimizer)
     )
     taught = 0 if plan.teaches is None else 4 * parameters(plan.teaches.config)  # whole, in fp32
     whole = most.weights + most.gradients + most.optimizer
+    kept = 0 if settings.offload and kind == "cuda" else weights + gradients + optimizer
     return Memory(
         weights=weights + taught,
         gradients=gradients,
         optimizer=optimizer,
         activations=most.activations,
-        peak=most.peak - whole + weights + gradients + optimizer + taught,
+        peak=max(most.peak - whole, 0 if kept else most.activations) + kept + taught,
     )

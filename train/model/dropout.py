@@ -17,7 +17,9 @@ class Dropout(nn.Module):
 
     def __init__(self, share: float, site: int) -> None:
         super().__init__()
-        self.share, self.site = share, site
+        self.share = share
+        # Made here: torch.compile, for which it is a symbol, cannot compute it in 64 bits.
+        self.key = (site * 0x632BE59BD9B4E019 + 2**63) % 2**64 - 2**63
 
     def forward(self, x: Tensor, draws: Tensor | None) -> Tensor:
         """x [rows, length, hidden]; ``draws``: int64 [rows], a seed a row, or None for any."""
@@ -26,16 +28,15 @@ class Dropout(nn.Module):
         if draws is None:
             draws = torch.randint(2**62, (x.shape[0],), device=x.device)
         least = int(self.share * 2**_BITS)
-        kept = drawn(draws, self.site, x[0].numel()).view(x.shape) >= least
+        kept = drawn(draws, self.key, x[0].numel()).view(x.shape) >= least
         return x * kept / (1 - self.share)
 
 
-def drawn(draws: Tensor, site: int, count: int) -> Tensor:
+def drawn(draws: Tensor, key: int, count: int) -> Tensor:
     """``count`` numbers of 24 bits a row: int64 [rows, count], of SplitMix64's kind (Steele et al.
-    2014) with the row's seed and the site as its key.
+    2014), which begins at the row's seed + ``key``.
     """
     index = torch.arange(count, device=draws.device)
-    key = (site * 0x632BE59BD9B4E019 + 2**63) % 2**64 - 2**63
     x = (draws + key)[:, None] + index * -0x61C8864680B583EB
     x = (x ^ _shifted(x, 30)) * -0x40A7B892E31B1A47
     x = (x ^ _shifted(x, 27)) * -0x6B2FB644ECCEEE15
