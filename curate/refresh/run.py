@@ -30,7 +30,8 @@ from curate.refresh.outcome import How, Refreshed
 from curate.refresh.products import check_products, make_products, products_folder
 from curate.refresh.removals import Removals
 from curate.refresh.state import Refresh, State
-from curate.run.driver import check_code, run_planned
+from curate.run.checks import check_code
+from curate.run.driver import run_planned
 from curate.run.homes import FILE
 from curate.run.ids import ISSUED
 from curate.run.outcome import Options
