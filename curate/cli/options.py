@@ -15,7 +15,7 @@ from curate.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
-    from curate.formats.reading import ReadSettings
+    from curate.formats.read_settings import ReadSettings
     from curate.run.workspace import Workspace
 
 DEFAULT = "default"

@@ -25,7 +25,7 @@ from curate.documents.documents import Documents
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.formats.part import plan_reading
-from curate.formats.reading import ReadSettings
+from curate.formats.read_settings import ReadSettings
 from curate.inspect.report import freshness
 from curate.inspect.report.bins import Range, edges_of, fill, numeric_columns, ranges
 from curate.inspect.report.kept import HOST, sql_domain

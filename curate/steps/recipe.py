@@ -18,7 +18,7 @@ from curate.disk.files import check_regular, text_digest
 from curate.disk.units import counted
 from curate.disk.yaml_file import read_yaml
 from curate.errors import UsageError
-from curate.formats.reading import ReadSettings
+from curate.formats.read_settings import ReadSettings
 from curate.steps.contracts import CorpusStep, Product, Settings, Step
 from curate.steps.registry import step_class
 from curate.steps.shipped import text_of

@@ -183,7 +183,7 @@ def _write_sides(
 def _documents(inputs: list[str]) -> Iterator[pa.RecordBatch]:
     from curate.corpus.direct import DirectInput
     from curate.formats.inputs import plan_inputs
-    from curate.formats.reading import ReadSettings
+    from curate.formats.read_settings import ReadSettings
 
     read = ReadSettings()
     yield from DirectInput(plan_inputs(inputs, read.partition_bytes), read).batches(["id", "text"])

@@ -17,7 +17,8 @@ from curate.errors import UsageError
 from curate.extract import evaluate as measures
 from curate.formats.inputs import InputPlan
 from curate.formats.part import plan_reading
-from curate.formats.reading import PartitionReader, ReadSettings
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import PartitionReader
 from curate.inspect.evaluate.extractors_gold import FIELDS, Gold, read_gold, record_key
 from curate.pages.side_by_side import side_by_side
 from curate.steps.contracts import Step

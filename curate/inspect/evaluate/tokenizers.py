@@ -13,7 +13,7 @@ from curate.corpus.direct import DirectInput
 from curate.disk.units import counted, format_percent
 from curate.errors import CurateError, RunFailed, UsageError
 from curate.formats.part import plan_reading
-from curate.formats.reading import ReadSettings
+from curate.formats.read_settings import ReadSettings
 from curate.pages import templates
 from curate.pages.html import plain
 from curate.run.records import read_record

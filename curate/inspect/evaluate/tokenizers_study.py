@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 from curate.disk.units import counted
 from curate.errors import UsageError
-from curate.formats.reading import ReadSettings
+from curate.formats.read_settings import ReadSettings
 from curate.inspect import results
 from curate.inspect.evaluate.tokenizers import Documents, ratio, share, translated, whole
 from curate.pages import templates

@@ -27,7 +27,8 @@ from curate.documents.edits import edits_of
 from curate.errors import CurateError, UsageError
 from curate.formats.compression import path_of
 from curate.formats.inputs import InputPlan
-from curate.formats.reading import PartitionReader, ReadSettings
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import PartitionReader
 from curate.inspect.verify.tally import NotChecked, NotInRun
 from curate.run.homes import corpus_of
 from curate.run.ledger import RUN

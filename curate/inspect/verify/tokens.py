@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.formats.inputs import plan_inputs
-from curate.formats.reading import PartitionReader, ReadSettings
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import PartitionReader
 from curate.inspect.verify.run import PARTS, FinishedRun, first
 from curate.inspect.verify.tally import NotChecked, NotInRun, Tally, need
 

@@ -26,7 +26,7 @@ from curate.engines import worker
 from curate.engines.cpu_time import cpu_seconds
 from curate.errors import RunFailed
 from curate.formats.inputs import InputPlan
-from curate.formats.reading import ReadSettings
+from curate.formats.read_settings import ReadSettings
 from curate.run.worker.traces import Traces
 from curate.steps.contracts import CorpusStep, Settings, Step
 from curate.steps.registry import step_class

@@ -14,7 +14,7 @@ from curate.formats import inputs, partitions
 from curate.formats.inputs import InputPlan, partition_size
 from curate.formats.listing import InputFile
 from curate.formats.partitions import Partitions, Slice
-from curate.formats.reading import ReadSettings
+from curate.formats.read_settings import ReadSettings
 
 SLICES = st.builds(
     Slice, st.integers(0, 9), st.integers(0, 2**40), st.none() | st.integers(0, 2**40)
