@@ -264,8 +264,8 @@ def reading(limit: int | None, share: float | None, date_column: str | None = No
     """How a command reads documents itself: the first ones, or a share of them."""
     from curate.steps.recipe import build
 
-    given = read_options(limit, share, date_column=date_column)
-    return build("read", []).reading(**given).read
+    options = read_options(limit, share, date_column=date_column)
+    return build("read", []).reading(**options).read
 
 
 def workspace(missing: str) -> Workspace:

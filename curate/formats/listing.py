@@ -292,8 +292,8 @@ def _files(
             raise _holds_none(path, reasons.get(path))
     unreadable = sum(notice.unreadable for notice in notices)
     if odd := sum(path_of(file.path) != file.path for file in files if "://" not in file.path):
-        said = f"{counted(odd, 'file')} with bytes in the name that are no UTF-8, written \\xNN"
-        notices.append(_Notice(said))
+        text = f"{counted(odd, 'file')} with bytes in the name that are no UTF-8, written \\xNN"
+        notices.append(_Notice(text))
     return InputFiles(files, [*commits, *(notice.text for notice in notices)], unreadable)
 
 
@@ -405,7 +405,7 @@ def _below(fs: Any, root: str) -> tuple[list[str], list[str], list[OSError]]:
     for name in names:
         folder, _, file = name.rpartition("/")
         files_of.setdefault(folder, set()).add(file)
-    runs = {folder.removesuffix(_RUN) for folder, there in files_of.items() if _is_ours(there)}
+    runs = {folder.removesuffix(_RUN) for folder, inner in files_of.items() if _is_ours(inner)}
     runs.discard(root)
 
     @cache

@@ -165,13 +165,13 @@ class PartitionReader:
             check_unchanged(file)
         yield from self._flush()
 
-    def _draws(self, own: str | None, file: InputFile, number: int, ordinal: int) -> bool:
+    def _draws(self, own_id: str | None, file: InputFile, number: int, ordinal: int) -> bool:
         """Whether a document is read. One without an id of its own is drawn by its place in what
         is read of the file, since what lies before that is counted later."""
-        if own is None:
+        if own_id is None:
             start = self.plan.partitions[self.partition][number].start
-            own = f"{file.rel}#{ordinal}" if start == 0 else f"{file.rel}@{start}#{ordinal}"
-        return self.settings.draws(own)
+            own_id = f"{file.rel}#{ordinal}" if start == 0 else f"{file.rel}@{start}#{ordinal}"
+        return self.settings.draws(own_id)
 
     def _note(self, event: Event | LeftOut, file: InputFile) -> None:
         if isinstance(event, Skipped):
@@ -237,7 +237,7 @@ class PartitionReader:
             bad = pc.and_(pc.is_null(table["date"]), pc.is_valid(stated)).to_numpy()
         if self.settings.share is not None:
             names = zip(table["id"].to_pylist(), rows.tolist(), strict=True)
-            drawn = [self._draws(own, file, number, k) for own, k in names]
+            drawn = [self._draws(own_id, file, number, k) for own_id, k in names]
             self.account.passed_over += len(drawn) - sum(drawn)
             table, rows, bad = table.filter(pa.array(drawn, pa.bool_())), rows[drawn], bad[drawn]
         if self._most is not None:
@@ -258,15 +258,20 @@ class PartitionReader:
             n = np.arange(self._next, self._next + len(cut))
             self._next += len(cut)
             ordinals = rows[cut]
-            own = part["id"]
+            own_id = part["id"]
             numbers = pa.table(
-                [pa.array(n), own, pa.repeat(pa.scalar(number, pa.int32()), len(cut)), ordinals],
+                [
+                    pa.array(n),
+                    own_id,
+                    pa.repeat(pa.scalar(number, pa.int32()), len(cut)),
+                    ordinals,
+                ],
                 schema=ID_SCHEMA,
             )
-            if own.null_count:
+            if own_id.null_count:
                 ids = [
                     o if o is not None else f"{file.rel}#{k}"
-                    for o, k in zip(own.to_pylist(), ordinals.tolist(), strict=True)
+                    for o, k in zip(own_id.to_pylist(), ordinals.tolist(), strict=True)
                 ]
                 part = part.set_column(0, "id", pa.array(ids, pa.string()))
             limit = self.settings.max_record_bytes
@@ -328,10 +333,10 @@ def check_unchanged(file: InputFile) -> None:
         return
     if file.state and (state, stamp) != (file.state, file.stamp):
         then, now = (text.partition("@")[0] for text in (file.state, state))
-        what = "replaced or written to" if then == now else f"{then} bytes then, {now} now"
+        change = "replaced or written to" if then == now else f"{then} bytes then, {now} now"
         raise RunFailed(
-            f"input {file.path} has changed since the run was planned ({what}): when nothing writes"
-            " to it any more, run the same command again, which reads it anew"
+            f"input {file.path} has changed since the run was planned ({change}): when nothing"
+            " writes to it any more, run the same command again, which reads it anew"
         )
 
 

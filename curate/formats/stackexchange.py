@@ -87,8 +87,8 @@ def _unpacked(path: str, folder: Path) -> tuple[Path | None, Corrupt | None]:
                 if not posts:
                     return None, Corrupt(0, "7z: no Posts.xml in it")
                 if sum(m.uncompressed for m in archive.list()) > allowed:
-                    what = f"7z: it would unpack to more than {MOST_RATIO} times its size"
-                    return None, Corrupt(0, what)
+                    damage = f"7z: it would unpack to more than {MOST_RATIO} times its size"
+                    return None, Corrupt(0, damage)
                 archive.extract(folder, targets=["Posts.xml"])
     except errors as error:
         return None, Corrupt(0, f"7z: {' '.join(str(error).split())[:100] or type(error).__name__}")

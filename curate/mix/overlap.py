@@ -46,8 +46,8 @@ class Near:
         self.kept: dict[str, indexes.Index] = {}
         self.absent: dict[str, int] = {}
         indexes_of = {s.name: self._indexes(s) for s in sources}
-        own = next((kept[0] for kept in indexes_of.values() if kept), None)
-        self.step = _step(own.record["comparable"]) if own else step or DedupMinhash()
+        held = next((kept[0] for kept in indexes_of.values() if kept), None)
+        self.step = _step(held.record["comparable"]) if held else step or DedupMinhash()
         for name, kept in indexes_of.items():
             for index in kept:
                 if _same(index.record["comparable"], self.step.comparable()):

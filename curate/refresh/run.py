@@ -294,8 +294,8 @@ def _check_earlier(state: State, earlier: list[Refresh], base: Path | None) -> N
         if find_manifest(base) == manifest_path(base):  # older versions wrote it elsewhere
             sealed[manifest_path(base)] = state.fact(f"manifest {base.name}")
     for path, of in sealed.items():
-        if of and (what := fault(path, of)):  # none of older versions
-            raise RunFailed(f"{path} {what}: {snapshot.PUT_BACK}")
+        if of and (difference := fault(path, of)):  # none of older versions
+            raise RunFailed(f"{path} {difference}: {snapshot.PUT_BACK}")
 
 
 def _plan_new(recipe: Recipe, plan: InputPlan, earlier: list[Refresh], home: Path) -> RunPlan:

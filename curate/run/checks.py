@@ -35,11 +35,11 @@ def check_out(plan: RunPlan, out: Path) -> None:
     _check_apart((file.path for file in plan.inputs.files), out)
     for folder in (out / name for name in manifests.FOLDERS):
         ours = (out / "ledger.db").exists() or manifests.read_manifest(folder) is not None
-        if not ours and (taken := _taken(folder)):
+        if not ours and (taken := _occupied(folder)):
             raise UsageError(f"llmcurate did not write {taken}; name another folder as OUT")
 
 
-def _taken(folder: Path) -> Path | None:
+def _occupied(folder: Path) -> Path | None:
     """The folder where it holds anything, or its manifest; None where neither is there."""
     if folder.is_dir() and any(folder.iterdir()):
         return folder
@@ -61,5 +61,5 @@ def _check_mixed(plan: RunPlan, out: Path) -> None:
     for maker in makers:
         _check_apart(maker.own_files(), out)
     manifest = manifests.read_manifest(out / "corpus") or {}
-    if makers and makers[0].name not in manifest and (taken := _taken(out / "corpus")):
+    if makers and makers[0].name not in manifest and (taken := _occupied(out / "corpus")):
         raise UsageError(f"{taken} is of another corpus; name another folder as OUT")

@@ -342,8 +342,8 @@ class _Run:
         if self._stood:
             yield from changed_after(self._stood, corpus_seals(self.out))
         rows = [(self.ledger.stage_result(CORPUS) or {}, "files")]
-        made = self.plan.products if products else ()
-        rows += [(self.ledger.stage_result(p.key) or {}, "seals") for p in made]
+        made_products = self.plan.products if products else ()
+        rows += [(self.ledger.stage_result(p.key) or {}, "seals") for p in made_products]
         for row, name in rows:
             seals = row.get(name, {}).items()
             yield from changed_after(row.get("at"), ((self.out / file, of) for file, of in seals))

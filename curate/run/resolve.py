@@ -51,7 +51,7 @@ def resolve(
         replacing(decisions) as aside,
     ):
         files = (*earlier_files(earlier), *corpus.files())
-        named = tuple((index.name, index.own) for index in earlier)
+        named = tuple((index.name, index.step_folder) for index in earlier)
         whole = corpus.folder / ".spill-resolve" / "with-earlier.parquet" if earlier else aside
         sketches = Sketches(db, whole, own, files, named, run, sizes, storage)
         dated = isinstance(step, DedupStep) and step.survivor == "newest"

@@ -49,8 +49,8 @@ def model_config(values: Any, where: str) -> ModelConfig:
 
 
 def _upgraded(flat: dict[str, Any]) -> dict[str, Any]:
-    known = _OF_POSITIONS.get(flat.get("position", "rope"), {})
-    names = _SETTINGS | {old: f"position.{new}" for old, new in known.items()}
+    renamed = _OF_POSITIONS.get(flat.get("position", "rope"), {})
+    names = _SETTINGS | {old: f"position.{new}" for old, new in renamed.items()}
     other = {old for names in _OF_POSITIONS.values() for old in names}
     other |= {"bias", "parallel", "parallel_norms"}
     values = {names.get(n, n): v for n, v in flat.items() if n in names or n not in other}

@@ -53,7 +53,7 @@ class Saver:
         if self._pool is None:
             self._write(tensors, state)
         else:
-            copied = {kind: _copies(own) for kind, own in tensors.items()}
+            copied = {kind: _copies(values) for kind, values in tensors.items()}
             self._writing = self._pool.submit(self._write, copied, state)
 
     def _write(self, tensors: dict[str, Tensors], state: State) -> None:

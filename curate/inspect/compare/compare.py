@@ -98,8 +98,8 @@ def compare(
     runs: list[Measured] = []
     for method, recipe in recipes.items():
         say(f"method {method}", quiet)
-        own = tuple(s for s in sets if _is_of(s, [x.label for x in recipe.steps]))
-        runs.append(measure(method, inputs, own, folder_of(out, method), workers, quiet))
+        chosen = tuple(s for s in sets if _is_of(s, [x.label for x in recipe.steps]))
+        runs.append(measure(method, inputs, chosen, folder_of(out, method), workers, quiet))
         if runs[-1].failed:
             say(f"{method}: {runs[-1].failed}", quiet)
     comparison = _compared(inputs, sets, out, recipes, runs, count, tokenizer is not None)
@@ -305,9 +305,11 @@ class Overlap:
         }
 
 
-def shares(own: list[int], both: list[list[int]]) -> list[list[float | None]]:
+def shares(sizes: list[int], both: list[list[int]]) -> list[list[float | None]]:
     """both[a][b] / own[a]; None where a removed nothing."""
-    return [[round(n / own[a], 6) if own[a] else None for n in row] for a, row in enumerate(both)]
+    return [
+        [round(n / sizes[a], 6) if sizes[a] else None for n in row] for a, row in enumerate(both)
+    ]
 
 
 def overlap(runs: Mapping[str, tuple[Path, list[str]]], spill: Path, threads: int = 1) -> Overlap:

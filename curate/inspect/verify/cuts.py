@@ -68,16 +68,16 @@ def _texts(run: FinishedRun, step: Any) -> dict[str, bytes]:
     first."""
     files = own_files(index_of(run, step))
     half = max(1, run.documents // 2)
-    wanted: set[str] = set()
+    ids: set[str] = set()
     for row in run.drawn_decisions(step.method, half):
-        wanted |= {row["id"], row["partner_id"]}
+        ids |= {row["id"], row["partner_id"]}
     columns = survivors.preferred_by(step.survivor)
     texts: dict[str, bytes] = {}
     orders: list[dict[str, Any]] = []
     size = 0
     for file, row in chain(
-        rows_of(files, wanted, ["text", *columns]),
-        drawn_rows(run, files, ["text", *columns], half, wanted),
+        rows_of(files, ids, ["text", *columns]),
+        drawn_rows(run, files, ["text", *columns], half, ids),
     ):
         content = (row.pop("text") or "").encode()
         if size + len(content) <= MOST_BYTES:

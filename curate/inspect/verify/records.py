@@ -67,12 +67,12 @@ def check(run: FinishedRun) -> list[Tally]:
         for document in run.sample:
             if document.part == part and document.row["source"] in stopped:
                 source = run.sources.get(document.id)
-                own = source.own if source else None
+                id_ = source.own if source else None
                 candidates = [
                     peer
                     for peer in peers
                     if peer.file == document.row["source"]
-                    and (peer.id == own if own else peer.url and peer.url == document.row["url"])
+                    and (peer.id == id_ if id_ else peer.url and peer.url == document.row["url"])
                 ]
                 damaged = _near_damage(damage, document.row["source"], candidates)
                 # Where warcio stopped, the last record that it gave may lack its body.

@@ -200,12 +200,12 @@ class Work:
                 self.spec["decisions"], filters=[("part", "=", self.part)]
             )
             self._numbers = self._decisions["n"].to_numpy()
-        wanted = docs.table[NUMBER].to_numpy()
-        if len(wanted) == 0:
+        numbers = docs.table[NUMBER].to_numpy()
+        if len(numbers) == 0:
             return self._decisions.slice(0, 0)
-        first, last = np.searchsorted(self._numbers, [wanted[0], wanted[-1] + 1])
+        first, last = np.searchsorted(self._numbers, [numbers[0], numbers[-1] + 1])
         rows = self._decisions.slice(int(first), int(last - first))
-        present = np.isin(self._numbers[first:last], wanted)  # not those in quarantine
+        present = np.isin(self._numbers[first:last], numbers)  # not those in quarantine
         return rows if present.all() else rows.filter(pa.array(present))
 
     def rehearse(self, docs: Documents) -> None:
