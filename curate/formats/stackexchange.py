@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 from xml.etree import ElementTree
 
-from curate.disk.database import database, literal
+from curate.disk.database import literal, scratch_database
 from curate.disk.parquet_writer import TableWriter
 from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input
@@ -105,7 +105,7 @@ def _threads(file: BinaryIO, portion: Portion, folder: Path) -> Iterator[Event]:
     spool = folder / "posts.parquet"
     yield from _spooled(file, portion, spool)
     site = _site(portion)
-    with database(folder / "spill") as db:
+    with scratch_database(folder / "spill") as db:
         cursor = db.execute(
             f"""SELECT * FROM read_parquet({literal(spool)})
             ORDER BY thread, answer, score DESC, id"""

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pyarrow.parquet as pq
 
-from curate.disk.database import database, literal, paths_literal
+from curate.disk.database import literal, paths_literal, scratch_database
 from curate.disk.files import part_files
 from curate.disk.units import format_bytes, format_percent, format_scaled
 from curate.documents.rejected import rejected_files
@@ -319,7 +319,7 @@ def overlap(runs: Mapping[str, tuple[Path, list[str]]], spill: Path, threads: in
     runs over one input share.
     """
     methods = list(runs)
-    with database(spill, threads) as db:
+    with scratch_database(spill, threads) as db:
         db.execute("CREATE TABLE gone (nth INTEGER, id VARCHAR, removed BOOLEAN)")
         for nth, (out, labels) in enumerate(runs.values()):
             _add(db, nth, out, labels)

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.disk.database import database, literal, paths_literal
+from curate.disk.database import literal, paths_literal, scratch_database
 from curate.disk.inside import remove
 from curate.disk.units import counted, format_bytes, format_percent
 from curate.errors import UsageError
@@ -133,7 +133,7 @@ def audit(
         across[TRAIN, VAL] = run("train-in-val", "dedup_suffix_array", exact, both[::-1])
     documents = {side: measured[side][0] for side in both}
     size = {side: measured[side][1] for side in both}
-    with database(out / ".spill-audit") as db:
+    with scratch_database(out / ".spill-audit") as db:
         near_shares, clusters, largest = _near(db, alike, documents)
         exact_shares = {f"{TRAIN} in {TRAIN}": Share(_bytes(db, alone, TRAIN, None), size[TRAIN])}
         longest = {TRAIN: _longest(db, alone, sides, TRAIN, TRAIN)}

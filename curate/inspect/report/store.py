@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.sketches import Run, run_here
-from curate.disk.database import database, literal, paths_literal
+from curate.disk.database import literal, paths_literal, scratch_database
 from curate.disk.elsewhere import Storage, size_of
 from curate.disk.files import replacing
 from curate.disk.process import in_order
@@ -197,7 +197,7 @@ def of_group(task: dict[str, Any]) -> Iterator[Store]:
     kept, gone = ([*map(Path, task[kind])] for kind in ("kept", "gone"))
     decisions = Path(task["decisions"]) if task["decisions"] else None
     spill = Path(task["folder"]) / f".spill-{task['part']:05d}"
-    with database(spill, task["threads"]) as db:
+    with scratch_database(spill, task["threads"]) as db:
         db.execute(f"SET memory_limit = '{MEMORY}'")
         yield _store(db, kept, gone, "", [decisions] if decisions else [], task["threads"])
 
@@ -234,7 +234,7 @@ def merge_pieces(task: dict[str, Any]) -> dict[str, Any]:
     low, high = (KEY_MOST * n // ranges for n in (number, number + 1))
     files = paths_literal([*map(Path, task["pieces"])])
     piece = f"(SELECT * FROM read_parquet({files}) WHERE key BETWEEN {low} AND {high - 1})"
-    with database(folder / f".spill-{task['name']}-{number:05d}") as db:
+    with scratch_database(folder / f".spill-{task['name']}-{number:05d}") as db:
         db.execute(f"SET memory_limit = '{MEMORY}'")
         sql = task["query"].replace("{piece}", piece)
         _copy(db, sql, merged_path(folder, task["name"], number))
@@ -274,7 +274,7 @@ def opened(
         if len(groups) == 1
         else _ends(corpus.kept, corpus.gone)
     )
-    with storage.lent(files), database(out / spill, threads) as db:
+    with storage.lent(files), scratch_database(out / spill, threads) as db:
         store = _store(db, corpus.kept, corpus.gone, named, [], threads, views=len(groups) == 1)
         if corpus.decisions:
             db.execute(f"CREATE VIEW decisions AS {_decisions(db, corpus)}")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from curate.corpus.ranks import float_ranges
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 from curate.scoring.perplexity.step import Perplexity
 from curate.scoring.quality.measures import kept_count
 from curate.scoring.quality.step import QualityShare
@@ -59,7 +59,7 @@ def decide(
     """(the decisions' file, what resolve returned)."""
     own, path = folder / "own", folder / "decisions.parquet"
     own.mkdir(exist_ok=True)
-    with database(folder / "spill") as db:
+    with scratch_database(folder / "spill") as db:
         view(db, files)
         summary = step.resolve(Sketches(db, path, own, files, run=run, sizes=sizes))
     assert list(own.iterdir()) == []
@@ -81,7 +81,7 @@ def test_buckets_are_those_of_one_query(parts, lower, upper, given_cuts):
         folder = Path(name)
         files = write(folder, parts)
         scores = [score for rows in parts for _, score in rows if score is not None]
-        with database(folder / "spill") as db:
+        with scratch_database(folder / "spill") as db:
             view(db, files)
             want_cuts = reference_percentiles.percentiles(db, head, tail) | cuts
             counted = reference_percentiles.buckets(db, folder / "want.parquet", want_cuts)
@@ -110,7 +110,7 @@ def test_a_share_is_that_of_one_query(parts, share):
         folder = Path(name)
         files = write(folder, [[("", abs(score)) for score in scores] for scores in parts])
         count = sum(map(len, parts))
-        with database(folder / "spill") as db:
+        with scratch_database(folder / "spill") as db:
             view(db, files)
             last = kept_count(count, share) - 1 if count else 0
             kept, threshold = reference_percentiles.share(db, folder / "want.parquet", last)

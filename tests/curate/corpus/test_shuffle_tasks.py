@@ -21,7 +21,7 @@ from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, r
 from curate.dedup.exact import DedupExact
 from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.passages.step import DedupPassages
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 from curate.disk.files import TEMPORARY
 from curate.engines.local import LocalEngine
 from curate.errors import RunFailed
@@ -56,7 +56,7 @@ def decide(
     """The decisions' file."""
     own, path = folder / "own", folder / "decisions.parquet"
     own.mkdir(exist_ok=True)
-    with database(folder / "spill") as db:
+    with scratch_database(folder / "spill") as db:
         view(db, files)
         step.resolve(Sketches(db, path, own, files, run=lone_here(run), sizes=sizes))
     assert list(own.iterdir()) == []

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
 from curate.dedup.exact import DedupExact
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 from tests.curate.dedup import reference_exact
 from tests.curate.dedup.sketch_files import POLICIES, write
 from tests.curate.dying_process import Dying, Killed
@@ -56,7 +56,7 @@ def decide(
     """(the decisions' file, counts); sizes None: as the reference decides."""
     own, path = folder / "own", folder / "decisions.parquet"
     own.mkdir(exist_ok=True)
-    with database(folder / "spill") as db:
+    with scratch_database(folder / "spill") as db:
         view(db, files)
         step = DedupExact(survivor=survivor)
         if sizes is None:

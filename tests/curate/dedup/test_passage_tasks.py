@@ -22,7 +22,7 @@ from curate.dedup.passages.keys import packed, unpacked
 from curate.dedup.passages.rows import Runs, sorted_rows
 from curate.dedup.passages.shared import NONE, drop_repeats
 from curate.dedup.passages.step import DedupPassages
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 from curate.run.resolve import _removal
 from tests.curate.dedup import reference_owners
 from tests.curate.dedup.sketch_files import POLICIES, write
@@ -69,7 +69,7 @@ def decide(
     """(the decisions' file, counts); run None: as the reference decides."""
     own, path = folder / "own", folder / "decisions.parquet"
     own.mkdir(exist_ok=True)
-    with database(folder / "spill") as db:
+    with scratch_database(folder / "spill") as db:
         view(db, files)
         if run is None:
             order = survivors.preference(step.survivor)

@@ -12,7 +12,7 @@ import pytest
 
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 from curate.scoring.quality.buckets import QualityBuckets
 from tests.curate.dying_process import Dying, Killed
 from tests.curate.isolated_tasks import Alone
@@ -42,7 +42,7 @@ def decide(
 ) -> Any:
     own, path = folder / "own", folder / "decisions.parquet"
     own.mkdir(exist_ok=True)
-    with database(folder / "spill") as db:
+    with scratch_database(folder / "spill") as db:
         view(db, files)
         summary = STEP.resolve(Sketches(db, path, own, files, run=run, sizes=sizes))
     assert list(own.iterdir()) == []
