@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +14,13 @@ from hypothesis import strategies as st
 
 from curate.corpus.ranks import float_ranges
 from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
+from curate.corpus.sketches import SketchFile, view
 from curate.disk.database import scratch_database
 from curate.scoring.perplexity.step import Perplexity
 from curate.scoring.quality.measures import kept_count
 from curate.scoring.quality.step import QualityShare
 from tests.curate.corpus import reference_percentiles
+from tests.curate.corpus.resolving import decide
 from tests.curate.dying_process import Dying, Killed
 from tests.curate.isolated_tasks import Alone
 
@@ -47,23 +47,6 @@ def write(folder: Path, parts: list[list[tuple[str, float | None]]]) -> tuple[Sk
         files.append(SketchFile(part, folder / f"part-{part}.parquet", part))
         pq.write_table(pa.table(columns), files[-1].path)
     return tuple(files)
-
-
-def decide(
-    folder: Path,
-    files: tuple[SketchFile, ...],
-    step: Any,
-    run: Run = run_here,
-    sizes: Sizes = Sizes(),
-) -> Any:
-    """(the decisions' file, what resolve returned)."""
-    own, path = folder / "own", folder / "decisions.parquet"
-    own.mkdir(exist_ok=True)
-    with scratch_database(folder / "spill") as db:
-        view(db, files)
-        summary = step.resolve(Sketches(db, path, own, files, run=run, sizes=sizes))
-    assert list(own.iterdir()) == []
-    return path.read_bytes(), summary
 
 
 def table(data: bytes) -> pa.Table:
