@@ -17,9 +17,9 @@ from curate.documents.documents import NUMBER, PAYLOAD, Documents
 from curate.errors import RunFailed
 from curate.formats.columns import schema
 from curate.formats.events import Corrupt, Damage, Event, LeftOut, Portion, Row, Skipped
+from curate.formats.input_file import InputFile
 from curate.formats.inputs import InputPlan
 from curate.formats.kinds import FORMATS
-from curate.formats.listing import InputFile
 from curate.formats.partitions import Slice
 from curate.formats.read_settings import ReadSettings
 

@@ -29,7 +29,8 @@ from curate.formats.fetched import (
     versions_now,
     wanted_inputs,
 )
-from curate.formats.listing import InputFile, find_files
+from curate.formats.input_file import InputFile
+from curate.formats.listing import find_files
 
 Seen = dict[str, tuple[str, str]]  # path or URL -> (state, stamp)
 

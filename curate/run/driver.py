@@ -6,7 +6,6 @@ killed anywhere goes on with what is missing and ends with the same bytes.
 
 from __future__ import annotations
 
-import importlib
 import sqlite3
 import time
 from collections import Counter
@@ -15,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from curate.corpus import indexes, manifests
-from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Run
 from curate.disk.elsewhere import Storage
 from curate.disk.files import clear_temporary
 from curate.disk.inside import all_inside, remove
@@ -32,28 +29,16 @@ from curate.run import assemble, deaths
 from curate.run.checks import check_code, check_out
 from curate.run.intact import Intact, changed_after, corpus_seals, finished_files, newest
 from curate.run.interrupt import prompt_interrupt
+from curate.run.late import Report, begin_report
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome
 from curate.run.plan import MapStage, RunPlan, decisions_path, plan_run, stage_folder
 from curate.run.records import read_record
-from curate.run.stages import REPORT, Stages
+from curate.run.stages import Stages
 from curate.steps.recipe import Recipe
 from curate.terminal.progress import Progress, say
 
 CORPUS = "corpus"  # the ledger's row of corpus/ and rejected/
-
-
-Report = Callable[[Outcome, int, Run, Sizes, Storage], Callable[[], None]]
-
-
-def begin_report(
-    outcome: Outcome, threads: int, run: Run, sizes: Sizes, storage: Storage
-) -> Callable[[], None]:
-    """Counts for run.json and the pages of a run; what it returns writes them."""
-    write: Callable[[], None] = importlib.import_module(REPORT).begin_report(
-        outcome, threads, run, sizes, storage
-    )
-    return write
 
 
 def run_planned(

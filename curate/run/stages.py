@@ -5,17 +5,13 @@ What is done is in the ledger and in the stage's folder; where both have it, it 
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 from curate.corpus import indexes, journal
@@ -32,6 +28,7 @@ from curate.errors import Damaged
 from curate.run import deaths
 from curate.run.ids import ISSUED
 from curate.run.intact import Intact
+from curate.run.late import load_ahead
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome, sum_up
 from curate.run.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_folder
@@ -39,24 +36,7 @@ from curate.run.worker.specification import for_rehearsal, named_files, relative
 from curate.steps.contracts import CorpusStep, Step
 from curate.terminal.progress import Progress, say
 
-# The module that writes a run's report, by its name: a third of a second to load.
-REPORT = "curate.inspect.report.page"
 RESOLVE = "curate.run.resolve:resolve_one_partition"
-
-
-def _load_ahead(decided_by: str | None) -> None:
-    """Imports, in a thread, what this process needs once its workers have done a stage.
-    decided_by: the module whose kernels decide behind it."""
-    names = [decided_by] if decided_by else []
-
-    def load() -> None:
-        for name in (*names, "duckdb", "jinja2", REPORT):
-            with suppress(ImportError):  # whoever needs it says so
-                importlib.import_module(name)
-            if name == decided_by and "kernel_cache.kernels" in sys.modules:
-                sys.modules["kernel_cache.kernels"].prepare()
-
-    Thread(target=load).start()
 
 
 class Stages:
@@ -85,7 +65,7 @@ class Stages:
         written = self._write_spec(stage, folder)
         unreadable = self._prepare(stage, folder)
         decided_by = stage.sketch.decided_by if stage.sketch else None
-        _load_ahead(None if self._decides_in_worker(stage, engine) else decided_by)
+        load_ahead(None if self._decides_in_worker(stage, engine) else decided_by)
         self._map(stage, folder, written, engine)
         record = sum_up(stage, self.parts, (r for _, r in self.ledger.results(stage.key)))
         for file in unreadable:  # of files beside the input

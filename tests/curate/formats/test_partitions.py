@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from curate.disk.files import text_digest
 from curate.formats import inputs, partitions
+from curate.formats.input_file import InputFile
 from curate.formats.inputs import InputPlan, partition_size
-from curate.formats.listing import InputFile
 from curate.formats.partitions import Partitions, Slice
 from curate.formats.read_settings import ReadSettings
 
