@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeInt, model_validator
 
 from curate.disk.files import text_digest
 from curate.errors import RunFailed, UsageError, as_failure
@@ -194,7 +194,7 @@ class PretrainProduct(Product):
     device: str = _setting("device")
     accumulate: int = _setting("accumulate")
     loss_chunk: int = _setting("loss_chunk")
-    recompute: bool | int = _setting("recompute")
+    recompute: bool | NonNegativeInt = _setting("recompute")
     compile: bool = _setting("compile")
     processes: int = Field(1, ge=1, description="Number of processes, one a GPU.")
     parallel: str = _setting("parallel")
