@@ -19,19 +19,19 @@ class SelfAttention(nn.Module):
 
     def __init__(self, config: ModelConfig, backend: str) -> None:
         super().__init__()
-        shape, hidden = config.attention, config.hidden
-        self.heads, self.kv_heads = shape.heads, shape.kv_heads
-        self.head_dim, self.backend = shape.head_dim, backend
-        qkv, out = shape.bias in ("all", "qkv"), shape.bias == "all"
-        width, kv_width = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+        own, hidden = config.attention, config.hidden
+        self.heads, self.kv_heads = own.heads, own.kv_heads
+        self.head_dim, self.backend = own.head_dim, backend
+        qkv, out = own.bias in ("all", "qkv"), own.bias == "all"
+        width, kv_width = own.heads * own.head_dim, own.kv_heads * own.head_dim
         make = partial(linear, part="attention", rate=1 / config.wider)
         self.query = make(hidden, width, bias=qkv)
         self.key = make(hidden, kv_width, bias=qkv)
         self.value = make(hidden, kv_width, bias=qkv)
         self.out = make(width, hidden, bias=out, shrink=(2 * config.layers) ** -0.5)
-        size, eps = shape.head_dim, config.norm.eps
-        self.query_norm = RMSNorm(size, eps) if shape.qk_norm else None
-        self.key_norm = RMSNorm(size, eps) if shape.qk_norm else None
+        size, eps = own.head_dim, config.norm.eps
+        self.query_norm = RMSNorm(size, eps) if own.qk_norm else None
+        self.key_norm = RMSNorm(size, eps) if own.qk_norm else None
 
     def forward(
         self,

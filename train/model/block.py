@@ -38,13 +38,13 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        feed_forward, hidden = config.feed_forward, config.hidden
-        name, gated = ACTIVATIONS[feed_forward.activation]
+        own, hidden = config.feed_forward, config.hidden
+        name, gated = ACTIVATIONS[own.activation]
         self.activation = FUNCTIONS[name]
-        make = partial(linear, part="feed_forward", bias=feed_forward.bias, rate=1 / config.wider)
-        self.gate = make(hidden, feed_forward.width) if gated else None
-        self.up = make(hidden, feed_forward.width)
-        self.down = make(feed_forward.width, hidden, shrink=(2 * config.layers) ** -0.5)
+        make = partial(linear, part="feed_forward", bias=own.bias, rate=1 / config.wider)
+        self.gate = make(hidden, own.width) if gated else None
+        self.up = make(hidden, own.width)
+        self.down = make(own.width, hidden, shrink=(2 * config.layers) ** -0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.gate is None:

@@ -72,7 +72,7 @@ class LayerNorm(nn.Module):
 
 def norm(config: Stack) -> nn.Module:
     """The norm of a stack over its hidden dimensions."""
-    spec, size = config.norm, config.hidden
-    if spec.kind == "rms":
-        return RMSNorm(size, spec.eps)
-    return LayerNorm(size, spec.eps, weight=spec.kind != "layer_plain", bias=spec.kind == "layer")
+    own, size = config.norm, config.hidden
+    if own.kind == "rms":
+        return RMSNorm(size, own.eps)
+    return LayerNorm(size, own.eps, weight=own.kind != "layer_plain", bias=own.kind == "layer")

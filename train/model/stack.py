@@ -56,24 +56,24 @@ class Stack(nn.Module):
         """x [batch, length, hidden] at ``places``, as ``where`` gives them, to the same shape."""
         masks = self._masks(x, places, documents, prefix, cache)
         rotation = self.positions.rotation(places)
-        interval = int(self.recompute) if cache is None and torch.is_grad_enabled() else 0
-        if interval:
+        every = int(self.recompute) if cache is None and torch.is_grad_enabled() else 0
+        if every:
             self._prepare(x, masks)
         for layer, (each, window) in enumerate(zip(self.blocks, self.config.windows, strict=True)):
-            parts: dict[str, Any] = {"mask": masks[window], "rotation": rotation, "draws": draws}
+            given: dict[str, Any] = {"mask": masks[window], "rotation": rotation, "draws": draws}
             if cache is not None:
-                parts |= {"cache": cache.layers[layer], "kept": cache.kinds[window].kept}
-            view = View(**parts)
-            again = interval and layer % interval == 0
+                given |= {"cache": cache.layers[layer], "kept": cache.kinds[window].kept}
+            view = View(**given)
+            again = every and layer % every == 0
             x = checkpoint(each, x, view, use_reentrant=False) if again else each(x, view)
         return x if self.norm is None else self.norm(x)
 
     def _prepare(self, x: Tensor, masks: dict[int | None, Mask]) -> None:
         """What masks keep for all layers, made before the blocks are run twice."""
-        kind, attention = x.device.type, self.config.attention
+        kind, own = x.device.type, self.config.attention
         halved = torch.is_autocast_enabled(kind)
         dtype = torch.get_autocast_dtype(kind) if halved else x.dtype
-        like = x.new_empty(0, attention.heads, x.shape[1], attention.head_dim, dtype=dtype)
+        like = x.new_empty(0, own.heads, x.shape[1], own.head_dim, dtype=dtype)
         for mask in masks.values():
             prepare(like, mask, self.backend)
 

@@ -49,10 +49,10 @@ class Example:
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def _each(self, work: Callable[[Tensor], Tensor]) -> Example:
-        parts: dict[str, Any] = {
+        made: dict[str, Any] = {
             name: None if tensor is None else work(tensor) for name, tensor in self._parts()
         }
-        return Example(**parts)
+        return Example(**made)
 
     def _parts(self) -> list[tuple[str, Tensor | None]]:
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
@@ -106,13 +106,13 @@ def examples(
     objective: Objective, rows: Source, numbered: Iterable[tuple[int, int]], *, seed: int = 0
 ) -> Example:
     """The rows of these numbers, each with its epoch, as the objective has them."""
-    of_rows = [
+    made = [
         objective.example(rows.pieces(row), rows.width(row), Draws(seed, epoch))
         for row, epoch in numbered
     ]
     joined: dict[str, Any] = {
-        name: None if first is None else torch.cat([getattr(example, name) for example in of_rows])
-        for name, first in of_rows[0]._parts()
+        name: None if first is None else torch.cat([getattr(one, name) for one in made])
+        for name, first in made[0]._parts()
     }
     return Example(**joined)
 

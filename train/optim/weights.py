@@ -23,16 +23,16 @@ def mapped(work: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> Iterator[
     import torch.distributed as dist
 
     size = -(-len(tensors) // count)
-    result = None
+    own = None
     for rank in range(count):  # a gathering is a turn of all
         part = [gather(tensor) for tensor in tensors[rank * size : (rank + 1) * size]]
         if rank == dist.get_rank() and part:
-            result = work(torch.stack(part))
+            own = work(torch.stack(part))
     for number, tensor in enumerate(tensors):
         rank = number // size
         if rank == dist.get_rank():
-            assert result is not None
-            whole = result[number - rank * size].contiguous()
+            assert own is not None
+            whole = own[number - rank * size].contiguous()
         else:
             whole = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
         dist.broadcast(whole, rank)

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.train.data.causal_rows import causal
-from tests.train.data.feed_settings import TWO_LAYERS
 from train.config import Stage, TrainConfig
 from train.errors import TrainError
 from train.generate.generate import generate
@@ -24,11 +23,20 @@ from train.hf.export import export
 from train.hf.load import load
 from train.loop.distributed import Ranks, ranks
 from train.loop.pretrain import pretrain
+from train.model.config import Dense, Grouped, ModelConfig
 from train.objectives.objectives import objective
 from train.runs.checkpoint import complete, stored, weights_of
 
 ROOT = Path(__file__).resolve().parents[3]
-MODEL = dataclasses.replace(TWO_LAYERS, dropout=0.1)
+MODEL = ModelConfig(
+    vocab=300,
+    layers=2,
+    hidden=32,
+    context=32,
+    dropout=0.1,
+    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
+    feed_forward=Dense(width=64),
+)
 TRAIN = TrainConfig(
     steps=20,
     rows=4,
