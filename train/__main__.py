@@ -100,7 +100,7 @@ def _say_notice(line: str) -> None:
 
 def _print_line(line: str, to: TextIO | None = None) -> None:
     """Prints one line, on stdout unless a stream is given; codes stand for what is not shown."""
-    shown = _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+    shown = _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
     print(shown, file=to or sys.stdout, flush=True)
 
 

@@ -102,13 +102,13 @@ def model_coordinates(
         plan = TrainConfig(
             steps=chosen.steps, lr=chosen.lr, optimizer=chosen.optimizer, seed=chosen.seed
         )
-        found = coordinates(_config(model, None, sets or []), widths, plan)
+        outputs_of = coordinates(_config(model, None, sets or []), widths, plan)
     if as_json:
-        echo_json({"widths": widths, **found})
+        echo_json({"widths": widths, **outputs_of})
         return
     rows = [
         (kind, name, *(f"{size:.3g}" for size in row["sizes"]), f"{row['slope']:+.2f}")
-        for kind, outputs in found.items()
+        for kind, outputs in outputs_of.items()
         for name, row in outputs.items()
     ]
     head = ("", "changes by", *(str(width) for width in widths), "slope")

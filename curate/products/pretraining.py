@@ -42,8 +42,8 @@ def pretrain_in(
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(processes), "-m", "train", str(shards or "-"), str(out)]
     command += ["--json", "--model", model, *(["--fresh"] if fresh else [])]
-    given = settings | {f"model.{name}": value for name, value in changes.items()}
-    for name, value in given.items():
+    changed = settings | {f"model.{name}": value for name, value in changes.items()}
+    for name, value in changed.items():
         command += ["--set", f"{name}={json.dumps(value)}"]
     summary: dict[str, Any] | None = None
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
@@ -303,7 +303,7 @@ class PretrainProduct(Product):
         the text that is trained on."""
         if all(are_shards(path) for path in self.eval.values()):
             return self.eval
-        tokenizer = Path(self.tokenizer) if self.tokenizer else shards or Path(self._own()[0])
+        tokenizer = Path(self.tokenizer) if self.tokenizer else shards or Path(self._folders()[0])
         if tokenizer.is_dir():
             tokenizer = tokenizer / "tokenizer.json"
         if not tokenizer.is_file() or tokenizer.suffix != ".json":
@@ -319,7 +319,7 @@ class PretrainProduct(Product):
             for name, path in self.eval.items()
         }
 
-    def _own(self) -> list[str]:
+    def _folders(self) -> list[str]:
         """Folders of shards that the settings name."""
         stages = [s for stage in self.stages for s in stage.get("sources", ())]
         named = [source["shards"] for source in (*self.sources, *stages)]
@@ -335,7 +335,7 @@ class PretrainProduct(Product):
         after a spike for instance."""
         from train.model.presets import PRESETS
 
-        digests = [_shards_digest(Path(path)) for path in self._own()]
+        digests = [_shards_digest(Path(path)) for path in self._folders()]
         identity, free = super().identity(), TrainConfig.FREE | {"processes"}
         settings = {k: v for k, v in identity["settings"].items() if k not in free}
         if (folder := Path(self._preset)).is_dir() and self._preset not in PRESETS:

@@ -135,7 +135,7 @@ def _write_weights(
         for name, part in zip(names, files, strict=True):
             tensors = {}
             for weight in part:
-                ours = [weights[own] for own in weight.ours]
+                ours = [weights[our_name] for our_name in weight.ours]
                 tensors[weight.theirs] = weight.layout.pack(ours).to(dtype).contiguous().clone()
                 weight_map[weight.theirs] = name
             save_file(tensors, folder / name, metadata={"format": "pt"})
@@ -176,12 +176,13 @@ def _bytes(weight: Weight, width: int) -> int:
 
 def _card(plan: Plan, family: Family, checkpoint: str, dtype: str) -> str:
     config = plan.model
-    own = config.attention
+    attention = config.attention
     shape = {
         "parameters": f"{parameters(config):,}",
         "layers": config.layers,
         "width": config.hidden,
-        "heads": f"{own.heads} ({own.kv_heads} of keys and values, of {own.head_dim})",
+        "heads": f"{attention.heads} ({attention.kv_heads} of keys and values,"
+        f" of {attention.head_dim})",
         "feed-forward": f"{config.feed_forward.activation}, {config.feed_forward.width}",
         "positions": config.position.kind,
         "vocabulary": f"{config.vocab:,}",

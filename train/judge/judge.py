@@ -67,8 +67,8 @@ def open_model(folder: Path, *, device: str = "auto") -> Judged:
         model.load_state_dict(weights)
         model = model.eval().to(place)
         begin = read_json(folder / "config.json").get("bos_token_id")
-        known = isinstance(begin, int) and not isinstance(begin, bool)
-        begin = begin if known and 0 <= begin < config.vocab else None
+        is_number = isinstance(begin, int) and not isinstance(begin, bool)
+        begin = begin if is_number and 0 <= begin < config.vocab else None
     if begin is None:
         added = tokenizer.get_added_tokens_decoder()
         begin = end_of_text({t.content: index for index, t in added.items() if t.special})
@@ -105,9 +105,9 @@ def judge(
     of_texts = {name: _scores(text, model, how, seed) for name, text in opened.items()}
     of_questions = {
         name: score_questions(
-            model, judged.tokenizer, judged.begin, own, how, context=width, seed=seed
+            model, judged.tokenizer, judged.begin, own_questions, how, context=width, seed=seed
         )
-        for name, own in asked.items()
+        for name, own_questions in asked.items()
     }
     facts = {"model": str(judged.folder), "context": width, "seed": seed, "device": device.type}
     return {**facts, "texts": of_texts, "questions": of_questions}

@@ -59,14 +59,14 @@ def roles(model: nn.Module) -> Iterator[tuple[str, nn.Parameter, Role]]:
     """Name, parameter and role of each trained weight, in the order of ``named_parameters``. A
     parameter whose module says nothing of it is told by its shape, as PyTorch's own layers are.
     """
-    said: dict[str, Role] = {}
+    found_roles: dict[str, Role] = {}
     for prefix, module in model.named_modules():
-        own = getattr(module, "roles", None)
+        stated = getattr(module, "roles", None)
         for name, parameter in module.named_parameters(recurse=False):
-            role = own[name] if own else _by_shape(module, parameter)
-            said[f"{prefix}.{name}" if prefix else name] = role
+            role = stated[name] if stated else _by_shape(module, parameter)
+            found_roles[f"{prefix}.{name}" if prefix else name] = role
     for name, parameter in model.named_parameters():
-        yield name, parameter, said[name]
+        yield name, parameter, found_roles[name]
 
 
 def _by_shape(module: nn.Module, parameter: nn.Parameter) -> Role:

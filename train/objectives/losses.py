@@ -48,12 +48,12 @@ def loss_sums(
     """
     device = features.device.type
     low = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else features.dtype
-    wanted = [tensor is not None and tensor.requires_grad for tensor in (features, weight, bias)]
+    needed = [tensor is not None and tensor.requires_grad for tensor in (features, weight, bias)]
     if not torch.is_grad_enabled():
-        wanted = [False] * 3
+        needed = [False] * 3
     with torch.autocast(device, enabled=False):
         sums: tuple[Tensor, Tensor, Tensor] = _Sums.apply(
-            features, weight, bias, targets, chunk, z_loss, low, tuple(wanted)
+            features, weight, bias, targets, chunk, z_loss, low, tuple(needed)
         )
     return sums
 
@@ -71,14 +71,14 @@ class _Sums(torch.autograd.Function):
         chunk: int,
         z_loss: float,
         low: torch.dtype,
-        wanted: tuple[bool, bool, bool],
+        needed: tuple[bool, bool, bool],
     ) -> tuple[Tensor, Tensor, Tensor]:
         x, matrix = features.to(low), weight.to(low)
         addend = None if bias is None else bias.to(low)
         counts = targets != IGNORED
-        of_x = torch.empty_like(x) if wanted[0] else None
-        of_weight = torch.zeros_like(weight) if wanted[1] else None
-        of_bias = torch.zeros_like(bias) if wanted[2] and bias is not None else None
+        of_x = torch.empty_like(x) if needed[0] else None
+        of_weight = torch.zeros_like(weight) if needed[1] else None
+        of_bias = torch.zeros_like(bias) if needed[2] and bias is not None else None
         exact = torch.promote_types(low, torch.float32)
         scores, softmax = _operations(min(chunk, len(x)), matrix, exact)
         nats, squares = x.new_zeros((), dtype=exact), x.new_zeros((), dtype=exact)
@@ -90,16 +90,16 @@ class _Sums(torch.autograd.Function):
             shares = softmax(logits)
             # The largest share is 1 / sum(exp(logits - largest)).
             log_sum = logits.amax(-1) - shares.amax(-1).log()
-            own = logits.gather(-1, wanted_ids)[:, 0]
-            nats = nats + torch.where(counted, log_sum - own, 0).sum()
+            target_logits = logits.gather(-1, wanted_ids)[:, 0]
+            nats = nats + torch.where(counted, log_sum - target_logits, 0).sum()
             squared = torch.where(counted, log_sum.square(), 0)
             squares = squares + squared.sum()
-            if not any(wanted):
+            if not any(needed):
                 continue
             weight_of_row = counted.to(exact)[:, None]
             if z_loss:
                 shares *= 1 + 2 * z_loss * log_sum[:, None]
-            gradient = shares.scatter_add_(-1, wanted_ids, -torch.ones_like(own)[:, None])
+            gradient = shares.scatter_add_(-1, wanted_ids, -torch.ones_like(target_logits)[:, None])
             gradient = gradient.to(low)
             # Targets that do not count are taken out of the small factors, not of the large one.
             if of_x is not None:
@@ -261,8 +261,8 @@ def token_losses_and_hits(model: Decoder, example: Example, chunk: int = 0) -> T
     """``token_losses``, and 1 where the target is the likeliest token: [rows * context, 2]."""
     return torch.cat(
         [
-            torch.stack([_nats(logits, wanted), (logits.argmax(-1) == wanted).float()], -1)
-            for logits, wanted in _logits(model, example, chunk)
+            torch.stack([_nats(logits, target), (logits.argmax(-1) == target).float()], -1)
+            for logits, target in _logits(model, example, chunk)
         ]
     )
 
@@ -274,8 +274,8 @@ def _logits(model: Decoder, example: Example, chunk: int) -> Iterator[tuple[Tens
     ).flatten(0, 1)
     targets = example.targets.flatten()
     size = chunk_of(model.config.vocab, chunk, features.device.type)
-    for x, wanted in zip(features.split(size), targets.split(size), strict=True):
-        yield model.logits(x), wanted
+    for x, target in zip(features.split(size), targets.split(size), strict=True):
+        yield model.logits(x), target
 
 
 def _nats(logits: Tensor, targets: Tensor) -> Tensor:

@@ -185,8 +185,8 @@ class Stored(Mapping[str, Tensor]):
             return self.read(parts[0])
         whole = torch.zeros(shape, dtype=self.dtypes[name])
         for part in parts:
-            there = zip(part.offsets, part.shape, strict=True)
-            whole[tuple(slice(first, first + size) for first, size in there)] = self.read(part)
+            extents = zip(part.offsets, part.shape, strict=True)
+            whole[tuple(slice(first, first + size) for first, size in extents)] = self.read(part)
         return whole
 
     def __iter__(self) -> Iterator[str]:

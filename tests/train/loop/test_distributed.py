@@ -82,7 +82,7 @@ from train.config import TrainConfig
 from train.loop.distributed import place_model, ranks
 from train.loop.pretrain import pretrain
 from train.loop.start import start_of, take_over
-from train.model.config import model_config
+from train.model.older import model_config
 from train.model.decoder import Decoder
 from train.runs.checkpoint import load_model, newest
 from train.settings import from_dict
