@@ -1,5 +1,9 @@
 """The processes of a run, as torchrun starts them: DDP or FSDP2, or one process alone.
 
+They form a grid (PyTorch's DeviceMesh) of ``replicate`` x ``shard`` x ``tensor``, the last counting
+fastest. Those that differ in ``tensor`` alone read the same tokens, others different ones. Under
+FSDP2 weights are split along ``shard``, and the same in each place of ``replicate``.
+
 A step's rows are shared out in order, so which documents a step takes, and where they stand in it,
 does not depend on how many processes there are. Of split weights each process writes its part of a
 checkpoint, and any number of processes takes them over.
@@ -17,40 +21,63 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
 
 from train.config import TrainConfig, stages_of
 from train.device import computes_in, pick_device
-from train.errors import TrainError
+from train.errors import TrainError, counted
 from train.model.decoder import Decoder
 from train.model.positions import positions
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """This process among ``count``; ``device`` is where it computes."""
+    """This process among ``count``; ``device`` is where it computes. ``context`` processes in a row
+    of ``shard`` read pieces of the same rows, ``tensor`` share the matrices of each block. ``mesh``
+    is the grid, None where one process is alone.
+    """
 
     device: torch.device
     rank: int = 0
     count: int = 1
+    context: int = 1
+    tensor: int = 1
+    mesh: DeviceMesh | None = None
 
     @property
     def first(self) -> bool:
         """The one that writes files and reports."""
         return self.rank == 0
 
+    @property
+    def readers(self) -> int:
+        """How many processes read different tokens: gradients are averaged over them."""
+        return self.count // self.tensor
+
+    @property
+    def parts(self) -> int:
+        """How many parts the rows of a step are shared out in."""
+        return self.readers // self.context
+
+    @property
+    def part(self) -> int:
+        """Which of them is this process's."""
+        return self.rank // (self.tensor * self.context)
+
     def share(self, rows: Sequence[int]) -> Sequence[int]:
-        """This process's part of a step's rows, whose number ``count`` divides."""
-        size = len(rows) // self.count
-        return rows[self.rank * size : (self.rank + 1) * size]
+        """This process's part of a step's rows, whose number ``parts`` divides."""
+        size = len(rows) // self.parts
+        return rows[self.part * size : (self.part + 1) * size]
 
     def shards(self, config: TrainConfig) -> bool:
-        """Whether the weights are split over the processes."""
-        return self.count > 1 and config.parallel == "fsdp"
+        """Whether weights are split over the processes."""
+        return self.count > 1 and (config.parallel == "fsdp" or self.tensor > 1)
 
     def total(self, value: Tensor) -> Tensor:
-        """The sum over all processes, in each of them."""
-        if self.count > 1:
-            dist.all_reduce(value)
+        """The sum over the readers, in each process."""
+        for name in ("replicate", "shard"):
+            if self.mesh is not None and self.mesh[name].size() > 1:
+                dist.all_reduce(value, group=self.mesh.get_group(name))
         return value
 
     def agreed(self, value: Tensor) -> Tensor:
@@ -70,15 +97,34 @@ def processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def check_shares(config: TrainConfig, count: int) -> None:
-    """Raise ``TrainError`` where ``count`` processes cannot share the rows of a step equally."""
-    rows = [stage.rows for stage in stages_of(config)]
-    if uneven := [n for n in rows if n % (count * config.accumulate)]:
+def parts_of(config: TrainConfig, count: int) -> int:
+    """How many parts ``count`` processes share the rows of a step out in. Raises ``TrainError``
+    where they form no grid, or the parts would not be equal.
+    """
+    together = config.replicas * config.tensor
+    if count % together:
         raise TrainError(
-            f"rows is {uneven[0]}: {count} processes of {config.accumulate} micro-batches cannot "
+            f"replicas {config.replicas} x tensor {config.tensor}: {counted(count, 'process')}"
+            f" cannot be divided so; start a multiple of {together}",
+            exit_code=2,
+        )
+    parts = count // config.tensor
+    if config.offload and count == 1:
+        raise TrainError("offload: a process alone shards nothing; start several", exit_code=2)
+    if config.tensor > 1 and parts > 1 and config.parallel != "fsdp":
+        raise TrainError(
+            f"tensor {config.tensor} with parallel {config.parallel} on {count} processes: set"
+            f" parallel fsdp (with replicas {parts} for whole copies)",
+            exit_code=2,
+        )
+    rows = [stage.rows for stage in stages_of(config)]
+    if uneven := [n for n in rows if n % (parts * config.accumulate)]:
+        raise TrainError(
+            f"rows is {uneven[0]}: {parts} processes of {config.accumulate} micro-batches cannot "
             "share them equally; choose a multiple",
             exit_code=2,
         )
+    return parts
 
 
 @contextmanager
@@ -87,18 +133,23 @@ def ranks(config: TrainConfig) -> Iterator[Ranks]:
     caller had joined them.
     """
     device, count = pick_device(config.device), processes()
+    parts_of(config, count)
     if count == 1:
         yield Ranks(device=device)
         return
-    check_shares(config, count)
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
     joined = dist.is_initialized()
     if not joined:
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        on_gpu = "cpu:gloo,cuda:nccl" if config.offload else "nccl"  # both hold what is offloaded
+        dist.init_process_group(on_gpu if device.type == "cuda" else "gloo")
     try:
-        yield Ranks(device=device, rank=dist.get_rank(), count=count)
+        shape = (config.replicas, count // (config.replicas * config.tensor), config.tensor)
+        names = ("replicate", "shard", "tensor")
+        mesh = dist.init_device_mesh(device.type, shape, mesh_dim_names=names)
+        rank, tensor = dist.get_rank(), config.tensor
+        yield Ranks(device=device, rank=rank, count=count, tensor=tensor, mesh=mesh)
     finally:
         if not joined:
             dist.destroy_process_group()
@@ -122,7 +173,8 @@ def place_model(build: Callable[[], Decoder], config: TrainConfig, ranks: Ranks)
 
     with torch.device("meta"):
         model = build()
-    mesh = dist.init_device_mesh(ranks.device.type, (ranks.count,))
+    assert ranks.mesh is not None
+    mesh = ranks.mesh["replicate", "shard"] if config.replicas > 1 else ranks.mesh["shard"]
     # What is outside of blocks stays as it is: embeddings begin the residual stream, in float32.
     half = computes_in(ranks.device, config.precision)
     policy = MixedPrecisionPolicy(
@@ -140,14 +192,17 @@ def place_model(build: Callable[[], Decoder], config: TrainConfig, ranks: Ranks)
 
 def parallel(objective: nn.Module, config: TrainConfig, ranks: Ranks) -> nn.Module:
     """The objective over all processes: under DDP its backward pass averages the gradients."""
-    if ranks.count == 1 or config.parallel != "ddp":
+    if ranks.readers == 1 or config.parallel != "ddp" or ranks.mesh is None:
         return objective
     ids = [ranks.device.index] if ranks.device.type == "cuda" else None
     # Buffers follow from the configuration. PyTorch 2.13 renames the setting.
     wrapper = nn.parallel.DistributedDataParallel
     renamed = "forward_sync_buffers" in inspect.signature(wrapper).parameters
     buffers: Any = {"forward_sync_buffers" if renamed else "broadcast_buffers": False}
-    return wrapper(objective, device_ids=ids, gradient_as_bucket_view=True, **buffers)
+    group = ranks.mesh.get_group("shard")
+    return wrapper(
+        objective, device_ids=ids, process_group=group, gradient_as_bucket_view=True, **buffers
+    )
 
 
 def averaging(objective: nn.Module, model: Any, last: bool) -> AbstractContextManager[Any]:

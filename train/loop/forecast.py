@@ -12,7 +12,7 @@ import torch
 from train.config import TrainConfig, stages_of
 from train.device import computes_in, pick_device
 from train.loop.backends import layer_backends
-from train.loop.distributed import check_shares
+from train.loop.distributed import parts_of
 from train.loop.pretrain import start_from
 from train.loop.start import make_plan
 from train.measure.accounting import parameters, parts, run_cost
@@ -44,7 +44,7 @@ def forecast(
     """
     plan, feed = make_plan(shards, model, train or TrainConfig(), changes)
     settings, device = plan.train, pick_device(plan.train.device)
-    check_shares(settings, processes)
+    parts_of(settings, processes)
     start = start_from(plan, out / "checkpoints") if resume else None
     done = 0 if start is None else step_of(start)
     counted, (positions, _) = parts(plan.model), run_cost(plan.model, settings)
@@ -95,7 +95,8 @@ def _memory(plan: Plan, kind: str, processes: int) -> Memory:
     optimizer's state; what it gathers of a block for a moment is not counted.
     """
     settings = plan.train
-    shapes = {(s.rows // (processes * s.accumulate), s.context) for s in stages_of(settings)}
+    readers = parts_of(settings, processes)
+    shapes = {(s.rows // (readers * s.accumulate), s.context) for s in stages_of(settings)}
     stages = [
         training_memory(
             plan.model,
@@ -110,7 +111,7 @@ def _memory(plan: Plan, kind: str, processes: int) -> Memory:
     ]
     most = max(stages, key=lambda memory: memory.peak)
     average = most.weights if settings.ema else 0
-    share = processes if settings.parallel == "fsdp" else 1
+    share = readers // settings.replicas if settings.parallel == "fsdp" else 1
     weights, gradients, optimizer = (
         size // share for size in (most.weights + average, most.gradients, most.optimizer)
     )

@@ -116,7 +116,7 @@ class Stepper:
         fill = partial(torch.full, (), dtype=torch.float64, device=device)
         counted = {name: self.ranks.total(fill(count)) for name, count in counts.items()}
         # Processes average their gradients. Of a step in which nothing counts the loss is 0.
-        scales = {name: self.ranks.count / n.clamp(min=1) for name, n in counted.items()}
+        scales = {name: self.ranks.readers / n.clamp(min=1) for name, n in counted.items()}
         sums: dict[str, Tensor] = {}
         self.optimizer.zero_grad()
         for number, (example, draws) in enumerate(batches):

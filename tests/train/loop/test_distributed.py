@@ -21,7 +21,7 @@ from train.errors import TrainError
 from train.generate.generate import generate
 from train.hf.export import export
 from train.hf.load import load
-from train.loop.distributed import Ranks, ranks
+from train.loop.distributed import Ranks, parts_of, ranks
 from train.loop.pretrain import pretrain
 from train.model.config import Dense, Grouped, ModelConfig
 from train.objectives.objectives import objective
@@ -266,6 +266,36 @@ def test_documents_and_their_order_do_not_depend_on_processes_or_micro_batches(
         assert torch.equal(joined, getattr(whole, name))
     seeds = torch.cat([draws for _, draws in parts])
     assert len(seeds.unique()) == config.rows
+
+
+def test_processes_that_share_matrices_or_rows_take_the_same_rows():
+    grid = {"count": 8, "tensor": 2, "context": 2}
+    shared = [Ranks(device=torch.device("cpu"), rank=rank, **grid).share("abcd") for rank in (0, 3)]
+    assert shared == ["ab", "ab"]
+    last = Ranks(device=torch.device("cpu"), rank=7, **grid)
+    assert (last.share("abcd"), last.readers, last.first) == ("cd", 4, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tensor": 3}, "replicas 1 x tensor 3: 4 processes cannot be divided so"),
+        ({"tensor": 2}, "tensor 2 with parallel ddp on 4 processes: set parallel fsdp"),
+        ({"parallel": "fsdp", "replicas": 8}, "8 x tensor 1: .* start a multiple of 8"),
+        ({"parallel": "fsdp", "rows": 2}, "rows is 2: 4 processes of 1 micro-batches"),
+    ],
+)
+def test_settings_that_processes_cannot_follow_are_refused(changes, message):
+    with pytest.raises(TrainError, match=message):
+        parts_of(dataclasses.replace(TRAIN, **changes), 4)
+
+
+def test_replicas_and_offload_are_refused_where_nothing_is_sharded():
+    for setting in ({"replicas": 2}, {"offload": True}):
+        with pytest.raises(TrainError, match="set parallel fsdp"):
+            dataclasses.replace(TRAIN, **setting)
+    with pytest.raises(TrainError, match="a process alone shards nothing"):
+        parts_of(dataclasses.replace(TRAIN, parallel="fsdp", offload=True), 1)
 
 
 def test_rows_that_processes_cannot_share_are_refused(monkeypatch):
