@@ -257,6 +257,13 @@ class TrainConfig:
     tensor: Annotated[
         int, Setting("Processes that share the matrices of each block (tensor parallel).", ge=1)
     ] = 1
+    context_parallel: Annotated[
+        int,
+        Setting(
+            "Processes that share the tokens of each row; a row has a multiple of twice as many.",
+            ge=1,
+        ),
+    ] = 1
     offload: Annotated[
         bool,
         Setting(
@@ -348,7 +355,8 @@ class TrainConfig:
     # a teacher its weights are in the plan.
     FREE = frozenset(
         {
-            *("teacher", "device", "parallel", "replicas", "tensor", "offload"),
+            *("teacher", "device", "parallel", "replicas", "tensor"),
+            *("context_parallel", "offload"),
             *("accumulate", "loss_chunk", "recompute", "compile"),
             *("spike", "spike_factor", "spike_window", "spike_batches"),
             *("log_every", "tensorboard", "csv", "wandb", "profile"),

@@ -34,7 +34,7 @@ class Dropout(nn.Module):
 
 
 def of_tokens(draws: Tensor, index: Tensor, hidden: int) -> Tensor:
-    """A seed a token, int64 [rows, tokens], of a seed a row, [rows]; ``index``: [tokens], which
+    """A seed a token, int64 [rows, tokens], of a seed a row, [rows]. ``index``: [1, tokens], which
     they are in the row. Token after token draws ``hidden`` numbers of what its row draws.
     """
     return draws[:, None] + index * _wrapped(hidden * _STEP)
