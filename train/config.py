@@ -378,6 +378,12 @@ class TrainConfig:
                 f"{name} with parallel {self.parallel}: it is a way to shard: set parallel fsdp",
                 exit_code=2,
             )
+        if self.context_parallel > 1 and self.compile:
+            raise TrainError(
+                f"context_parallel {self.context_parallel} with compile: what PyTorch makes of it"
+                " crashes: leave one of them out",
+                exit_code=2,
+            )
         total = sum(stage.steps for stage in self.stages)
         if self.stages and total != self.steps:
             raise TrainError(

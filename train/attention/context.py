@@ -66,7 +66,8 @@ class _Gather(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         parallel: ContextParallel = ctx.parallel
         chunks = grad.chunk(2 * parallel.count, dim=2)
-        pieces = [torch.cat((chunks[n], chunks[-1 - n]), dim=2) for n in range(parallel.count)]
+        pairs = [(chunks[n], chunks[-1 - n]) for n in range(parallel.count)]
+        pieces = [torch.cat(pair, dim=2).contiguous() for pair in pairs]
         own = torch.empty_like(pieces[0])
         dist.reduce_scatter(own, pieces, group=parallel.group)
         return own, None

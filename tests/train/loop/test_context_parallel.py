@@ -161,6 +161,8 @@ def test_four_processes_two_of_which_share_each_row_have_the_losses_of_one(shard
         ({"rows": 2}, 8, "rows is 2: 4 processes of 1 micro-batches"),
     ],
 )
-def test_rows_that_processes_cannot_share_are_refused(changes, count, message):
+def test_rows_that_processes_cannot_share_are_refused_and_so_is_compiling(changes, count, message):
     with pytest.raises(TrainError, match=message):
         parts_of(dataclasses.replace(SHARED, **changes), count)
+    with pytest.raises(TrainError, match="context_parallel 2 with compile"):
+        dataclasses.replace(SHARED, compile=True)

@@ -77,6 +77,26 @@ def test_processes_and_micro_batches_hold_fewer_rows_and_fsdp_a_share_of_the_sta
     assert cpu(ema=0.9)["weights"] == 2 * one["weights"]
 
 
+def test_processes_that_share_rows_hold_their_tokens_and_the_keys_and_values_of_all(
+    shard_folder, tmp_path
+):
+    def gpu(**changes):
+        return figures(shard_folder, tmp_path, **changes)["memory"][1]
+
+    one = gpu()
+    shared = gpu(processes=2, context_parallel=2)
+    half = gpu(context=16)
+    own = preset("tiny", vocab=300, context=32)
+    others = 4 * 16 * 2 * own.layers * own.attention.kv_heads * own.attention.head_dim * 2
+    assert shared["activations"] - half["activations"] == others
+    assert shared["peak"] < one["peak"]
+    layer = others // own.layers
+    for recompute, blocks in ((True, 1), (2, own.layers // 2)):
+        shared = gpu(processes=2, context_parallel=2, recompute=recompute)
+        half = gpu(context=16, recompute=recompute)
+        assert shared["activations"] - half["activations"] == blocks * layer
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
