@@ -13,29 +13,32 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from train.attention import ContextParallel
 from train.config import TrainConfig, stages_of
 from train.device import computes_in, pick_device
 from train.errors import TrainError, counted
+from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.positions import positions
+from train.split import local
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
     """This process among ``count``; ``device`` is where it computes. ``context`` processes in a row
     of ``shard`` read pieces of the same rows, ``tensor`` share the matrices of each block. ``mesh``
-    is the grid, None where one process is alone.
+    is the grid, None where a process is alone.
     """
 
     device: torch.device
@@ -86,7 +89,7 @@ class Ranks:
 
     def shards(self, config: TrainConfig) -> bool:
         """Whether weights are split over the processes."""
-        return self.count > 1 and (config.parallel == "fsdp" or self.tensor > 1)
+        return self.mesh is not None and (config.parallel == "fsdp" or self.tensor > 1)
 
     def total(self, value: Tensor) -> Tensor:
         """The sum over the readers, in each process."""
@@ -128,8 +131,6 @@ def parts_of(config: TrainConfig, count: int) -> int:
         )
     readers = count // config.tensor
     parts = readers // context
-    if config.offload and count == 1:
-        raise TrainError("offload: a process alone shards nothing; start several", exit_code=2)
     if config.tensor > 1 and readers > 1 and config.parallel != "fsdp":
         raise TrainError(
             f"tensor {config.tensor} with parallel {config.parallel} on {count} processes: set"
@@ -160,16 +161,17 @@ def ranks(config: TrainConfig) -> Iterator[Ranks]:
     """
     device, count = pick_device(config.device), processes()
     parts_of(config, count)
-    if count == 1:
+    if count == 1 and not config.offload:  # which is FSDP2's, of one process too
         yield Ranks(device=device)
         return
     if device.type == "cuda":
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", device.index or 0)))
         torch.cuda.set_device(device)
     joined = dist.is_initialized()
     if not joined:
         on_gpu = "cpu:gloo,cuda:nccl" if config.offload else "nccl"  # both hold what is offloaded
-        dist.init_process_group(on_gpu if device.type == "cuda" else "gloo")
+        alone: Any = {"store": dist.HashStore(), "rank": 0, "world_size": 1} if count == 1 else {}
+        dist.init_process_group(on_gpu if device.type == "cuda" else "gloo", **alone)
     try:
         shape = (config.replicas, count // (config.replicas * config.tensor), config.tensor)
         names = ("replicate", "shard", "tensor")
@@ -200,38 +202,108 @@ def _sharers(context: int, tensor: int, count: int) -> Any:
 
 
 def place_model(build: Callable[[], Decoder], config: TrainConfig, ranks: Ranks) -> Decoder:
-    """The model that ``build`` makes, on this process's device, its weights yet to be filled. Under
-    FSDP2 they are split over the processes, a block at a time, before they take any memory; blocks
-    get theirs together in the dtype of matrix products, and add up gradients in float32.
+    """The model that ``build`` makes, on this process's device, its weights yet to be filled. Split
+    over processes they are before they take any memory.
     """
-    if not ranks.shards(config):
+    if ranks.mesh is None or not ranks.shards(config):
         return build().to(ranks.device)
+    with torch.device("meta"):
+        model = build()
+    if ranks.tensor > 1:
+        _split_blocks(model, ranks.mesh["tensor"])
+    if config.parallel == "fsdp" and (ranks.readers > 1 or config.offload):
+        _shard(model, config, ranks.device, ranks.mesh)
+    model.to_empty(device="cpu" if config.offload else ranks.device)
+    for name, table in positions(model.config).named_buffers():  # they follow from the config
+        setattr(model.stack.positions, name, table.to(ranks.device))
+    return model
+
+
+def _split_blocks(model: Decoder, mesh: DeviceMesh) -> None:
+    """Tensor parallel: each process has some heads of a block and some of its feed-forward's width,
+    as the roles of the matrices say; what they make is added up.
+    """
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        ParallelStyle,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
+    styles: dict[str, type[ParallelStyle]] = {
+        "outputs": ColwiseParallel,
+        "inputs": RowwiseParallel,
+    }
+    plan = {}
+    for name, module in model.named_modules():
+        for role in getattr(module, "roles", {}).values():
+            if isinstance(module, nn.Linear) and role.split in styles and role.use == "matrix":
+                plan[name] = styles[role.split]()
+    parallelize_module(model, mesh, plan)
+    size, place = model.config.attention.heads // mesh.size(), mesh.get_local_rank()
+    model.stack.positions.heads = slice(size * place, size * (place + 1))
+
+
+def check_split(model: ModelConfig, config: TrainConfig) -> None:
+    """Raise ``TrainError`` where the processes of ``tensor`` cannot share the model's blocks."""
+    own, parts = model.attention, config.tensor
+    for name, size in (
+        ("attention.heads", own.heads),
+        ("attention.kv_heads", own.kv_heads),
+        ("feed_forward.width", model.feed_forward.width),
+    ):
+        if size % parts:
+            raise TrainError(
+                f"tensor {parts}: model.{name} is {size}, which {parts} processes cannot share"
+                " equally; choose a divisor of it",
+                exit_code=2,
+            )
+
+
+def part_of(model: ModelConfig, config: TrainConfig) -> ModelConfig:
+    """The model of the shapes that a process of tensor parallel has."""
+    own, parts = model.attention, config.tensor
+    return replace(
+        model,
+        attention=replace(own, heads=own.heads // parts, kv_heads=own.kv_heads // parts),
+        feed_forward=replace(model.feed_forward, width=model.feed_forward.width // parts),
+    )
+
+
+def complete(weights: Iterable[Tensor], ranks: Ranks) -> None:
+    """Add up the gradients of weights that each process has used for its own heads alone."""
+    for weight in weights:
+        if ranks.mesh is not None and weight.grad is not None:
+            dist.all_reduce(local(weight.grad), group=ranks.mesh.get_group("tensor"))
+
+
+def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: DeviceMesh) -> None:
+    """FSDP2: weights are split over processes, a block at a time; blocks get theirs together in the
+    dtype of matrix products, and add up gradients in float32.
+    """
     try:
         from torch.distributed.fsdp import (
+            CPUOffloadPolicy,
             MixedPrecisionPolicy,
+            OffloadPolicy,
             fully_shard,
             register_fsdp_forward_method,
         )
     except ImportError as error:
         raise TrainError("parallel fsdp needs PyTorch 2.6; use ddp", exit_code=2) from error
 
-    with torch.device("meta"):
-        model = build()
-    assert ranks.mesh is not None
-    mesh = ranks.mesh["replicate", "shard"] if config.replicas > 1 else ranks.mesh["shard"]
+    mesh = whole["replicate", "shard"] if config.replicas > 1 else whole["shard"]
+    pinned = device.type == "cuda"
+    place = CPUOffloadPolicy(pin_memory=pinned) if config.offload else OffloadPolicy()
     # What is outside of blocks stays as it is: embeddings begin the residual stream, in float32.
-    half = computes_in(ranks.device, config.precision)
+    half = computes_in(device, config.precision)
     policy = MixedPrecisionPolicy(
         param_dtype=half, reduce_dtype=torch.float32, cast_forward_inputs=False
     )
     for block in model.stack.blocks:
-        fully_shard(block, mesh=mesh, mp_policy=policy)
-    fully_shard(model, mesh=mesh)
+        fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=place)
+    fully_shard(model, mesh=mesh, offload_policy=place)
     register_fsdp_forward_method(model, "features")
-    model.to_empty(device=ranks.device)
-    for name, table in positions(model.config).named_buffers():  # they follow from the config
-        setattr(model.stack.positions, name, table.to(ranks.device))
-    return model
 
 
 def parallel(objective: nn.Module, config: TrainConfig, ranks: Ranks) -> nn.Module:
@@ -249,13 +321,17 @@ def parallel(objective: nn.Module, config: TrainConfig, ranks: Ranks) -> nn.Modu
     )
 
 
-def averaging(objective: nn.Module, model: Any, last: bool) -> AbstractContextManager[Any]:
-    """Around a micro-batch: processes exchange gradients with the ``last`` of a step alone."""
+def exchanging(
+    objective: nn.Module, model: Any, ranks: Ranks, *, last: bool
+) -> AbstractContextManager[Any]:
+    """Around a micro-batch: processes exchange gradients with the ``last`` of a step alone. What a
+    block has sent it is to wait for, where it is computed again too.
+    """
     if hasattr(model, "set_requires_gradient_sync"):  # FSDP2
         model.set_requires_gradient_sync(last)
     elif isinstance(objective, nn.parallel.DistributedDataParallel) and not last:
         return objective.no_sync()
-    return nullcontext()
+    return set_checkpoint_early_stop(False) if ranks.tensor > 1 else nullcontext()
 
 
 def settle(model: Any) -> None:

@@ -12,7 +12,7 @@ import torch
 from train.config import TrainConfig, stages_of
 from train.device import computes_in, pick_device
 from train.loop.backends import layer_backends
-from train.loop.distributed import parts_of
+from train.loop.distributed import part_of, parts_of
 from train.loop.pretrain import start_from
 from train.loop.start import make_plan
 from train.measure.accounting import parameters, parts, run_cost
@@ -92,7 +92,8 @@ def _precision(settings: TrainConfig, kind: str) -> str:
 
 def _memory(plan: Plan, kind: str, processes: int) -> Memory:
     """Of one process, in the stage that takes most. FSDP splits weights, gradients and the
-    optimizer's state; what it gathers of a block for a moment is not counted.
+    optimizer's state, which of ``offload`` are the host's; what it gathers of a block for a moment
+    is not counted.
     """
     settings = plan.train
     parts, pieces = parts_of(settings, processes), settings.context_parallel
@@ -100,7 +101,7 @@ def _memory(plan: Plan, kind: str, processes: int) -> Memory:
     stages = []
     for rows, context in shapes:
         memory = training_memory(
-            plan.model,
+            part_of(plan.model, settings),
             rows=rows,
             context=context // pieces,
             precision=_precision(settings, kind),
@@ -119,12 +120,14 @@ def _memory(plan: Plan, kind: str, processes: int) -> Memory:
     )
     taught = 0 if plan.teaches is None else 4 * parameters(plan.teaches.config)  # whole, in fp32
     whole = most.weights + most.gradients + most.optimizer
+    away = settings.offload and kind == "cuda"
+    here = 0 if away else weights + gradients + optimizer
     return Memory(
         weights=weights + taught,
         gradients=gradients,
         optimizer=optimizer,
         activations=most.activations,
-        peak=most.peak - whole + weights + gradients + optimizer + taught,
+        peak=most.peak - whole + here + taught,
     )
 
 
@@ -132,7 +135,7 @@ def _gathered(plan: Plan, kind: str, tokens: int) -> int:
     """Bytes of the keys and values that a process gathers of so many tokens of others: of the
     blocks that are not recomputed, or of one.
     """
-    own, every = plan.model.attention, int(plan.train.recompute)
+    own, every = part_of(plan.model, plan.train).attention, int(plan.train.recompute)
     heads = own.kv_heads if kind == "cuda" else own.heads  # on a CPU they are repeated
     blocks = plan.model.layers
     if every:

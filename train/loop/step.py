@@ -9,19 +9,20 @@ from functools import partial
 from typing import Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from train.config import TrainConfig
 from train.data.feed import Feed
 from train.device import autocast
-from train.loop.distributed import Ranks, averaging, parallel
+from train.loop.distributed import Ranks, complete, exchanging, parallel
 from train.model.decoder import Decoder
+from train.model.roles import roles
 from train.objectives.example import Example, examples
 from train.objectives.losses import Losses
 from train.objectives.objectives import objective
 from train.optim.optimizers import Optimizers
 from train.runs.metrics import LAST, Measured
-from train.split import gather
+from train.split import clip
 
 Allow = Callable[[float, float], bool]
 Data = TypeVar("Data")
@@ -74,6 +75,7 @@ class Stepper:
             for part in model.stack.blocks if config.parallel == "fsdp" else [losses]:
                 part.compile()
         self.losses = parallel(losses, config, ranks)
+        self.by_heads = [weight for _, weight, role in roles(model) if role.split == "heads"]
         self.objective = objective(config.objective)
         self.ahead = Ahead(self.batches, config.steps)
 
@@ -124,7 +126,7 @@ class Stepper:
         sums: dict[str, Tensor] = {}
         self.optimizer.zero_grad()
         for number, (example, draws) in enumerate(batches):
-            with averaging(self.losses, self.model, number == len(batches) - 1):
+            with exchanging(self.losses, self.model, self.ranks, last=number == len(batches) - 1):
                 there = None if draws is None else draws.to(device, non_blocking=True)
                 with autocast(device, config.precision):
                     terms = self.losses(example.on(device), there)
@@ -140,8 +142,9 @@ class Stepper:
         names = [name for name in sums if name != "objective"]
         totals = self.ranks.total(torch.stack([sums[name] for name in names]))
         means = totals / torch.stack([counted[terms[name].per].clamp(min=1) for name in names])
-        norm = gather(nn.utils.clip_grad_norm_(self.model.parameters(), config.clip))
-        last = torch.stack((norm.detach().double(), counted["targets"], counted["tokens"]))
+        complete(self.by_heads, self.ranks)
+        norm = clip(self.model.parameters(), config.clip)
+        last = torch.stack((norm.double().to(device), counted["targets"], counted["tokens"]))
         measured = Measured(names=(*names, *LAST), values=torch.cat((means, last)))
         if allow is not None:
             now = measured.figures()

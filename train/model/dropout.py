@@ -19,7 +19,9 @@ class Dropout(nn.Module):
 
     def __init__(self, share: float, site: int) -> None:
         super().__init__()
-        self.share, self.site = share, site
+        self.share = share
+        # Made here: torch.compile, for which it is a symbol, cannot compute it in 64 bits.
+        self.key = _wrapped(site * 0x632BE59BD9B4E019)
 
     def forward(self, x: Tensor, draws: Tensor | None) -> Tensor:
         """x [rows, length, hidden]; ``draws``: int64 [rows, length], as ``of_tokens`` gives them,
@@ -30,7 +32,7 @@ class Dropout(nn.Module):
         if draws is None:
             draws = torch.randint(2**62, x.shape[:2], device=x.device)
         least = int(self.share * 2**_BITS)
-        return x * (drawn(draws, self.site, x.shape[-1]) >= least) / (1 - self.share)
+        return x * (drawn(draws, self.key, x.shape[-1]) >= least) / (1 - self.share)
 
 
 def of_tokens(draws: Tensor, index: Tensor, hidden: int) -> Tensor:
@@ -40,12 +42,12 @@ def of_tokens(draws: Tensor, index: Tensor, hidden: int) -> Tensor:
     return draws[:, None] + index * _wrapped(hidden * _STEP)
 
 
-def drawn(draws: Tensor, site: int, count: int) -> Tensor:
+def drawn(draws: Tensor, key: int, count: int) -> Tensor:
     """``count`` numbers of 24 bits for each seed: int64 [..., count], of SplitMix64's kind (Steele
-    et al. 2014) with the seed and the site as its key.
+    et al. 2014), which begins at the seed + ``key``.
     """
     index = torch.arange(count, device=draws.device)
-    x = (draws + _wrapped(site * 0x632BE59BD9B4E019))[..., None] + index * _STEP
+    x = (draws + key)[..., None] + index * _STEP
     x = (x ^ _shifted(x, 30)) * -0x40A7B892E31B1A47
     x = (x ^ _shifted(x, 27)) * -0x6B2FB644ECCEEE15
     return _shifted(x ^ _shifted(x, 31), 64 - _BITS)

@@ -29,10 +29,11 @@ EMBEDDING = 0.4
 
 
 class Positions(nn.Module):
-    """No positions, and what an encoding may do."""
+    """No positions, and what an encoding may do. ``heads``: those that a bias is for."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        self.heads = slice(None)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Embeddings [batch, length, hidden] with their positions, [batch or 1, length]."""
@@ -106,7 +107,7 @@ class Slopes(Positions):
         self.register_buffer("slopes", slopes, persistent=False)
 
     def bias(self) -> AlibiBias:
-        return AlibiBias(slopes=self.slopes)
+        return AlibiBias(slopes=self.slopes[self.heads])
 
 
 class RelativeBuckets(Positions):
@@ -117,10 +118,10 @@ class RelativeBuckets(Positions):
         assert isinstance(config.position, Buckets)
         self.distance = config.position.distance
         self.weight = nn.Parameter(torch.zeros(config.position.buckets, config.attention.heads))
-        roles.give(self, weight=Role(part="positions", use="lookup", std=0.02))
+        roles.give(self, weight=Role(part="positions", use="lookup", std=0.02, split="heads"))
 
     def bias(self) -> Relative:
-        return Relative(weight=self.weight, distance=self.distance)
+        return Relative(weight=self.weight[:, self.heads], distance=self.distance)
 
 
 ENCODINGS: dict[type, type[Positions]] = {

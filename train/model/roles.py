@@ -17,7 +17,9 @@ class Role:
     ``lookup``, of which a token reads a row; ``head``, the output head; ``vector``, a scale or a
     bias. ``std``: the deviation of its first values, drawn from a normal distribution, or None
     where all begin as ``start``. ``fan_in``: the numbers that each of its outputs sums over.
-    ``rate``: its learning rate over the run's.
+    ``rate``: its learning rate over the run's. ``split``: how processes share it that compute a
+    block together: each has some of the ``outputs`` or of the ``inputs``, whose products are added
+    up; of ``heads`` each has all and uses it for its own heads; else it is in all the same.
     """
 
     part: str
@@ -26,6 +28,7 @@ class Role:
     start: float = 0.0
     fan_in: int = 0
     rate: float = 1.0
+    split: str = ""
 
 
 def give(module: nn.Module, **roles: Role) -> None:
@@ -41,12 +44,14 @@ def linear(
     bias: bool,
     shrink: float = 1.0,
     rate: float = 1.0,
+    split: str = "",
 ) -> nn.Linear:
     """A linear layer with its roles; its weights' deviation is shrink / sqrt(inputs)."""
     layer = nn.Linear(inputs, outputs, bias=bias)
     std = shrink * inputs**-0.5
-    weight = Role(part=part, use="matrix", std=std, fan_in=inputs, rate=rate)
-    give(layer, weight=weight, bias=Role(part=part, use="vector"))
+    weight = Role(part=part, use="matrix", std=std, fan_in=inputs, rate=rate, split=split)
+    addend = Role(part=part, use="vector", split=split if split == "outputs" else "")
+    give(layer, weight=weight, bias=addend)
     return layer
 
 

@@ -47,6 +47,7 @@ FOUR: dict[str, tuple[dict, dict]] = {
     "ddp": ({}, {}),
     "fsdp": ({"position": "alibi"}, {"parallel": "fsdp", "ema": 0.9}),
     "hsdp": ({}, {"parallel": "fsdp", "replicas": 2, "rows": 2}),
+    "and matrices": ({"position": "t5"}, {"parallel": "fsdp", "tensor": 2}),
     "four share a row": ({"attention.window": 9}, {"context_parallel": 4, "packing": "best-fit"}),
 }
 
@@ -96,7 +97,7 @@ def trained(count, shards, base, cases):
         if plan.teacher:
             plan = dataclasses.replace(plan, teacher=str(base / "one" / plan.teacher))
         plans[name] = change(MODEL, model, "model"), plan
-        alone = dataclasses.replace(plan, context_parallel=1, replicas=1)
+        alone = dataclasses.replace(plan, context_parallel=1, replicas=1, tensor=1)
         pretrain(shards, base / "one" / name, model=plans[name][0], train=alone)
     (base / "many").mkdir()
     by_processes(count, shards, base / "many", plans)

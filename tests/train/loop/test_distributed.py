@@ -61,7 +61,14 @@ CASES = {
         **{"accumulate": 2, "async_checkpoints": True, "steps": 8},
     },
     "fsdp, bf16": {"parallel": "fsdp", "precision": "bf16", "accumulate": 2, "steps": 8},
+    "replicas, offload": {"parallel": "fsdp", "replicas": 2, "offload": True, "steps": 6},
+    "tensor": {"tensor": 2, "steps": 6},
+    "tensor, muon and an average": {
+        **{"tensor": 2, "optimizer": "muon", "ema": 0.9, "recompute": True},
+        **{"accumulate": 2, "async_checkpoints": True, "steps": 6},
+    },
 }
+ALONE = {"replicas": 1, "tensor": 1, "offload": False}  # one process
 GOES_ON = "fsdp"  # of this case, two processes do the second half alone
 
 CODE = """
@@ -130,11 +137,11 @@ dist.destroy_process_group()
 """
 
 
-def torchrun(*arguments: str) -> subprocess.CompletedProcess:
+def torchrun(*arguments: str, processes: int = 2) -> subprocess.CompletedProcess:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     return subprocess.run(
-        [*command, "--nproc-per-node", "2", *arguments],
+        [*command, "--nproc-per-node", str(processes), *arguments],
         env=environment,
         capture_output=True,
         text=True,
@@ -150,7 +157,8 @@ def folders(shard_folder, tmp_path_factory):
     plans = {}
     for name, changes in CASES.items():
         plan = dataclasses.replace(TRAIN, **changes)
-        pretrain(shard_folder, base / "one" / name, model=MODEL, train=plan)
+        alone = dataclasses.replace(plan, **ALONE)
+        pretrain(shard_folder, base / "one" / name, model=MODEL, train=alone)
         if name == GOES_ON:
             half = dataclasses.replace(plan, steps=10)
             pretrain(shard_folder, base / "two" / name, model=MODEL, train=half)
@@ -230,9 +238,10 @@ def test_generate_and_export_read_parts(folders, tmp_path):
     assert generate(run, "", max_tokens=32) == summary["sample"]
 
 
-def test_one_process_goes_on_from_a_checkpoint_of_two(shard_folder, folders, tmp_path):
-    out = folders / "two" / "fsdp, muon and an average"
-    longer = dataclasses.replace(TRAIN, **(CASES[out.name] | {"steps": 10}))
+@pytest.mark.parametrize("name", ["fsdp, muon and an average", "tensor, muon and an average"])
+def test_one_process_goes_on_from_a_checkpoint_of_two(shard_folder, folders, name):
+    out = folders / "two" / name
+    longer = dataclasses.replace(TRAIN, **(CASES[name] | ALONE | {"steps": 10}))
     summary = pretrain(shard_folder, out, model=MODEL, train=longer)
     assert summary["timing"]["processes"] == 1 and len(lines(out)) == 10
 
@@ -294,8 +303,17 @@ def test_replicas_and_offload_are_refused_where_nothing_is_sharded():
     for setting in ({"replicas": 2}, {"offload": True}):
         with pytest.raises(TrainError, match="set parallel fsdp"):
             dataclasses.replace(TRAIN, **setting)
-    with pytest.raises(TrainError, match="a process alone shards nothing"):
-        parts_of(dataclasses.replace(TRAIN, parallel="fsdp", offload=True), 1)
+
+
+def test_a_process_alone_may_offload(shard_folder, tmp_path):
+    plan = dataclasses.replace(TRAIN, steps=3)
+    pretrain(shard_folder, tmp_path / "plain", model=MODEL, train=plan)
+    away = dataclasses.replace(plan, parallel="fsdp", offload=True, accumulate=2)
+    pretrain(shard_folder, tmp_path / "away", model=MODEL, train=away)
+    ours, theirs = ([line["loss"] for line in lines(tmp_path / name)] for name in ("away", "plain"))
+    assert ours == pytest.approx(theirs, abs=1e-5)
+    more = dataclasses.replace(plan, steps=4)
+    assert pretrain(shard_folder, tmp_path / "away", model=MODEL, train=more)["steps"] == 4
 
 
 def test_rows_that_processes_cannot_share_are_refused(monkeypatch):

@@ -97,9 +97,27 @@ def test_processes_that_share_rows_hold_their_tokens_and_the_keys_and_values_of_
         assert shared["activations"] - half["activations"] == blocks * layer
 
 
+def test_replicas_hold_more_and_processes_that_share_blocks_less(shard_folder, tmp_path):
+    def memory(**changes):
+        plan = {"processes": 4, "parallel": "fsdp"} | changes
+        return figures(shard_folder, tmp_path, **plan)["memory"]
+
+    (sharded, on_gpu), (twice, _) = memory(), memory(replicas=2)
+    assert twice["weights"] == 2 * sharded["weights"]
+    assert twice["activations"] == sharded["activations"]
+    shared = memory(tensor=2)[0]  # of twice the rows, half of what blocks have
+    assert sharded["weights"] < shared["weights"] < twice["weights"]
+    assert sharded["activations"] < shared["activations"] < 2 * sharded["activations"]
+    away = memory(offload=True)[1]
+    state = sum(away[kind] for kind in ("weights", "gradients", "optimizer"))
+    assert away["peak"] == on_gpu["peak"] - state
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"tensor": 3}, "tensor 3: model.attention.kv_heads is 2, which 3 processes cannot share"),
+        ({"processes": 4, "tensor": 2}, "set parallel fsdp"),
         ({"processes": 3}, "3 processes of 1 micro-batches cannot share"),
         ({"attention": "triton"}, "triton"),
         ({"schedule": "cosin"}, "cosin"),

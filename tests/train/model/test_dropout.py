@@ -20,7 +20,7 @@ def test_the_numbers_are_splitmix64s():
     for site, seed in ((0, 5), (7, 2**62)):
         start = np.uint64((seed + site * 0x632BE59BD9B4E019) % 2**64)
         expected = scatter(start + index - np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)
-        ours = drawn(torch.tensor([seed]), site, 1000)[0].numpy()
+        ours = drawn(torch.tensor([seed]), Dropout(0.1, site).key, 1000)[0].numpy()
         assert (ours == expected.astype(np.int64)).all()
 
 
