@@ -125,8 +125,7 @@ def parts_of(config: TrainConfig, count: int) -> int:
         each = f"replicas {config.replicas} x tensor {config.tensor}"
         each += f" x context_parallel {context}" if context > 1 else ""
         raise TrainError(
-            f"{each}: {counted(count, 'process')} cannot be divided so; start a multiple of"
-            f" {together}",
+            f"{each} on {counted(count, 'process')}: start a multiple of {together}",
             exit_code=2,
         )
     readers = count // config.tensor
@@ -223,25 +222,35 @@ def _split_blocks(model: Decoder, mesh: DeviceMesh) -> None:
     """Tensor parallel: each process has some heads of a block and some of its feed-forward's width,
     as the roles of the matrices say; what they make is added up.
     """
+    from torch.distributed.tensor import DTensor, Replicate
     from torch.distributed.tensor.parallel import (
         ColwiseParallel,
-        ParallelStyle,
         RowwiseParallel,
         parallelize_module,
     )
 
-    styles: dict[str, type[ParallelStyle]] = {
-        "outputs": ColwiseParallel,
-        "inputs": RowwiseParallel,
-    }
-    plan = {}
+    def read_together(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        # As one input of all its matrices, so that their gradients of it are added up once.
+        first = DTensor.from_local(inputs[0], mesh, [Replicate()], run_check=False)
+        return (first, *inputs[1:])
+
+    plan: dict[str, Any] = {}
     for name, module in model.named_modules():
-        for role in getattr(module, "roles", {}).values():
-            if isinstance(module, nn.Linear) and role.split in styles and role.use == "matrix":
-                plan[name] = styles[role.split]()
+        splits = [_split_of(child) for child in module.children()]
+        if "outputs" in splits:
+            module.register_forward_pre_hook(read_together)
+        for split, style in (("outputs", ColwiseParallel), ("inputs", RowwiseParallel)):
+            if _split_of(module) == split:
+                plan[name] = style()
     parallelize_module(model, mesh, plan)
     size, place = model.config.attention.heads // mesh.size(), mesh.get_local_rank()
     model.stack.positions.heads = slice(size * place, size * (place + 1))
+
+
+def _split_of(module: nn.Module) -> str:
+    """How the matrix of a linear layer is split; of other modules nothing."""
+    role = getattr(module, "roles", {}).get("weight")
+    return role.split if isinstance(module, nn.Linear) and role is not None else ""
 
 
 def check_split(model: ModelConfig, config: TrainConfig) -> None:

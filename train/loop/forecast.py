@@ -120,14 +120,13 @@ def _memory(plan: Plan, kind: str, processes: int) -> Memory:
     )
     taught = 0 if plan.teaches is None else 4 * parameters(plan.teaches.config)  # whole, in fp32
     whole = most.weights + most.gradients + most.optimizer
-    away = settings.offload and kind == "cuda"
-    here = 0 if away else weights + gradients + optimizer
+    kept = 0 if settings.offload and kind == "cuda" else weights + gradients + optimizer
     return Memory(
         weights=weights + taught,
         gradients=gradients,
         optimizer=optimizer,
         activations=most.activations,
-        peak=most.peak - whole + here + taught,
+        peak=max(most.peak - whole, 0 if kept else most.activations) + kept + taught,
     )
 
 

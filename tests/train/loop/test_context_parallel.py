@@ -157,7 +157,7 @@ def test_four_processes_two_of_which_share_each_row_have_the_losses_of_one(shard
 @pytest.mark.parametrize(
     ("changes", "count", "message"),
     [
-        ({}, 3, "x context_parallel 2: 3 processes cannot be divided so; start a multiple of 2"),
+        ({}, 3, "x context_parallel 2 on 3 processes: start a multiple of 2"),
         ({"context": 30}, 2, "context is 30: with context_parallel 2 choose a multiple of 4"),
         ({"rows": 2}, 8, "rows is 2: 4 processes of 1 micro-batches"),
     ],

@@ -24,6 +24,7 @@ from train.hf.load import load
 from train.loop.distributed import Ranks, parts_of, ranks
 from train.loop.pretrain import pretrain
 from train.model.config import Dense, Grouped, ModelConfig
+from train.model.decoder import Decoder
 from train.objectives.objectives import objective
 from train.runs.checkpoint import complete, stored, weights_of
 
@@ -76,6 +77,7 @@ import json, pathlib, sys
 from functools import partial
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor.debug import CommDebugMode
 from train.config import TrainConfig
 from train.loop.distributed import place_model, ranks
 from train.loop.pretrain import pretrain
@@ -84,6 +86,7 @@ from train.model.config import model_config
 from train.model.decoder import Decoder
 from train.runs.checkpoint import load_model, newest
 from train.settings import from_dict
+from train.split import local
 
 def differences(config, folder):
     # Weights that are not, bit for bit, what one process begins with, or finds in parts.
@@ -121,6 +124,19 @@ def dtypes(config):
         model.features(torch.zeros(1, 4, dtype=torch.long))
     return seen
 
+def sums(config):
+    # How often two processes that share blocks add up, forward and backward; their weights.
+    plan = TrainConfig(tensor=2, rows=2, device="cpu")
+    with ranks(plan) as group:
+        model = place_model(partial(Decoder, config), plan, group)
+    model.initialise(0)
+    with CommDebugMode() as forward:
+        out = model.features(torch.zeros(1, 4, dtype=torch.long), draws=torch.ones(1).long())
+    with CommDebugMode() as backward:
+        out.sum().backward()
+    own = sum(local(weight).numel() for weight in model.stack.blocks.parameters())
+    return [forward.get_total_counts(), backward.get_total_counts(), own]
+
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 model, plans = json.loads(sys.argv[2])
@@ -130,7 +146,7 @@ for out, plan in plans.items():
         model=model_config(model, "plan"), train=from_dict(TrainConfig, plan, "plan"),
     )
 config = model_config(model, "plan")
-facts = {"differ": differences(config, out), "dtypes": dtypes(config)}
+facts = {"differ": differences(config, out), "dtypes": dtypes(config), "sums": sums(config)}
 if dist.get_rank() == 0:
     pathlib.Path(__file__).with_name("facts.json").write_text(json.dumps(facts))
 dist.destroy_process_group()
@@ -197,6 +213,14 @@ def test_split_weights_are_those_of_one_process_at_random_or_from_parts(folders)
 def test_blocks_get_their_weights_together_in_bfloat16_and_embeddings_in_float32(folders):
     *block, embedding = json.loads((folders / "facts.json").read_text())["dtypes"]
     assert set(block) == {"torch.bfloat16"} and embedding == "torch.float32"
+
+
+def test_processes_that_share_blocks_have_half_of_the_matrices_and_add_up_twice_a_block(folders):
+    forward, backward, own = json.loads((folders / "facts.json").read_text())["sums"]
+    assert forward == backward == 2 * MODEL.layers
+    whole = sum(weight.numel() for weight in Decoder(MODEL).stack.blocks.parameters())
+    norms = 2 * MODEL.layers * MODEL.hidden
+    assert own == (whole - norms) / 2 + norms
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -288,9 +312,9 @@ def test_processes_that_share_matrices_or_rows_take_the_same_rows():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tensor": 3}, "replicas 1 x tensor 3: 4 processes cannot be divided so"),
+        ({"tensor": 3}, "replicas 1 x tensor 3 on 4 processes: start a multiple of 3"),
         ({"tensor": 2}, "tensor 2 with parallel ddp on 4 processes: set parallel fsdp"),
-        ({"parallel": "fsdp", "replicas": 8}, "8 x tensor 1: .* start a multiple of 8"),
+        ({"parallel": "fsdp", "replicas": 8}, "8 x tensor 1 on 4 processes: start a multiple of 8"),
         ({"parallel": "fsdp", "rows": 2}, "rows is 2: 4 processes of 1 micro-batches"),
     ],
 )

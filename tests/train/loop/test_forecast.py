@@ -106,8 +106,7 @@ def test_replicas_hold_more_and_processes_that_share_blocks_less(shard_folder, t
     assert sharded["weights"] < shared["weights"] < twice["weights"]
     assert sharded["activations"] < shared["activations"] < 2 * sharded["activations"]
     away = memory(offload=True)[1]
-    state = sum(away[kind] for kind in ("weights", "gradients", "optimizer"))
-    assert away["peak"] == on_gpu["peak"] - state
+    assert away["activations"] == on_gpu["activations"] <= away["peak"] < on_gpu["peak"]
 
 
 @pytest.mark.parametrize(
