@@ -93,9 +93,9 @@ class Ranks:
 
     def total(self, value: Tensor) -> Tensor:
         """The sum over the readers, in each process."""
-        for name in ("replicate", "shard"):
-            if self.mesh is not None and self.mesh[name].size() > 1:
-                dist.all_reduce(value, group=self.mesh.get_group(name))
+        for dim in (0, 1):  # replicate and shard
+            if self.mesh is not None and self.mesh.size(dim) > 1:
+                dist.all_reduce(value, group=self.mesh.get_group(dim))
         return value
 
     def agreed(self, value: Tensor) -> Tensor:
@@ -229,6 +229,9 @@ def _split_blocks(model: Decoder, mesh: DeviceMesh) -> None:
         parallelize_module,
     )
 
+    if not hasattr(nn.utils, "get_total_norm"):
+        raise TrainError("tensor needs PyTorch 2.6; leave it out", exit_code=2)
+
     def read_together(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         # As one input of all its matrices, so that their gradients of it are added up once.
         first = DTensor.from_local(inputs[0], mesh, [Replicate()], run_check=False)
@@ -281,8 +284,10 @@ def part_of(model: ModelConfig, config: TrainConfig) -> ModelConfig:
 
 def complete(weights: Iterable[Tensor], ranks: Ranks) -> None:
     """Add up the gradients of weights that each process has used for its own heads alone."""
+    if ranks.mesh is None or ranks.tensor == 1:
+        return
     for weight in weights:
-        if ranks.mesh is not None and weight.grad is not None:
+        if weight.grad is not None:
             dist.all_reduce(local(weight.grad), group=ranks.mesh.get_group("tensor"))
 
 
