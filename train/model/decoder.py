@@ -98,20 +98,13 @@ class Decoder(nn.Module):
         index, own = torch.arange(tokens.shape[1], device=tokens.device)[None], places
         if parallel is not None:
             tokens, index, own = (parallel.own(each) for each in (tokens, index, places))
-        if draws is not None:
-            draws = of_tokens(draws, index, self.config.hidden)
+        draws = None if draws is None else of_tokens(draws, index, self.config.hidden)
         x = self.stack.positions.embed(self.embedding(tokens), own)
         if self.embedding.norm is not None:
             x = self.embedding.norm(x)
         x = self.drop(x, draws)
-        x = self.stack(
-            *(x, places),
-            documents=documents,
-            prefix=prefix,
-            cache=cache,
-            draws=draws,
-            parallel=parallel,
-        )
+        seen: dict[str, Any] = {"documents": documents, "prefix": prefix, "cache": cache}
+        x = self.stack(x, places, **seen, draws=draws, parallel=parallel)
         return x if self.config.mup_base is None else x / self.config.wider
 
     def empty_cache(self) -> Cache:
