@@ -260,7 +260,8 @@ class TrainConfig:
     context_parallel: Annotated[
         int,
         Setting(
-            "Processes that share the tokens of each row; a row has a multiple of twice as many.",
+            "Processes that share the tokens of each row (context parallel); `context` is a"
+            " multiple of twice as many.",
             ge=1,
         ),
     ] = 1

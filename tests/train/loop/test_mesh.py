@@ -116,3 +116,15 @@ def test_their_checkpoints_hold_each_weight_once_and_as_one_process_has_it(folde
         if kind != "optimizer" and name != "bf16":
             for key, value in expected.items():
                 torch.testing.assert_close(tensors[key], value, atol=1e-5, rtol=0, msg=key)
+
+
+def test_blocks_that_are_compiled_one_by_one_drop_and_learn_what_others_do(shard_folder, tmp_path):
+    plan = dataclasses.replace(TRAIN, steps=3)
+    pretrain(shard_folder, tmp_path / "one", model=MODEL, train=plan)
+    compiled = dataclasses.replace(plan, parallel="fsdp", compile=True)
+    (tmp_path / "code.py").write_text(CODE)
+    run = (str(tmp_path / "two"), to_dict(MODEL), to_dict(compiled))
+    done = torchrun(str(tmp_path / "code.py"), str(shard_folder), json.dumps([run]))
+    assert done.returncode == 0, done.stderr[-3000:]
+    ours, theirs = ([x["loss"] for x in lines(tmp_path / name)] for name in ("two", "one"))
+    assert ours == pytest.approx(theirs, abs=1e-5)
