@@ -257,6 +257,14 @@ class TrainConfig:
     tensor: Annotated[
         int, Setting("Processes that share the matrices of each block (tensor parallel).", ge=1)
     ] = 1
+    context_parallel: Annotated[
+        int,
+        Setting(
+            "Processes that share the tokens of each row (context parallel); `context` is a"
+            " multiple of twice as many.",
+            ge=1,
+        ),
+    ] = 1
     offload: Annotated[
         bool,
         Setting(
@@ -348,7 +356,8 @@ class TrainConfig:
     # a teacher its weights are in the plan.
     FREE = frozenset(
         {
-            *("teacher", "device", "parallel", "replicas", "tensor", "offload"),
+            *("teacher", "device", "parallel", "replicas", "tensor"),
+            *("context_parallel", "offload"),
             *("accumulate", "loss_chunk", "recompute", "compile"),
             *("spike", "spike_factor", "spike_window", "spike_batches"),
             *("log_every", "tensorboard", "csv", "wandb", "profile"),
@@ -368,6 +377,12 @@ class TrainConfig:
             name = "offload" if self.offload else f"replicas {self.replicas}"
             raise TrainError(
                 f"{name} with parallel {self.parallel}: it is a way to shard: set parallel fsdp",
+                exit_code=2,
+            )
+        if self.context_parallel > 1 and self.compile:
+            raise TrainError(
+                f"context_parallel {self.context_parallel} with compile: what PyTorch makes of it"
+                " crashes: leave one of them out",
                 exit_code=2,
             )
         total = sum(stage.steps for stage in self.stages)

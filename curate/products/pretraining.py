@@ -200,6 +200,7 @@ class PretrainProduct(Product):
     parallel: str = _setting("parallel")
     replicas: int = _setting("replicas")
     tensor: int = _setting("tensor")
+    context_parallel: int = _setting("context_parallel")
     offload: bool = _setting("offload")
     spike: str = _setting("spike")
     spike_factor: float = _setting("spike_factor")

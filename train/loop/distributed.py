@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.utils.checkpoint import set_checkpoint_early_stop
 
+from train.attention import ContextParallel
 from train.config import TrainConfig, stages_of
 from train.device import computes_in, pick_device
 from train.errors import TrainError, counted
@@ -46,6 +47,7 @@ class Ranks:
     context: int = 1
     tensor: int = 1
     mesh: DeviceMesh | None = None
+    sharers: Any = None  # the group of processes that read pieces of this one's rows
 
     @property
     def first(self) -> bool:
@@ -66,6 +68,19 @@ class Ranks:
     def part(self) -> int:
         """Which of them is this process's."""
         return self.rank // (self.tensor * self.context)
+
+    @property
+    def reader(self) -> int:
+        """Which of the readers this process is, or helps."""
+        return self.rank // self.tensor
+
+    @property
+    def context_parallel(self) -> ContextParallel | None:
+        """How the tokens of this process's rows are shared out; None where it reads them whole."""
+        if self.context == 1:
+            return None
+        place = self.reader % self.context
+        return ContextParallel(group=self.sharers, rank=place, count=self.context)
 
     def share(self, rows: Sequence[int]) -> Sequence[int]:
         """This process's part of a step's rows, whose number ``parts`` divides."""
@@ -104,18 +119,21 @@ def parts_of(config: TrainConfig, count: int) -> int:
     """How many parts ``count`` processes share the rows of a step out in. Raises ``TrainError``
     where they form no grid, or the parts would not be equal.
     """
-    together = config.replicas * config.tensor
+    context = config.context_parallel
+    together = config.replicas * context * config.tensor
     if count % together:
+        each = f"replicas {config.replicas} x tensor {config.tensor}"
+        each += f" x context_parallel {context}" if context > 1 else ""
         raise TrainError(
-            f"replicas {config.replicas} x tensor {config.tensor} on {counted(count, 'process')}:"
-            f" start a multiple of {together}",
+            f"{each} on {counted(count, 'process')}: start a multiple of {together}",
             exit_code=2,
         )
-    parts = count // config.tensor
-    if config.tensor > 1 and parts > 1 and config.parallel != "fsdp":
+    readers = count // config.tensor
+    parts = readers // context
+    if config.tensor > 1 and readers > 1 and config.parallel != "fsdp":
         raise TrainError(
             f"tensor {config.tensor} with parallel {config.parallel} on {count} processes: set"
-            f" parallel fsdp (with replicas {parts} for whole copies)",
+            f" parallel fsdp (with replicas {readers} for whole copies)",
             exit_code=2,
         )
     rows = [stage.rows for stage in stages_of(config)]
@@ -123,6 +141,13 @@ def parts_of(config: TrainConfig, count: int) -> int:
         raise TrainError(
             f"rows is {uneven[0]}: {parts} processes of {config.accumulate} micro-batches cannot "
             "share them equally; choose a multiple",
+            exit_code=2,
+        )
+    contexts = [stage.context for stage in stages_of(config)]
+    if context > 1 and (uneven := [n for n in contexts if n % (2 * context)]):
+        raise TrainError(
+            f"context is {uneven[0]}: with context_parallel {context} choose a multiple of"
+            f" {2 * context}",
             exit_code=2,
         )
     return parts
@@ -150,11 +175,29 @@ def ranks(config: TrainConfig) -> Iterator[Ranks]:
         shape = (config.replicas, count // (config.replicas * config.tensor), config.tensor)
         names = ("replicate", "shard", "tensor")
         mesh = dist.init_device_mesh(device.type, shape, mesh_dim_names=names)
-        rank, tensor = dist.get_rank(), config.tensor
-        yield Ranks(device=device, rank=rank, count=count, tensor=tensor, mesh=mesh)
+        yield Ranks(
+            device=device,
+            rank=dist.get_rank(),
+            count=count,
+            context=config.context_parallel,
+            tensor=config.tensor,
+            mesh=mesh,
+            sharers=_sharers(config.context_parallel, config.tensor, count),
+        )
     finally:
         if not joined:
             dist.destroy_process_group()
+
+
+def _sharers(context: int, tensor: int, count: int) -> Any:
+    """The group of ``context`` neighbours among those in one place of ``tensor``."""
+    if context == 1:
+        return None
+    size = context * tensor
+    firsts = [start + place for start in range(0, count, size) for place in range(tensor)]
+    groups = [list(range(first, first + size, tensor)) for first in firsts]
+    group, _ = dist.new_subgroups_by_enumeration(groups)
+    return group
 
 
 def place_model(build: Callable[[], Decoder], config: TrainConfig, ranks: Ranks) -> Decoder:

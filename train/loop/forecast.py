@@ -96,23 +96,25 @@ def _memory(plan: Plan, kind: str, processes: int) -> Memory:
     is not counted.
     """
     settings = plan.train
-    readers = parts_of(settings, processes)
-    shapes = {(s.rows // (readers * s.accumulate), s.context) for s in stages_of(settings)}
-    stages = [
-        training_memory(
+    parts, pieces = parts_of(settings, processes), settings.context_parallel
+    shapes = {(s.rows // (parts * s.accumulate), s.context) for s in stages_of(settings)}
+    stages = []
+    for rows, context in shapes:
+        memory = training_memory(
             part_of(plan.model, settings),
             rows=rows,
-            context=context,
+            context=context // pieces,
             precision=_precision(settings, kind),
             recompute=settings.recompute,
             optimizer=settings.optimizer,
             loss_chunk=chunk_of(plan.model.vocab, settings.loss_chunk, kind),
         )
-        for rows, context in shapes
-    ]
+        more = _gathered(plan, kind, rows * (context - context // pieces))
+        activations, peak = memory.activations + more, memory.peak + more
+        stages.append(dataclasses.replace(memory, activations=activations, peak=peak))
     most = max(stages, key=lambda memory: memory.peak)
     average = most.weights if settings.ema else 0
-    share = readers // settings.replicas if settings.parallel == "fsdp" else 1
+    share = parts * pieces // settings.replicas if settings.parallel == "fsdp" else 1
     weights, gradients, optimizer = (
         size // share for size in (most.weights + average, most.gradients, most.optimizer)
     )
@@ -126,3 +128,16 @@ def _memory(plan: Plan, kind: str, processes: int) -> Memory:
         activations=most.activations,
         peak=max(most.peak - whole, 0 if kept else most.activations) + kept + taught,
     )
+
+
+def _gathered(plan: Plan, kind: str, tokens: int) -> int:
+    """Bytes of the keys and values that a process gathers of so many tokens of others: of the
+    blocks that are not recomputed, or of one.
+    """
+    own, every = part_of(plan.model, plan.train).attention, int(plan.train.recompute)
+    heads = own.kv_heads if kind == "cuda" else own.heads  # on a CPU they are repeated
+    blocks = plan.model.layers
+    if every:
+        blocks = max(1, blocks - -(-blocks // every))
+    width = 2 if _precision(plan.train, kind) == "bf16" else 4
+    return 2 * blocks * heads * own.head_dim * width * tokens

@@ -69,7 +69,7 @@ class Stepper:
     ) -> None:
         self.model, self.optimizer, self.sampler = model, optimizer, sampler
         self.config, self.ranks = config, ranks
-        losses = Losses(model, config, teacher)
+        losses = Losses(model, config, teacher, ranks.context_parallel)
         if config.compile:
             # FSDP2's hooks run between blocks: those are compiled one by one.
             for part in model.stack.blocks if config.parallel == "fsdp" else [losses]:
@@ -116,7 +116,11 @@ class Stepper:
         }
         # Filled there: a copy from ordinary memory would wait for the device at every step.
         fill = partial(torch.full, (), dtype=torch.float64, device=device)
-        counted = {name: self.ranks.total(fill(count)) for name, count in counts.items()}
+        # Processes that share the tokens of their rows have all counted the whole rows.
+        counted = {
+            name: self.ranks.total(fill(count)) / self.ranks.context
+            for name, count in counts.items()
+        }
         # Processes average their gradients. Of a step in which nothing counts the loss is 0.
         scales = {name: self.ranks.readers / n.clamp(min=1) for name, n in counted.items()}
         sums: dict[str, Tensor] = {}

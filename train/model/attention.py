@@ -6,7 +6,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from train.attention import Mask, attend
+from train.attention import Mask, SharedMask, attend
 from train.model.cache import LayerCache
 from train.model.config import ModelConfig
 from train.model.norms import RMSNorm
@@ -37,7 +37,7 @@ class SelfAttention(nn.Module):
         self,
         x: Tensor,
         rotation: Tensor | None,
-        mask: Mask,
+        mask: Mask | SharedMask,
         cache: LayerCache | None,
         kept: Tensor | None,
     ) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from train.attention import Mask
+from train.attention import Mask, SharedMask
 from train.model.attention import SelfAttention
 from train.model.cache import LayerCache
 from train.model.config import ACTIVATIONS, ModelConfig, Parallel, Serial
@@ -60,7 +60,7 @@ class View:
     ``kept`` stay, or all.
     """
 
-    mask: Mask
+    mask: Mask | SharedMask
     rotation: Tensor | None = None
     draws: Tensor | None = None
     cache: LayerCache | None = None

@@ -8,10 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from train.attention import ContextParallel
 from train.model import roles
 from train.model.cache import Cache
 from train.model.config import ModelConfig
-from train.model.dropout import Dropout
+from train.model.dropout import Dropout, of_tokens
 from train.model.norms import norm
 from train.model.positions import EMBEDDING
 from train.model.roles import Role
@@ -80,6 +81,7 @@ class Decoder(nn.Module):
         prefix: Tensor | None = None,
         cache: Cache | None = None,
         draws: Tensor | None = None,
+        parallel: ContextParallel | None = None,
     ) -> Tensor:
         """What the head reads: [batch, length, hidden].
 
@@ -87,16 +89,22 @@ class Decoder(nn.Module):
         each document counts its positions from 0 within the row. ``prefix``: bool
         [batch, length], tokens that all of their document see. With a ``cache`` the tokens
         continue what it holds, and are added to it; there ``documents`` is -1 for the padding
-        before shorter texts of a batch. ``draws``: int64 [batch], what decides on dropout.
+        before shorter texts of a batch. ``draws``: int64 [batch], what decides on dropout. With
+        ``parallel`` the result is that of this process's tokens of the rows.
         """
         if cache is not None and prefix is not None and cache.started:
             raise ValueError("a prefix goes with the first tokens of a text")
         places = self.stack.where(tokens, documents, cache)
-        x = self.stack.positions.embed(self.embedding(tokens), places)
+        index, own = torch.arange(tokens.shape[1], device=tokens.device)[None], places
+        if parallel is not None:
+            tokens, index, own = (parallel.own(each) for each in (tokens, index, places))
+        draws = None if draws is None else of_tokens(draws, index, self.config.hidden)
+        x = self.stack.positions.embed(self.embedding(tokens), own)
         if self.embedding.norm is not None:
             x = self.embedding.norm(x)
         x = self.drop(x, draws)
-        x = self.stack(x, places, documents=documents, prefix=prefix, cache=cache, draws=draws)
+        seen: dict[str, Any] = {"documents": documents, "prefix": prefix, "cache": cache}
+        x = self.stack(x, places, **seen, draws=draws, parallel=parallel)
         return x if self.config.mup_base is None else x / self.config.wider
 
     def empty_cache(self) -> Cache:

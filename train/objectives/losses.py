@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from train.attention import ContextParallel
 from train.config import TrainConfig
 from train.model.decoder import Decoder
 from train.objectives.example import IGNORED, Example
@@ -202,11 +203,19 @@ class Term(NamedTuple):
 class Losses(nn.Module):
     """The terms of a micro-batch by name: ``objective``, what is learned from its targets, and what
     it consists of, ``loss`` (nats) and ``z_loss`` (squared log normalisers); with a ``teacher``,
-    which learns nothing, ``distillation`` (``distance``).
+    which learns nothing, ``distillation`` (``distance``). With ``parallel`` the sums are those of
+    this process's tokens of the rows.
     """
 
-    def __init__(self, model: Decoder, config: TrainConfig, teacher: Decoder | None = None) -> None:
+    def __init__(
+        self,
+        model: Decoder,
+        config: TrainConfig,
+        teacher: Decoder | None = None,
+        parallel: ContextParallel | None = None,
+    ) -> None:
         super().__init__()
+        self.parallel = parallel
         self.model, self.z_loss, self.chunk = model, config.z_loss, config.loss_chunk
         self.share = config.teacher_weight if teacher is not None else 0.0
         self.temperature = config.temperature
@@ -214,12 +223,13 @@ class Losses(nn.Module):
 
     def forward(self, example: Example, draws: Tensor | None = None) -> dict[str, Term]:
         """``draws``: int64 [rows], what decides on dropout."""
-        features = self.model.features(
-            example.inputs, documents=example.documents, prefix=example.prefix, draws=draws
-        )
+        parallel, targets = self.parallel, example.targets
+        reads: dict[str, Any] = {"documents": example.documents, "prefix": example.prefix}
+        features = self.model.features(example.inputs, **reads, draws=draws, parallel=parallel)
+        targets = (targets if parallel is None else parallel.own(targets)).flatten()
         loss, nats, squares = loss_sums(
             features.flatten(0, 1),
-            example.targets.flatten(),
+            targets,
             *self.model.head_weights(),
             chunk=chunk_of(self.model.config.vocab, self.chunk, features.device.type),
             z_loss=self.z_loss,
@@ -232,15 +242,13 @@ class Losses(nn.Module):
         (teacher,) = self.teacher
         if teacher is not None:
             with torch.no_grad():
-                taught = teacher.features(
-                    example.inputs, documents=example.documents, prefix=example.prefix
-                )
+                taught = teacher.features(example.inputs, **reads, parallel=parallel)
             apart = distance(
                 features.flatten(0, 1),
                 self.model.head_weights(),
                 taught.flatten(0, 1),
                 teacher.head_weights(),
-                example.targets.flatten(),
+                targets,
                 chunk=chunk_of(self.model.config.vocab, self.chunk, features.device.type),
                 temperature=self.temperature,
             )

@@ -77,6 +77,23 @@ def test_processes_and_micro_batches_hold_fewer_rows_and_fsdp_a_share_of_the_sta
     assert cpu(ema=0.9)["weights"] == 2 * one["weights"]
 
 
+def test_processes_that_share_rows_hold_their_tokens_and_the_keys_and_values_of_all(
+    shard_folder, tmp_path
+):
+    def gpu(**changes):
+        return figures(shard_folder, tmp_path, **changes)["memory"][1]
+
+    one = gpu()
+    shared = gpu(processes=2, context_parallel=2)
+    half = gpu(context=16)
+    own = preset("tiny", vocab=300, context=32)
+    others = 4 * 16 * 2 * own.layers * own.attention.kv_heads * own.attention.head_dim * 2
+    assert shared["activations"] - half["activations"] == others
+    assert shared["peak"] < one["peak"]
+    shared, half = gpu(processes=2, context_parallel=2, recompute=2), gpu(context=16, recompute=2)
+    assert shared["activations"] - half["activations"] == others // 2
+
+
 def test_replicas_hold_more_and_processes_that_share_blocks_less(shard_folder, tmp_path):
     def memory(**changes):
         plan = {"processes": 4, "parallel": "fsdp"} | changes
