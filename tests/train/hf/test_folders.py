@@ -218,6 +218,24 @@ HOSTILE = {
         change_config(rope_scaling={"rope_type": "linear", "factor": 0.5}),
         "factor is 0.5: give 1 or more",
     ),
+    "mscale": (
+        change_config(
+            rope_scaling={"rope_type": "yarn", "factor": 2.0, "mscale": 0.7, "mscale_all_dim": 1.0}
+        ),
+        "mscale is 0.7: give attention_factor in its place",
+    ),
+    "a factor in the short context": (
+        change_config(
+            rope_scaling={
+                "rope_type": "longrope",
+                "original_max_position_embeddings": 4096,
+                "short_factor": [1.0] * 4,
+                "long_factor": [2.0] * 4,
+                "attention_factor": 1.3,
+            }
+        ),
+        "attention_factor is 1.3: ours is 1 up to the original context",
+    ),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "no model.safetensors; pickled"),
     "weights cut": (write("model.safetensors", b"\x08"), "cannot be read"),
     "weights elsewhere": (point_outside, "is no file beside it"),
