@@ -22,7 +22,7 @@ import torch
 from tokenizers import Tokenizer
 
 from train.data.rows import Piece
-from train.errors import TrainError
+from train.errors import TrainError, counted
 from train.judge.intervals import interval
 from train.loop.evaluate import Scoring, batches
 from train.loop.texts import WholePieces
@@ -192,15 +192,15 @@ def _piece(
     ids = ([] if begin is None else [begin]) + before + after
     if len(after) > context or len(ids) < 2:
         trouble = (
-            f"{len(after)} tokens to score, the context is {context}"
+            f"{counted(len(after), 'token')} to score, the context is {context}"
             if len(after) > context
             else "this tokenizer has no token that begins a text: give a context"
         )
         raise TrainError(f"{question.where}: {trouble}", exit_code=2)
     ids = ids[-context - 1 :]
     tokens = np.array(ids[1:], dtype=np.int64)
-    counted = np.arange(len(tokens)) >= len(tokens) - len(after)
-    return Piece(document=number, first=0, before=ids[0], tokens=tokens, counted=counted)
+    scored = np.arange(len(tokens)) >= len(tokens) - len(after)
+    return Piece(document=number, first=0, before=ids[0], tokens=tokens, counted=scored)
 
 
 def _cloze(nats: Any, sizes: Any, exact: Any, seed: int) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""LongRoPE's search of rotary divisors for a longer context (Ding et al. 2024, arXiv 2402.13753).
+"""LongRoPE's search of rotary divisors for a longer context.
 
-Each pair of dimensions has a divisor of its own, at least that of the pair before. An evolutionary
-search begins from positional interpolation, NTK and YaRN, and goes by the loss on long texts. The
-paper's n-hat, first tokens that turn as before, is left out: what opens such models has no place
-for it.
+Ding et al. 2024, arXiv 2402.13753. Each pair of dimensions has a divisor of its own, at least that
+of the pair before. An evolutionary search begins from positional interpolation, NTK and YaRN, and
+goes by the loss on long texts. The paper's n-hat, first tokens that turn as before, is left out:
+what opens such models has no place for it.
 """
 
 from __future__ import annotations
@@ -188,8 +188,8 @@ def _long_windows(text: Text, rows: int, seed: int) -> tuple[list[int], list[int
     whole = np.flatnonzero((text.first == 0) & (text.length == text.context))
     if len(whole) < 2:
         raise TrainError(
-            f"{counted(len(whole), 'text')} of {text.context} tokens or more: give two of them or"
-            " more, one to search on and one held out, or a shorter context",
+            f"{counted(len(whole), 'text')} of at least {counted(text.context, 'token')}: give two"
+            " of them or more, one to search on and one held out, or a shorter context",
             exit_code=2,
         )
     drawn = np.random.default_rng(seed).permutation(whole)[: 2 * rows].tolist()

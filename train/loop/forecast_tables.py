@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ class Table:
     """Rows under a title, and titles of the columns or none; ``left``: columns set to the left."""
 
     title: str
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     head: tuple[str, ...] = ()
     left: tuple[int, ...] = (0,)
 
