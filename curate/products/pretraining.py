@@ -17,8 +17,8 @@ from pydantic import Field, NonNegativeInt, model_validator
 from curate.disk.files import text_digest
 from curate.errors import RunFailed, UsageError, as_failure
 from curate.products.eval_texts import are_shards, as_shards, check_names
-from curate.products.training_forecast import forecast_lines
 from curate.steps.contracts import Estimate, Product, ProductContext, field_of, sha256
+from curate.terminal.tables import table
 from train.config import TrainConfig, stages_of
 from train.errors import TrainError
 
@@ -357,6 +357,7 @@ class PretrainProduct(Product):
             return None
         with _training():
             from train.loop.forecast import forecast
+            from train.loop.forecast_tables import forecast_tables
 
             figures = forecast(
                 Path(self.shards) if self.shards else inputs.get("shards"),
@@ -367,7 +368,10 @@ class PretrainProduct(Product):
                 resume=not fresh,
                 processes=self.processes,
             )
-        return Estimate(figures, list(forecast_lines(self._preset, figures)))
+        lines = []
+        for one in forecast_tables(self._preset, figures):
+            lines += ["", one.title, *table(one.head, one.rows, one.left, indent=2)]
+        return Estimate(figures, lines)
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         with _training():

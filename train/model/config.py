@@ -99,6 +99,14 @@ class RopeScaling:
         Setting("Divisors of longrope while the context is at most the original one."),
     ] = ()
     long: Annotated[tuple[float, ...], Setting("Divisors of longrope in longer contexts.")] = ()
+    attention_factor: Annotated[
+        float | None,
+        Setting(
+            "Number that yarn, and longrope in longer contexts, multiply sines and cosines by. "
+            "Without a value it follows from how many times longer the context becomes.",
+            gt=0,
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         check(self, "position.scaling.")

@@ -57,7 +57,7 @@ import torch
 import torch.distributed as dist
 from train.config import TrainConfig
 from train.loop.pretrain import pretrain
-from train.model.config import model_config
+from train.model.older import model_config
 from train.settings import from_dict
 
 torch.set_num_threads(1)

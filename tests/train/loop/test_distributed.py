@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.train.data.causal_rows import causal
 from train.config import Stage, TrainConfig
+from train.data.shards import read_shards
 from train.errors import TrainError
 from train.generate.generate import generate
 from train.hf.export import export
@@ -79,9 +80,13 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor.debug import CommDebugMode
 from train.config import TrainConfig
-from train.loop.distributed import place_model, ranks
+from train.data.shards import read_shards
+from train.device import autocast
+from train.loop.distributed import Ranks, place_model, ranks
+from train.loop.evaluate import Scoring
 from train.loop.pretrain import pretrain
 from train.loop.start import start_of, take_over
+from train.loop.texts import Text
 from train.model.older import model_config
 from train.model.decoder import Decoder
 from train.runs.checkpoint import load_model, newest
@@ -137,6 +142,20 @@ def sums(config):
     own = sum(local(weight).numel() for weight in model.stack.blocks.parameters())
     return [forward.get_total_counts(), backward.get_total_counts(), own]
 
+def scores(config, folder):
+    # Of texts, by one process, and by two that hold the model whole or in parts.
+    plan = TrainConfig(parallel="fsdp", rows=2, device="cpu")
+    whole = Decoder(config)
+    with ranks(plan) as group:
+        split = place_model(partial(Decoder, config), plan, group)
+    text, alone = Text(read_shards(pathlib.Path(folder)), 32), Ranks(device=torch.device("cpu"))
+    found = []
+    for model, by in ((whole, alone), (whole, group), (split, group)):
+        model.initialise(0)
+        how = Scoring(batch_rows=3, ranks=by, autocast=autocast(by.device, "fp32"))
+        found.append(text.nats(model, how).tolist())
+    return found
+
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 model, plans = json.loads(sys.argv[2])
@@ -147,6 +166,7 @@ for out, plan in plans.items():
     )
 config = model_config(model, "plan")
 facts = {"differ": differences(config, out), "dtypes": dtypes(config), "sums": sums(config)}
+facts["scores"] = scores(config, sys.argv[1])
 if dist.get_rank() == 0:
     pathlib.Path(__file__).with_name("facts.json").write_text(json.dumps(facts))
 dist.destroy_process_group()
@@ -172,7 +192,7 @@ def folders(shard_folder, tmp_path_factory):
     base = tmp_path_factory.mktemp("ranks")
     plans = {}
     for name, changes in CASES.items():
-        plan = dataclasses.replace(TRAIN, **changes)
+        plan = dataclasses.replace(TRAIN, eval={"texts": str(shard_folder)}, **changes)
         alone = dataclasses.replace(plan, **ALONE)
         pretrain(shard_folder, base / "one" / name, model=MODEL, train=alone)
         if name == GOES_ON:
@@ -199,8 +219,12 @@ def test_two_processes_have_the_losses_of_one_and_count_the_same_tokens(folders,
         assert a["loss"] == pytest.approx(b["loss"], abs=bound), a["step"]
         assert a["grad_norm"] == pytest.approx(b["grad_norm"], rel=10 * bound), a["step"]
         assert ("held_out" in a) == ("held_out" in b)
+        assert ("eval" in a) == ("held_out" in a) == ("eval" in b)
         if "held_out" in a:
             assert a["held_out"]["loss"] == pytest.approx(b["held_out"]["loss"], abs=bound)
+            own, other = a["eval"]["texts"], b["eval"]["texts"]
+            assert own["loss"] == pytest.approx(other["loss"], abs=bound)
+            assert own["tokens"] == other["tokens"]
     summary = json.loads((folders / "two" / name / "train.json").read_bytes())
     assert summary["timing"]["processes"] == 2
     assert summary["sample"] is not None
@@ -208,6 +232,14 @@ def test_two_processes_have_the_losses_of_one_and_count_the_same_tokens(folders,
 
 def test_split_weights_are_those_of_one_process_at_random_or_from_parts(folders):
     assert json.loads((folders / "facts.json").read_text())["differ"] == []
+
+
+def test_two_processes_score_texts_as_one_does_to_the_last_bit(folders, shard_folder):
+    one, whole, split = json.loads((folders / "facts.json").read_text())["scores"]
+    lengths = read_shards(shard_folder).length
+    assert lengths.max() > MODEL.context > lengths.min() > 0  # windows, and whole documents
+    assert len(one) == len(lengths) and all(nats > 0 for nats in one)
+    assert whole == one and split == one
 
 
 def test_blocks_get_their_weights_together_in_bfloat16_and_embeddings_in_float32(folders):
