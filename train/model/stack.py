@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from train.attention import ContextParallel, Mask, SharedMask, positions_of, prepare
 from train.model.block import View, block
-from train.model.cache import Cache, Kind
+from train.model.cache import Cache
 from train.model.config import ModelConfig
 from train.model.norms import norm
 from train.model.positions import positions
@@ -96,7 +96,7 @@ class Stack(nn.Module):
         for window in dict.fromkeys(self.config.windows):
             keys, where, docs = length, places, documents
             if cache is not None:
-                where, docs = _cached(cache.kinds[window], cache, places, documents)
+                where, docs = cache.extend(window, places, documents)
                 keys = where.shape[1]
             masks[window] = Mask(
                 queries=length,
@@ -111,12 +111,3 @@ class Stack(nn.Module):
                 gaps=window is not None and keys > length,
             )
         return masks
-
-
-def _cached(
-    kind: Kind, cache: Cache, places: Tensor, documents: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    if documents is None:
-        documents = torch.zeros_like(places)
-    where, docs = kind.extend(places, documents)
-    return where, docs if cache.padded else None
