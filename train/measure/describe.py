@@ -105,19 +105,19 @@ def training(config: ModelConfig, *, rows: int, context: int, width: int = 2) ->
 
 def decoding(config: ModelConfig, *, batch: int, context: int, width: int = 2) -> list[Operation]:
     """One new token for each of ``batch`` texts whose caches hold ``context`` tokens."""
-    own = config.attention
-    window = own.window_of(0)
-    held = context if window is None else min(context, window + own.sinks)
-    kv = 2 * own.kv_heads * own.head_dim * batch * held
+    attention = config.attention
+    window = attention.window_of(0)
+    held = context if window is None else min(context, window + attention.sinks)
+    kv = 2 * attention.kv_heads * attention.head_dim * batch * held
     return _operations(config, batch, held, kv, width)
 
 
 def _operations(
     config: ModelConfig, tokens: int, keys: float, kv: int, width: int
 ) -> list[Operation]:
-    own, hidden = config.attention, config.hidden
-    inner, width_between = own.heads * own.head_dim, config.feed_forward.width
-    both = inner + 2 * own.kv_heads * own.head_dim
+    attention, hidden = config.attention, config.hidden
+    inner, width_between = attention.heads * attention.head_dim, config.feed_forward.width
+    both = inner + 2 * attention.kv_heads * attention.head_dim
     gates = 2 if config.feed_forward.gated else 1
 
     def matmul(name: str, inputs: int, outputs: int) -> Operation:

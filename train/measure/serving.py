@@ -69,7 +69,7 @@ def serving(config: ModelConfig, *, memory: float, context: int, batch: int = 1)
 def _shared(config: ModelConfig) -> list[ModelConfig]:
     """With as many keys as queries, with the model's own number or else 8, and with one."""
     heads = config.attention.heads
-    own = config.attention.kv_heads
-    grouped = [8] if own in (1, heads) and heads % 8 == 0 else []
-    counts = sorted({heads, own, *grouped, 1}, reverse=True)
+    kv_heads = config.attention.kv_heads
+    grouped = [8] if kv_heads in (1, heads) and heads % 8 == 0 else []
+    counts = sorted({heads, kv_heads, *grouped, 1}, reverse=True)
     return [change(config, {"attention.kv_heads": count}, "model") for count in counts]

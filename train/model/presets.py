@@ -39,8 +39,8 @@ def ours(layers: int, hidden: int, heads: int, kv_heads: int, mlp: int, **more: 
 
 def _heads(hidden: int, heads: int, **more: Any) -> Grouped:
     """As many key heads as query heads, which share the hidden dimensions."""
-    given = {"heads": heads, "kv_heads": heads, "head_dim": hidden // heads}
-    return Grouped(**(given | more))
+    counts = {"heads": heads, "kv_heads": heads, "head_dim": hidden // heads}
+    return Grouped(**(counts | more))
 
 
 def gpt2(layers: int, hidden: int, heads: int) -> ModelConfig:
