@@ -21,7 +21,7 @@ class Dropout(nn.Module):
         super().__init__()
         self.share = share
         # Made here: torch.compile, for which it is a symbol, cannot compute it in 64 bits.
-        self.key = _wrapped(site * 0x632BE59BD9B4E019)
+        self.key = wrapped(site * 0x632BE59BD9B4E019)
 
     def forward(self, x: Tensor, draws: Tensor | None) -> Tensor:
         """x [rows, length, hidden]; ``draws``: int64 [rows, length], as ``of_tokens`` gives them,
@@ -39,7 +39,7 @@ def of_tokens(draws: Tensor, index: Tensor, hidden: int) -> Tensor:
     """A seed a token, int64 [rows, tokens], of a seed a row, [rows]. ``index``: [1, tokens], which
     they are in the row. Token after token draws ``hidden`` numbers of what its row draws.
     """
-    return draws[:, None] + index * _wrapped(hidden * _STEP)
+    return draws[:, None] + index * wrapped(hidden * _STEP)
 
 
 def drawn(draws: Tensor, key: int, count: int) -> Tensor:
@@ -53,7 +53,7 @@ def drawn(draws: Tensor, key: int, count: int) -> Tensor:
     return _shifted(x ^ _shifted(x, 31), 64 - _BITS)
 
 
-def _wrapped(x: int) -> int:
+def wrapped(x: int) -> int:
     """As 64 bits with a sign have it."""
     return (x + 2**63) % 2**64 - 2**63
 

@@ -12,6 +12,7 @@ from train.attention import ContextParallel, Mask, SharedMask, positions_of, pre
 from train.model.block import View, block
 from train.model.cache import Cache
 from train.model.config import ModelConfig
+from train.model.dropout import wrapped
 from train.model.norms import norm
 from train.model.positions import positions
 
@@ -73,7 +74,7 @@ class Stack(nn.Module):
             each = self.blocks[layer // self.config.share]
             given: dict[str, Any] = {"mask": masks[window], "rotation": rotations[window]}
             if draws is not None:  # blocks that are run again draw anew
-                given["draws"] = draws + layer % self.config.share * AGAIN
+                given["draws"] = draws + wrapped(layer % self.config.share * AGAIN)
             if cache is not None:
                 given |= {"cache": cache.layers[layer], "kept": cache.kinds[window].kept}
             view = View(**given)

@@ -203,8 +203,8 @@ class Term(NamedTuple):
 class Losses(nn.Module):
     """The terms of a micro-batch by name: ``objective``, what is learned from its targets, and what
     it consists of, ``loss`` (nats) and ``z_loss`` (squared log normalisers); of pairs of segments
-    ``pairs`` (nats); with a ``teacher``, which learns nothing, ``distillation`` (``distance``). With
-    ``parallel`` the sums are those of this process's tokens of the rows.
+    ``pairs`` (nats); with a ``teacher``, which learns nothing, ``distillation`` (``distance``).
+    With ``parallel`` the sums are those of this process's tokens of the rows.
     """
 
     def __init__(
