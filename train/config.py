@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from train.errors import TrainError
-from train.model.config import ModelConfig, Rope, RopeScaling
+from train.model.config import ModelConfig
+from train.model.position_settings import Rope, RopeScaling
 from train.settings import Setting, check
 
 

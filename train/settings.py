@@ -75,6 +75,17 @@ def check(config: Any, where: str = "") -> None:
             raise TrainError(f"{where}{name} is {shown}: {refused}", exit_code=2)
 
 
+def refuse(condition: bool, message: str) -> None:
+    """Raise ``TrainError`` where the condition holds."""
+    if condition:
+        raise TrainError(message, exit_code=2)
+
+
+def kind_of(name: str, description: str) -> Any:
+    """The setting ``kind`` of a dataclass among several."""
+    return Setting(description, choices=(name,))
+
+
 def to_dict(config: Any) -> dict[str, Any]:
     """As JSON has it: tuples are lists."""
     return {name: _listed(value) for name, value in dataclasses.asdict(config).items()}

@@ -13,7 +13,7 @@ import train.config
 import train.model.config
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.model.config import Alibi
+from train.model.position_settings import Alibi
 from train.model.presets import preset
 from train.settings import Setting, change, check, from_dict, settings_of, to_dict
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from train.hf.family import ACTIVATIONS, COMMON, GATED, Family, Layout, Part, activation, repeated
 from train.hf.settings import Settings
-from train.model.config import ModelConfig, Rope
+from train.model.config import ModelConfig
+from train.model.position_settings import Rope
 
 _BLOCK = {
     "attention.query": "attention.self.query",

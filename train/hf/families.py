@@ -9,7 +9,8 @@ from train.hf.encoders import ALBERT, BERT, MODERNBERT, ROBERTA
 from train.hf.family import Family
 from train.hf.gpt import BLOOM, GPT2, GPT_NEOX, GPTJ, OPT
 from train.hf.llama import LLAMA, MINISTRAL, MISTRAL, OLMO, QWEN2, QWEN3
-from train.model.config import Learned, ModelConfig, Parallel, Rope
+from train.model.config import ModelConfig, Parallel
+from train.model.position_settings import Learned, Rope
 from train.settings import to_dict
 
 # The first that can say a configuration is taken.

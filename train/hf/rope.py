@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from train.hf.settings import Settings
-from train.model.config import ModelConfig, Rope, RopeScaling
+from train.model.config import ModelConfig
+from train.model.position_settings import Rope, RopeScaling
 from train.model.rope import rope_frequencies
 from train.settings import to_dict
 

@@ -21,8 +21,9 @@ from train.device import autocast
 from train.errors import TrainError, counted
 from train.judge.judge import Judged, shards_of
 from train.loop.texts import Text
-from train.model.config import ModelConfig, Rope, RopeScaling
+from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.model.position_settings import Rope, RopeScaling
 from train.model.positions import Rotary
 from train.model.rope import rope_frequencies
 from train.objectives.example import Example, laid_out

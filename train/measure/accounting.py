@@ -11,8 +11,9 @@ from functools import lru_cache
 import torch
 
 from train.config import TrainConfig, stages_of
-from train.model.config import ModelConfig, Rope
+from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.model.position_settings import Rope
 from train.model.roles import Role, roles
 
 BLOCKS = "stack.blocks."

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.attention import Mask, SharedMask
+from train.model.activations import FUNCTIONS
 from train.model.attention import SelfAttention
 from train.model.cache import LayerCache
 from train.model.config import ACTIVATIONS, ModelConfig, Parallel, Serial
 from train.model.dropout import Dropout
 from train.model.norms import norm
 from train.model.roles import linear
-
-
-def _relu2(x: Tensor) -> Tensor:
-    return F.relu(x).square()
-
-
-FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-    "silu": F.silu,
-    "sigmoid": torch.sigmoid,
-    "relu2": _relu2,
-}
 
 
 class FeedForward(nn.Module):

@@ -1,4 +1,4 @@
-"""The shape of a model: every choice of the transformer family on one page.
+"""The shape of a model: the choices of the transformer family, but for positions.
 
 A model is a stack of blocks with an embedding and a head. What combines is allowed; what does not
 is refused in one line that names both choices.
@@ -7,15 +7,17 @@ is refused in one line that names both choices.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
-from train.errors import TrainError
-from train.settings import Setting, check
+from train.model.position_settings import (
+    Position,
+    Rope,
+)
+from train.settings import Setting, check, kind_of, refuse
 
 NORMS = ("rms", "layer", "layer_no_bias", "layer_plain")
 PLACES = ("pre", "post", "sandwich")
 BIASES = ("none", "qkv", "all")
-SCALINGS = ("linear", "ntk", "yarn", "llama3", "longrope")
 # name: (activation, gated)
 ACTIVATIONS = {
     "relu": ("relu", False),
@@ -29,11 +31,6 @@ ACTIVATIONS = {
     "reglu": ("relu", True),
     "swiglu": ("silu", True),
 }
-
-
-def _refuse(condition: bool, message: str) -> None:
-    if condition:
-        raise TrainError(message, exit_code=2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,174 +66,19 @@ class Norm:
 
     def __post_init__(self) -> None:
         check(self, "norm.")
-        _refuse(
+        refuse(
             not self.first and self.place != "pre",
             f"norm.first false with norm.place {self.place}: only a norm before can be left out",
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class RopeScaling:
-    """How rotary frequencies are stretched to a context longer than ``original_context``.
-
-    ``linear``: positions over ``factor`` (Chen et al. 2023). ``ntk``: theta times
-    factor ** (d / (d - 2)) (bloc97 2023). ``yarn`` (Peng et al. 2023) and ``llama3`` (Llama 3.1):
-    by wavelength. ``longrope``: a divisor for each frequency (Ding et al. 2024).
-    """
-
-    kind: Annotated[str, Setting("The kind of scaling.", choices=SCALINGS)]
-    factor: Annotated[float, Setting("How many times longer the context becomes.", ge=1)] = 1.0
-    original_context: Annotated[
-        int, Setting("Tokens of the context before scaling; of linear and ntk not needed.", ge=0)
-    ] = 0
-    beta_fast: Annotated[
-        float,
-        Setting(
-            "Turns in the original context from which on yarn leaves a frequency as it is.", gt=0
-        ),
-    ] = 32.0
-    beta_slow: Annotated[
-        float,
-        Setting("Turns in the original context up to which yarn scales a frequency fully.", gt=0),
-    ] = 1.0
-    low: Annotated[
-        float, Setting("Turns in the original context up to which llama3 scales fully.", ge=0)
-    ] = 1.0
-    high: Annotated[
-        float, Setting("Turns in the original context from which on llama3 scales nothing.", ge=0)
-    ] = 4.0
-    short: Annotated[
-        tuple[float, ...],
-        Setting("Divisors of longrope while the context is at most the original one."),
-    ] = ()
-    long: Annotated[tuple[float, ...], Setting("Divisors of longrope in longer contexts.")] = ()
-    attention_factor: Annotated[
-        float | None,
-        Setting(
-            "Number that yarn, and longrope in longer contexts, multiply sines and cosines by. "
-            "Without a value it follows from how many times longer the context becomes.",
-            gt=0,
-        ),
-    ] = None
-
-    def __post_init__(self) -> None:
-        check(self, "position.scaling.")
-        if self.kind not in ("linear", "ntk"):
-            _refuse(
-                self.original_context < 1,
-                f"position.scaling {self.kind}: give original_context, the context before scaling",
-            )
-        _refuse(self.low >= self.high, "position.scaling: low must be less than high")
-        _refuse(
-            self.beta_slow >= self.beta_fast,
-            "position.scaling: beta_slow must be less than beta_fast",
-        )
-
-
-def _kind(name: str, description: str) -> Any:
-    return Setting(description, choices=(name,))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rope:
-    """Queries and keys turned by their positions. ``table``: whether an encoding looks positions
-    up, so that there are none past the context.
-    """
-
-    table: ClassVar[bool] = False
-    kind: Annotated[str, _kind("rope", "Rotary positions (Su et al. 2021).")] = "rope"
-    theta: Annotated[float, Setting("Base of the rotary frequencies.", gt=0)] = 10_000.0
-    window_theta: Annotated[
-        float | None,
-        Setting("That of layers with a window (ModernBERT). Without a value theta.", gt=0),
-    ] = None
-    dim: Annotated[
-        int | None,
-        Setting("Dimensions of a head that are turned, an even number; all where absent.", ge=2),
-    ] = None
-    scaling: Annotated[
-        RopeScaling | None, Setting("How the rotation is stretched to a longer context.")
-    ] = None
-
-    def __post_init__(self) -> None:
-        check(self, "position.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Learned:
-    """A learned vector for each position, added to the embedding."""
-
-    table: ClassVar[bool] = True
-    kind: Annotated[str, _kind("learned", "Learned positions.")] = "learned"
-    offset: Annotated[int, Setting("Rows that come before position 0 (OPT has 2).", ge=0)] = 0
-
-    def __post_init__(self) -> None:
-        check(self, "position.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sinusoidal:
-    """Sines and cosines, added to the embedding times sqrt(hidden)."""
-
-    table: ClassVar[bool] = True
-    kind: Annotated[str, _kind("sinusoidal", "Sinusoids (Vaswani et al. 2017).")] = "sinusoidal"
-
-    def __post_init__(self) -> None:
-        check(self, "position.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Alibi:
-    """A number for the distance and the head, taken off each score."""
-
-    table: ClassVar[bool] = False
-    kind: Annotated[str, _kind("alibi", "ALiBi (Press et al. 2022).")] = "alibi"
-
-    def __post_init__(self) -> None:
-        check(self, "position.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Buckets:
-    """A learned number for each bucket of distances and head, shared by the layers."""
-
-    table: ClassVar[bool] = False
-    kind: Annotated[str, _kind("t5", "T5's relative positions (Raffel et al. 2020).")] = "t5"
-    buckets: Annotated[int, Setting("Buckets of distances.", ge=2)] = 32
-    distance: Annotated[
-        int, Setting("Distance in tokens from which on all share the last bucket.", ge=1)
-    ] = 128
-
-    def __post_init__(self) -> None:
-        check(self, "position.")
-        _refuse(
-            self.distance <= self.buckets // 2,
-            "position.buckets: give position.distance over half of them",
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoPositions:
-    """Nothing but the causal mask says where a token stands."""
-
-    table: ClassVar[bool] = False
-    kind: Annotated[str, _kind("none", "No positions.")] = "none"
-
-    def __post_init__(self) -> None:
-        check(self, "position.")
-
-
-Position = Rope | Learned | Sinusoidal | Alibi | Buckets | NoPositions
-POSITIONS = ("rope", "learned", "sinusoidal", "alibi", "t5", "none")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Grouped:
     """Attention with as many key and value heads as query heads, or fewer."""
 
-    kind: Annotated[str, _kind("grouped", "Grouped-query attention; MHA and MQA are its ends.")] = (
-        "grouped"
-    )
+    kind: Annotated[
+        str, kind_of("grouped", "Grouped-query attention; MHA and MQA are its ends.")
+    ] = "grouped"
     heads: Annotated[int, Setting("Number of query heads.", ge=1)]
     kv_heads: Annotated[
         int,
@@ -282,16 +124,16 @@ class Grouped:
 
     def __post_init__(self) -> None:
         check(self, "attention.")
-        _refuse(
+        refuse(
             self.heads % self.kv_heads != 0,
             f"attention.kv_heads is {self.kv_heads}: it must divide attention.heads ({self.heads})",
         )
-        _refuse(
+        refuse(
             not self.window_pattern or bool(set(self.window_pattern) - set("WF")),
             f"attention.window_pattern is {self.window_pattern!r}: a letter a layer, W (window) or "
             "F (full)",
         )
-        _refuse(
+        refuse(
             self.window is None and self.sinks > 0,
             "attention.sinks without a window do nothing: give attention.window too",
         )
@@ -306,7 +148,7 @@ class Grouped:
 class Dense:
     """A feed-forward that every token goes through."""
 
-    kind: Annotated[str, _kind("dense", "One feed-forward.")] = "dense"
+    kind: Annotated[str, kind_of("dense", "One feed-forward.")] = "dense"
     width: Annotated[int, Setting("Dimensions between its layers; see gated_width.", ge=1)]
     activation: Annotated[
         str,
@@ -330,7 +172,7 @@ class Dense:
 class Serial:
     """Attention, then the feed-forward, each added to the stream."""
 
-    kind: Annotated[str, _kind("serial", "One part after the other.")] = "serial"
+    kind: Annotated[str, kind_of("serial", "One part after the other.")] = "serial"
 
     def __post_init__(self) -> None:
         check(self, "residual.")
@@ -340,7 +182,7 @@ class Serial:
 class Parallel:
     """Attention and feed-forward read the same stream, and their sum is added to it."""
 
-    kind: Annotated[str, _kind("parallel", "Both parts at once (GPT-J, PaLM).")] = "parallel"
+    kind: Annotated[str, kind_of("parallel", "Both parts at once (GPT-J, PaLM).")] = "parallel"
     norms: Annotated[int, Setting("Norms of a block: 1 (GPT-J), or 2 (GPT-NeoX).", ge=1, le=2)] = 1
 
     def __post_init__(self) -> None:
@@ -449,16 +291,16 @@ class ModelConfig(Stack):
 
     def __post_init__(self) -> None:
         check(self)
-        _refuse(
+        refuse(
             self.residual.kind == "parallel" and self.norm.place != "pre",
             f"residual parallel with norm.place {self.norm.place}: a parallel block has its norms "
             "before",
         )
-        _refuse(
+        refuse(
             self.layers % self.share != 0,
             f"share is {self.share}: it must divide layers ({self.layers})",
         )
-        _refuse(
+        refuse(
             self.causal and self.head.pair != "none",
             f"head.pair {self.head.pair} with causal true: a decoder has no such head",
         )
@@ -467,11 +309,11 @@ class ModelConfig(Stack):
 
     def _check_rope(self, rope: Rope) -> None:
         size, rotated = self.attention.head_dim, self.rotated
-        _refuse(
+        refuse(
             rope.dim is None and size % 2 != 0,
             f"attention.head_dim is {size}: position rope needs it even",
         )
-        _refuse(
+        refuse(
             not 2 <= rotated <= size or rotated % 2 != 0,
             f"position.dim is {rope.dim}: an even number up to attention.head_dim ({size})",
         )
@@ -479,12 +321,12 @@ class ModelConfig(Stack):
             return
         if rope.scaling.kind == "longrope":
             for name in ("short", "long"):
-                _refuse(
+                refuse(
                     len(getattr(rope.scaling, name)) != rotated // 2,
                     f"position.scaling longrope: {name} needs {rotated // 2} numbers, one for each "
                     "rotated pair",
                 )
-        _refuse(
+        refuse(
             rope.scaling.kind == "ntk" and rotated < 4,
             "position.scaling ntk needs position.dim over 2",
         )

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from train.model.config import (
-    Dense,
-    Embedding,
-    Grouped,
-    Head,
-    Learned,
-    ModelConfig,
-    Norm,
-    Rope,
-)
+from train.model.config import Dense, Embedding, Grouped, Head, ModelConfig, Norm
+from train.model.position_settings import Learned, Rope
 
 
 def bert(

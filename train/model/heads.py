@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from train.model import roles
-from train.model.block import FUNCTIONS
+from train.model.activations import FUNCTIONS
 from train.model.config import ACTIVATIONS, ModelConfig
 from train.model.norms import norm
 

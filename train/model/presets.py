@@ -13,20 +13,9 @@ from functools import partial
 from typing import Any
 
 from train.errors import TrainError
-from train.model.config import (
-    Alibi,
-    Dense,
-    Embedding,
-    Grouped,
-    Head,
-    Learned,
-    ModelConfig,
-    Norm,
-    Parallel,
-    Rope,
-    RopeScaling,
-)
+from train.model.config import Dense, Embedding, Grouped, Head, ModelConfig, Norm, Parallel
 from train.model.encoders import ENCODERS
+from train.model.position_settings import Alibi, Learned, Rope, RopeScaling
 
 LAYER_NORM = Norm(kind="layer")
 

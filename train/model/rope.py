@@ -7,7 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from train.model.config import ModelConfig, Rope, RopeScaling
+from train.model.config import ModelConfig
+from train.model.position_settings import Rope, RopeScaling
 
 
 def rope_frequencies(config: ModelConfig) -> tuple[Tensor, float]:

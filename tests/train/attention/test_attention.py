@@ -12,8 +12,8 @@ from train.attention.choice import choose
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.loop.backends import backends_line, layer_backends
-from train.model.positions import alibi_slopes
 from train.model.presets import preset
+from train.model.tables import alibi_slopes
 from train.settings import change as changed
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without")

@@ -9,7 +9,8 @@ from tests.train.loop.small_runs import build, trained
 from train.generate.generate import load as load_run
 from train.hf.export import export
 from train.hf.load import import_model
-from train.model.config import ACTIVATIONS, Dense, Grouped, Head, ModelConfig, Rope
+from train.model.config import ACTIVATIONS, Dense, Grouped, Head, ModelConfig
+from train.model.position_settings import Rope
 from train.settings import change as changed
 
 transformers = pytest.importorskip("transformers")

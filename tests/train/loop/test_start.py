@@ -14,7 +14,7 @@ from train.config import Stage, TrainConfig
 from train.errors import TrainError
 from train.hf.export import export
 from train.loop.pretrain import pretrain
-from train.model.config import RopeScaling
+from train.model.position_settings import RopeScaling
 from train.model.presets import preset
 from train.runs.checkpoint import complete, load_plan, model_of
 

@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from train.errors import TrainError
-from train.model.config import Dense, Grouped, ModelConfig, Rope, RopeScaling
-from train.model.positions import rotate, rotations, sinusoids
+from train.model.config import Dense, Grouped, ModelConfig
+from train.model.position_settings import Rope, RopeScaling
+from train.model.positions import rotate, rotations
 from train.model.rope import rope_frequencies
+from train.model.tables import sinusoids
 from train.settings import change as changed
 
 SHAPE = ModelConfig(

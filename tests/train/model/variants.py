@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from train.model.config import (
-    ACTIVATIONS,
-    BIASES,
-    NORMS,
-    PLACES,
-    POSITIONS,
-    Dense,
-    Grouped,
-    ModelConfig,
-)
+from train.model.config import ACTIVATIONS, BIASES, NORMS, PLACES, Dense, Grouped, ModelConfig
+from train.model.position_settings import POSITIONS
 
 SHAPE = ModelConfig(
     vocab=61,
