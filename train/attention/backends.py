@@ -83,6 +83,8 @@ class Backend:
     masks: frozenset[str]
     dtypes: frozenset[torch.dtype]
     devices: frozenset[str]
+    # Whether values may have other dimensions than queries and keys.
+    values: bool = True
     # Where it has no backward pass.
     forward_only: frozenset[str] = frozenset()
     # What else it refuses, and why.
@@ -90,8 +92,12 @@ class Backend:
     # Makes what it keeps with a mask for all layers.
     prepare: Callable[[Mask], object] | None = None
 
-    def refusal(self, q: Tensor, mask: Mask) -> str | None:
-        """Why this back end cannot do it, or None."""
+    def refusal(self, q: Tensor, mask: Mask, values: int | None = None) -> str | None:
+        """Why this back end cannot do it, or None. ``values``: dimensions of a value, where they
+        may be others than a query's.
+        """
+        if not self.values and values not in (None, q.shape[-1]):
+            return f"values of {values} dimensions with keys of {q.shape[-1]}"
         if missing := mask.features - self.masks:
             return f"the mask {', '.join(sorted(missing))}"
         if q.dtype not in self.dtypes:
@@ -206,6 +212,7 @@ BACKENDS: dict[str, Backend] = {
     "triton": Backend(
         attention=triton,
         masks=_INTERVALS,
+        values=False,
         dtypes=_FLOATS,
         devices=frozenset({"cpu", "cuda"}),
         also=_triton_refusal,

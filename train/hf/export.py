@@ -23,7 +23,7 @@ from train.files import encode_json, replacing
 from train.hf.families import family_of
 from train.hf.family import Family, Weight, our_shapes
 from train.measure.accounting import parameters
-from train.model.config import ModelConfig
+from train.model.config import Latent, ModelConfig
 from train.runs.checkpoint import (
     load_plan,
     newest,
@@ -178,11 +178,14 @@ def _bytes(weight: Weight, width: int) -> int:
 def _card(plan: Plan, family: Family, checkpoint: str, dtype: str) -> str:
     config = plan.model
     own = config.attention
+    kept = f"{own.kv_heads} of keys and values, of {own.head_dim}"
+    if isinstance(own, Latent):
+        kept = f"keys and values of {own.rank} shared dimensions, {own.rotary_dim} turned"
     shape = {
         "parameters": f"{parameters(config):,}",
         "layers": config.layers,
         "width": config.hidden,
-        "heads": f"{own.heads} ({own.kv_heads} of keys and values, of {own.head_dim})",
+        "heads": f"{own.heads} ({kept})",
         "feed-forward": f"{config.feed_forward.activation}, {config.feed_forward.width}",
         "positions": config.position.kind,
         "vocabulary": f"{config.vocab:,}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from train.errors import TrainError
+from train.hf.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from train.hf.encoders import ALBERT, BERT, MODERNBERT, ROBERTA
 from train.hf.family import Family
 from train.hf.gpt import BLOOM, GPT2, GPT_NEOX, GPTJ, OPT
@@ -17,6 +18,7 @@ FAMILIES = {
     family.name: family
     for family in (
         *(LLAMA, MISTRAL, MINISTRAL, QWEN2, QWEN3, OLMO, GPT2, GPTJ, GPT_NEOX, BLOOM, OPT),
+        *(DEEPSEEK_V3, DEEPSEEK_V2),
         *(BERT, ROBERTA, ALBERT, MODERNBERT),
     )
 }
@@ -58,6 +60,7 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "norm.place": config.norm.place,
         "norm.eps": "1e-5" if config.norm.eps == 1e-5 else "other",
         "embedding.norm": config.embedding.norm,
+        "attention.kind": own.kind,
         "attention.qk_norm": own.qk_norm,
         "bias": _BIASES[own.bias, config.feed_forward.bias],
         "head.bias": config.head.bias,

@@ -11,7 +11,7 @@ from functools import lru_cache
 import torch
 
 from train.config import TrainConfig, stages_of
-from train.model.config import ModelConfig, Rope
+from train.model.config import Latent, ModelConfig, Rope
 from train.model.decoder import Decoder
 from train.model.roles import Role, roles
 
@@ -120,16 +120,20 @@ def attended(config: ModelConfig, layer: int, context: int) -> float:
 
 
 def attention_flops(config: ModelConfig, context: int) -> float:
-    """Forward operations a token on scores and weighted sums: 4 x heads x head_dim a key."""
+    """Forward operations a token on scores and weighted sums: 2 x heads x (head_dim + value_dim) a
+    key, which are the same but in latent attention.
+    """
     keys = sum(attended(config, layer, context) for layer in range(config.layers))
-    return 4 * config.attention.heads * config.attention.head_dim * keys
+    own = config.attention
+    return 2 * own.heads * (own.head_dim + own.value_dim) * keys
 
 
 def flops_per_token(config: ModelConfig, context: int) -> float:
     """Operations to train on one token of a full row, forward and backward.
 
-    6 per matmul weight, and per layer 12 x heads x head_dim for each key attended to: scores and
-    weighted sum, 2 x 2 forward and twice that backward (Chowdhery et al. 2022, appendix B).
+    6 per matmul weight, and per layer 12 x heads x head_dim for each key attended to (6 x heads x
+    (head_dim + value_dim) in latent attention): scores and weighted sum, 2 x 2 forward and twice
+    that backward (Chowdhery et al. 2022, appendix B).
     Causal attention is counted once; document boundaries, which make it less, are not counted.
     """
     return 6 * matmul_parameters(config) + 3 * attention_flops(config, context)
@@ -148,10 +152,11 @@ def run_cost(config: ModelConfig, train: TrainConfig, done: int = 0) -> tuple[in
 
 
 def cache_bytes_per_token(config: ModelConfig, width: int = 2) -> int:
-    """Bytes of keys and values that one more token takes, ``width`` bytes a number. Layers with a
-    window stop growing once it is full; they are counted here.
+    """Bytes that one more token takes of keys and values, or of what latent attention makes them
+    of, ``width`` bytes a number. Layers with a window stop growing once it is full; they are
+    counted here.
     """
-    return 2 * config.layers * config.attention.kv_heads * config.attention.head_dim * width
+    return config.layers * config.attention.cached * width
 
 
 def cache_bytes(config: ModelConfig, context: int) -> int:
@@ -159,12 +164,16 @@ def cache_bytes(config: ModelConfig, context: int) -> int:
     own, held = config.attention, 0
     for window in config.windows:
         held += context if window is None else min(context, window + own.sinks)
-    return 4 * own.kv_heads * own.head_dim * held
+    return 2 * own.cached * held
 
 
 def sharing(config: ModelConfig) -> str:
-    """``MHA``, ``GQA 4:1`` or ``MQA``: how many queries share a key."""
+    """``MHA``, ``GQA 4:1`` or ``MQA``: how many queries share a key; or ``MLA``, where all keys are
+    made of what is shared.
+    """
     own = config.attention
+    if isinstance(own, Latent):
+        return "MLA"
     share = own.heads // own.kv_heads
     return "MHA" if share == 1 else "MQA" if own.kv_heads == 1 else f"GQA {share}:1"
 
@@ -207,6 +216,8 @@ def _position(config: ModelConfig) -> str:
     text = f"RoPE {position.theta:g}"
     if position.dim is not None:
         text += f", {position.dim} of {config.attention.head_dim}"
+    if isinstance(config.attention, Latent):
+        text += f", {config.attention.rotary_dim} of {config.attention.head_dim}"
     if position.scaling is not None:
         text += f", {position.scaling.kind} x{position.scaling.factor:g}"
     return text

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.model.config import ModelConfig
+from train.model.config import Grouped, ModelConfig
 from train.model.decoder import Decoder
 from train.objectives.example import Example
 from train.objectives.losses import Losses
@@ -27,6 +27,8 @@ def at_width(config: ModelConfig, width: int, base: int | None) -> ModelConfig:
     feed-forward. Raises ``TrainError`` where that is none.
     """
     own = config.attention
+    if not isinstance(own, Grouped):
+        raise TrainError(f"attention {own.kind}: only grouped attention is widened", exit_code=2)
     heads, rest = divmod(own.heads * width, config.hidden)
     kv_heads, more = divmod(own.kv_heads * width, config.hidden)
     if rest or more or not kv_heads:

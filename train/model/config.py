@@ -293,6 +293,85 @@ class Grouped:
         marked = self.window_pattern[layer % len(self.window_pattern)] == "W"
         return self.window if marked else None
 
+    @property
+    def value_dim(self) -> int:
+        """Dimensions of a value."""
+        return self.head_dim
+
+    @property
+    def cached(self) -> int:
+        """Numbers that a layer keeps of a token for those after it."""
+        return 2 * self.kv_heads * self.head_dim
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latent:
+    """Multi-head latent attention (DeepSeek-AI 2024, section 2.1): keys and values of all heads are
+    made of one short vector a token, which is all that a cache keeps, and of one rotated key.
+    The defaults are DeepSeek-V3's. What is of grouped attention alone is fixed here.
+    """
+
+    window: ClassVar[int | None] = None
+    window_pattern: ClassVar[str] = "W"
+    sinks: ClassVar[int] = 0
+    bias: ClassVar[str] = "none"
+    qk_norm: ClassVar[bool] = False
+    kind: Annotated[
+        str, _kind("latent", "Latent attention, MLA (DeepSeek-V2, arXiv 2405.04434).")
+    ] = "latent"
+    heads: Annotated[int, Setting("Number of heads.", ge=1)]
+    query_rank: Annotated[
+        int | None,
+        Setting(
+            "Dimensions that queries are compressed to. Without a value they are not "
+            "(DeepSeek-V2-Lite).",
+            ge=1,
+        ),
+    ] = None
+    rank: Annotated[
+        int, Setting("Dimensions that keys and values are compressed to, for all heads.", ge=1)
+    ] = 512
+    rotary_dim: Annotated[
+        int,
+        Setting(
+            "Dimensions of a key that are turned, an even number; all heads share them, and each "
+            "query has as many.",
+            ge=2,
+        ),
+    ] = 64
+    plain_dim: Annotated[
+        int, Setting("Dimensions of a head's queries and keys that are not turned.", ge=1)
+    ] = 128
+    value_dim: Annotated[int, Setting("Dimensions of a head's values.", ge=1)] = 128
+
+    def __post_init__(self) -> None:
+        check(self, "attention.")
+        _refuse(
+            self.rotary_dim % 2 != 0,
+            f"attention.rotary_dim is {self.rotary_dim}: it must be even",
+        )
+
+    def window_of(self, layer: int) -> None:
+        """There are no windows."""
+
+    @property
+    def head_dim(self) -> int:
+        """Dimensions of a query and of a key."""
+        return self.plain_dim + self.rotary_dim
+
+    @property
+    def kv_heads(self) -> int:
+        """Each head has its own keys and values, made of what all share."""
+        return self.heads
+
+    @property
+    def cached(self) -> int:
+        """Numbers that a layer keeps of a token for those after it."""
+        return self.rank + self.rotary_dim
+
+
+Attention = Grouped | Latent
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dense:
@@ -392,7 +471,7 @@ class Stack:
 
     layers: Annotated[int, Setting("Number of blocks.", ge=1)]
     hidden: Annotated[int, Setting("Dimensions of the residual stream.", ge=1)]
-    attention: Annotated[Grouped, Setting("How tokens look at each other.")]
+    attention: Annotated[Attention, Setting("How tokens look at each other.")]
     feed_forward: Annotated[Dense, Setting("What is done to each token.")]
     norm: Annotated[Norm, Setting("The norms.")] = field(default_factory=Norm)
     causal: Annotated[
@@ -454,13 +533,31 @@ class ModelConfig(Stack):
             self.causal and self.head.pair != "none",
             f"head.pair {self.head.pair} with causal true: a decoder has no such head",
         )
+        if isinstance(self.attention, Latent):
+            self._check_latent()
         if isinstance(self.position, Rope):
             self._check_rope(self.position)
+
+    def _check_latent(self) -> None:
+        position = self.position
+        _refuse(
+            not isinstance(position, Rope),
+            f"attention latent with position {position.kind}: a part of each key is turned, it "
+            "needs position rope",
+        )
+        _refuse(
+            isinstance(position, Rope) and position.dim is not None,
+            "position.dim with attention latent: attention.rotary_dim says how much is turned",
+        )
+        _refuse(
+            self.mup_base is not None,
+            "mup_base with attention latent: no rates are known for its compressed dimensions",
+        )
 
     def _check_rope(self, rope: Rope) -> None:
         size, rotated = self.attention.head_dim, self.rotated
         _refuse(
-            rope.dim is None and size % 2 != 0,
+            rope.dim is None and rotated % 2 != 0,
             f"attention.head_dim is {size}: position rope needs it even",
         )
         _refuse(
@@ -496,6 +593,8 @@ class ModelConfig(Stack):
         """Dimensions of a head that are turned; 0 without rotary positions."""
         if not isinstance(self.position, Rope):
             return 0
+        if isinstance(self.attention, Latent):
+            return self.attention.rotary_dim
         return self.attention.head_dim if self.position.dim is None else self.position.dim
 
     @property

@@ -84,7 +84,7 @@ class Stack(nn.Module):
         dtype = torch.get_autocast_dtype(kind) if halved else x.dtype
         like = x.new_empty(0, own.heads, x.shape[1], own.head_dim, dtype=dtype)
         for mask in masks.values():
-            prepare(like, mask, self.backend)
+            prepare(like, mask, self.backend, own.value_dim)
 
     def _masks(
         self,

@@ -230,6 +230,11 @@ LEFT_OUT = {
         name: LEAST | {"intermediate_size": 96, "num_attention_heads": 32, "hidden_size": 256}
         for name in ("qwen2", "qwen3")
     },
+    **{
+        name: LEAST
+        | {"intermediate_size": 96, "first_k_dense_replace": 3, "num_key_value_heads": 4}
+        for name in ("deepseek_v3", "deepseek_v2")
+    },
     "gpt2": GPT,
     "gptj": GPT | {"rotary_dim": 8},
     "bloom": {"vocab_size": 100, "hidden_size": 64, "n_layer": 3, "n_head": 4},
@@ -239,7 +244,7 @@ LEFT_OUT = {
 ASIDE = {
     "architectures", "bos_token_id", "eos_token_id", "pad_token_id", "dtype", "attn_pdrop",
     "attention_dropout", "transformers_version", "seq_length", "_name_or_path",
-    "max_window_layers",
+    "max_window_layers", "num_nextn_predict_layers",
 }  # fmt: skip
 
 

@@ -22,6 +22,14 @@ SHAPE = ModelConfig(
     feed_forward=Dense(width=48),
 )
 
+LATENT = {
+    "kind": "latent",
+    "heads": 4,
+    "rank": 12,
+    "rotary_dim": 4,
+    "plain_dim": 8,
+    "value_dim": 6,
+}
 
 VARIANTS: dict[str, dict] = {
     **{f"norm {value}": {"norm.kind": value} for value in NORMS},
@@ -44,4 +52,7 @@ VARIANTS: dict[str, dict] = {
     "partial rope": {"position.dim": 4},
     "MQA": {"attention.kv_heads": 1},
     "MHA": {"attention.kv_heads": 4},
+    "latent": {"attention": LATENT},
+    "latent, queries too": {"attention": LATENT | {"query_rank": 20}, "norm.place": "sandwich"},
+    "latent, wide": {"attention": LATENT | {"rank": 40, "value_dim": 12}, "residual": "parallel"},
 }
