@@ -139,9 +139,13 @@ def _make_dense(mask: Mask) -> None:
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     """PyTorch's fused attention; the flash kernel where the mask is causal and nothing else, on a
-    CPU also within documents.
+    CPU also within documents. There its kernel wants values as wide as keys, and keeps no scores;
+    so narrower ones are filled up where there are many queries: 0.4 of the time at 192 and 128.
     A query that sees nothing gets 0.
     """
+    narrower = q.shape[-1] - v.shape[-1]
+    if narrower > 0 and mask.queries > 1 and q.device.type == "cpu":
+        return sdpa(q, k, F.pad(v, (0, narrower)), mask)[..., :-narrower]
     k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
     if mask.features <= {"causal"}:
         return F.scaled_dot_product_attention(q, k, v, is_causal=mask.causal)
