@@ -49,7 +49,7 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "causal": config.causal,
         "share": "none" if config.share == 1 else "all or groups of blocks",
         "norm.first": config.norm.first,
-        "embedding.size": "hidden" if config.embedding.size is None else "other than hidden",
+        "embedding.size": _embedding(config),
         "embedding.segments": config.embedding.segments,
         "head.tied": config.head.tied,
         "head.transform": config.head.transform,
@@ -78,6 +78,16 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "position.theta": "other" if theta else "10000",
         "position.offset": position.offset if isinstance(position, Learned) else 0,
     }
+
+
+def _embedding(config: ModelConfig) -> str:
+    own = config.embedding
+    if own.size is None:
+        return "hidden"
+    if own.bias and own.positions == "before":
+        return "other than hidden"
+    inside = not own.bias and own.positions == "after" and config.head.tied
+    return "other than hidden, as OPT" if inside else "other than hidden, otherwise"
 
 
 def _head_dim(config: ModelConfig) -> str:

@@ -13,6 +13,7 @@ import torch
 from train.config import TrainConfig, stages_of
 from train.model.config import Latent, ModelConfig, Rope
 from train.model.decoder import Decoder
+from train.model.presets import DECAYS
 from train.model.roles import Role, roles
 
 BLOCKS = "stack.blocks."
@@ -34,17 +35,6 @@ _ACTIVATIONS = {
     "geglu_tanh": "GeGLU (tanh)",
     "reglu": "ReGLU",
     "swiglu": "SwiGLU",
-}
-# As published with the models whose names begin so; it is a setting of training, 0.1 unless set.
-_DECAYS = {
-    "gpt2": "0.1",  # Stanford CS336, the table of dropout and weight decay
-    "llama": "0.1",  # Touvron et al. 2023a, 2023b; Grattafiori et al. 2024
-    "gptj": "0.1",  # mesh-transformer-jax, configs/6B_roto_256.json
-    "gpt-neox": "0.01",  # Black et al. 2022
-    "palm": "learning rate squared",  # Chowdhery et al. 2022
-    "bloom": "0.1",  # Le Scao et al. 2022
-    "opt": "0.1",  # Zhang et al. 2022
-    "olmo": "0.1",  # Groeneveld et al. 2024
 }
 
 
@@ -193,7 +183,7 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
     biases += (", " if biases and biased else "") + ("feed-forward" if biased else "")
     decay = {}
     if preset is not None:
-        decays = (value for start, value in _DECAYS.items() if preset.startswith(start))
+        decays = (value for start, value in DECAYS.items() if preset.startswith(start))
         decay["weight decay"] = next(decays, "not published")
     return {
         "norm": norm,

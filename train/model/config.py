@@ -431,6 +431,16 @@ class Embedding:
             ge=1,
         ),
     ] = None
+    bias: Annotated[
+        bool, Setting("Whether that matrix has a bias (ALBERT has, OPT-350m has not).")
+    ] = True
+    positions: Annotated[
+        str,
+        Setting(
+            "Whether positions are added before that matrix (ALBERT) or after it (OPT-350m).",
+            choices=("before", "after"),
+        ),
+    ] = "before"
     segments: Annotated[
         int, Setting("Learned vectors for the segments of a text, added (BERT: 2).", ge=0)
     ] = 0
@@ -587,6 +597,11 @@ class ModelConfig(Stack):
     def embedded(self) -> int:
         """Dimensions of an embedding."""
         return self.embedding.size or self.hidden
+
+    @property
+    def positioned(self) -> int:
+        """Dimensions that positions are added to."""
+        return self.hidden if self.embedding.positions == "after" else self.embedded
 
     @property
     def rotated(self) -> int:

@@ -31,13 +31,16 @@ class Embedding(nn.Embedding):
         self.segments = nn.Embedding(own.segments, size) if own.segments else None
         if self.segments is not None:
             roles.give(self.segments, weight=role)
-        self.norm = norm(config, size) if own.norm else None
-        inputs, outputs = size, config.hidden
-        self.out = roles.linear(inputs, outputs, part="embedding", bias=True) if own.size else None
+        self.norm = norm(config, config.positioned) if own.norm else None
+        self.out = None
+        if own.size is not None:
+            self.out = roles.linear(size, config.hidden, part="embedding", bias=own.bias)
 
 
 class Head(nn.Module):
-    """Features [..., hidden] to logits [..., vocab]; a tied one has the embedding's weight."""
+    """Features [..., hidden] to logits [..., vocab]; a tied one has the embedding's weight, and
+    where that is narrower a matrix before it.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -48,6 +51,9 @@ class Head(nn.Module):
         weight = Role(part="head", use="head", std=std, fan_in=size)
         roles.give(self, weight=weight, bias=Role(part="head", use="vector"))
         self.transform = Transform(config, size) if own.transform else None
+        self.out = None
+        if self.transform is None and own.tied and config.embedding.size is not None:
+            self.out = roles.linear(config.hidden, size, part="head", bias=False)
         self.pair = PairHead(config) if own.pair != "none" else None
 
 
@@ -105,7 +111,8 @@ class Decoder(nn.Module):
 
     def read_out(self, features: Tensor) -> Tensor:
         """What the head's matrix is multiplied by."""
-        return features if self.head.transform is None else self.head.transform(features)
+        before = self.head.out if self.head.transform is None else self.head.transform
+        return features if before is None else before(features)
 
     def head_weights(self) -> tuple[Tensor, Tensor | None]:
         """The head's matrix [vocab, hidden], with tied embeddings theirs, and its bias [vocab]."""
@@ -139,11 +146,14 @@ class Decoder(nn.Module):
         if embedding.segments is not None:
             kinds = torch.zeros_like(tokens) if segments is None else segments
             x = x + embedding.segments(kinds)
+        late = self.config.embedding.positions == "before"
+        if embedding.out is not None and not late:
+            x = embedding.out(x)
         x = self.stack.positions.embed(x, places)
         if embedding.norm is not None:
             x = embedding.norm(x)
         x = self.drop(x, draws)
-        if embedding.out is not None:
+        if embedding.out is not None and late:
             x = embedding.out(x)
         x = self.stack(x, places, documents=documents, prefix=prefix, cache=cache, draws=draws)
         return x if self.config.mup_base is None else x / self.config.wider

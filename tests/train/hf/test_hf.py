@@ -159,6 +159,17 @@ CASES: dict[str, tuple[str, ModelConfig]] = {
         ),
     ),
     "opt": ("opt", OPT),
+    "opt, a narrower embedding": (
+        "opt",
+        changed(
+            OPT,
+            {
+                "embedding": {"size": 20, "bias": False, "positions": "after"},
+                "norm.place": "post",
+            },
+            "model",
+        ),
+    ),
     "opt, norms after": (
         "opt",
         changed(

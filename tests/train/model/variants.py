@@ -52,6 +52,11 @@ VARIANTS: dict[str, dict] = {
     "partial rope": {"position.dim": 4},
     "MQA": {"attention.kv_heads": 1},
     "MHA": {"attention.kv_heads": 4},
+    "narrow embedding": {"embedding.size": 12},
+    "narrow embedding, as OPT-350m": {
+        "embedding": {"size": 12, "bias": False, "positions": "after"},
+        "position": "learned",
+    },
     "latent": {"attention": LATENT},
     "latent, queries too": {"attention": LATENT | {"query_rank": 20}, "norm.place": "sandwich"},
     "latent, wide": {"attention": LATENT | {"rank": 40, "value_dim": 12}, "residual": "parallel"},

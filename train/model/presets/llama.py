@@ -1,61 +1,28 @@
-"""Published sizes, and our own, as plain functions.
-
-The published ones follow the ``config.json`` that their authors released; each one's parameter
-count is tested against transformers' class of that configuration and the published figure.
-"""
+"""LLaMA and published decoders of its kind, without most biases, and our own."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from train.errors import TrainError
 from train.model.config import (
-    Alibi,
     Dense,
-    Embedding,
     Grouped,
     Head,
-    Learned,
     ModelConfig,
     Norm,
     Parallel,
     Rope,
     RopeScaling,
 )
-from train.model.encoders import ENCODERS
-
-LAYER_NORM = Norm(kind="layer")
+from train.model.presets.gpt import heads_of
 
 
 def ours(layers: int, hidden: int, heads: int, kv_heads: int, mlp: int, **more: int) -> ModelConfig:
     """LLaMA-style: RMSNorm, RoPE, SwiGLU, grouped queries, tied embeddings."""
     sizes = {"vocab": 32_000, "context": 2048} | more
     return llama(layers, hidden, heads, mlp, kv_heads=kv_heads, tied=True, **sizes)  # type: ignore[arg-type]
-
-
-def _heads(hidden: int, heads: int, **more: Any) -> Grouped:
-    """As many key heads as query heads, which share the hidden dimensions."""
-    given = {"heads": heads, "kv_heads": heads, "head_dim": hidden // heads}
-    return Grouped(**(given | more))
-
-
-def gpt2(layers: int, hidden: int, heads: int) -> ModelConfig:
-    """Radford et al. 2019: LayerNorm before the parts, GELU, learned positions."""
-    return ModelConfig(
-        vocab=50_257,
-        layers=layers,
-        hidden=hidden,
-        context=1024,
-        attention=_heads(hidden, heads, bias="all"),
-        feed_forward=Dense(width=4 * hidden, activation="gelu_tanh", bias=True),
-        norm=LAYER_NORM,
-        position=Learned(),
-        dropout=0.1,
-    )
 
 
 def llama(
@@ -79,7 +46,7 @@ def llama(
         layers=layers,
         hidden=hidden,
         context=context,
-        attention=_heads(hidden, heads, kv_heads=kv_heads or heads, **attention),
+        attention=heads_of(hidden, heads, kv_heads=kv_heads or heads, **attention),
         feed_forward=Dense(width=mlp),
         norm=Norm(eps=eps),
         position=Rope(theta=theta, scaling=scaling),
@@ -103,6 +70,14 @@ def mistral() -> ModelConfig:
     return llama(32, 4096, 32, 14_336, kv_heads=8, context=32_768, window=4096)
 
 
+def qwen(
+    layers: int, hidden: int, heads: int, mlp: int, *, vocab: int, context: int, theta: float
+) -> ModelConfig:
+    """Qwen (Bai et al. 2023): as Qwen2.5, with as many keys as queries."""
+    config = qwen25(layers, hidden, heads, heads, mlp, vocab=vocab, context=context)
+    return dataclasses.replace(config, position=Rope(theta=theta))
+
+
 def qwen25(
     layers: int,
     hidden: int,
@@ -120,38 +95,13 @@ def qwen25(
     return llama(layers, hidden, heads, mlp, kv_heads=kv_heads, theta=1e6, bias="qkv", **sizes)  # type: ignore[arg-type]
 
 
-def gptj() -> ModelConfig:
-    """GPT-J 6B (Wang and Komatsuzaki 2021): parallel, one norm, rotary over 64 of 256."""
-    return ModelConfig(
-        vocab=50_400,
-        layers=28,
-        hidden=4096,
-        context=2048,
-        attention=_heads(4096, 16),
-        feed_forward=Dense(width=16_384, activation="gelu_tanh", bias=True),
-        norm=LAYER_NORM,
-        residual=Parallel(),
-        position=Rope(dim=64),
-        head=Head(tied=False, bias=True),
-    )
+def yi() -> ModelConfig:
+    """Yi-34B (Young et al. 2024)."""
+    sizes = {"vocab": 64_000, "context": 4096}
+    return llama(60, 7168, 56, 20_480, kv_heads=8, theta=5e6, **sizes)  # type: ignore[arg-type]
 
 
-def gpt_neox(
-    layers: int, hidden: int, heads: int, *, vocab: int = 50_304, gelu: str = "gelu"
-) -> ModelConfig:
-    """GPT-NeoX (Black et al. 2022), and Pythia: parallel, two norms, a quarter rotated."""
-    return ModelConfig(
-        vocab=vocab,
-        layers=layers,
-        hidden=hidden,
-        context=2048,
-        attention=_heads(hidden, heads, bias="all"),
-        feed_forward=Dense(width=4 * hidden, activation=gelu, bias=True),
-        norm=LAYER_NORM,
-        residual=Parallel(norms=2),
-        position=Rope(dim=hidden // heads // 4),
-        head=Head(tied=False),
-    )
+deepseek = partial(llama, vocab=102_400, context=4096, eps=1e-6)  # LLM, Bi et al. 2024
 
 
 def palm(layers: int, hidden: int, heads: int) -> ModelConfig:
@@ -168,57 +118,21 @@ def palm(layers: int, hidden: int, heads: int) -> ModelConfig:
     )
 
 
-def bloom(layers: int, hidden: int, heads: int) -> ModelConfig:
-    """BigScience 2022: ALiBi, a norm after the embedding."""
-    return ModelConfig(
-        vocab=250_880,
-        layers=layers,
-        hidden=hidden,
-        context=2048,
-        attention=_heads(hidden, heads, bias="all"),
-        feed_forward=Dense(width=4 * hidden, activation="gelu_tanh", bias=True),
-        norm=LAYER_NORM,
-        position=Alibi(),
-        embedding=Embedding(norm=True),
-    )
-
-
-def opt(layers: int, hidden: int, heads: int) -> ModelConfig:
-    """Zhang et al. 2022: ReLU, learned positions after two unused rows. The size of 350M, which
-    norms after the parts and projects its embedding, is not among them.
-    """
-    return ModelConfig(
-        vocab=50_272,
-        layers=layers,
-        hidden=hidden,
-        context=2048,
-        attention=_heads(hidden, heads, bias="all"),
-        feed_forward=Dense(width=4 * hidden, activation="relu", bias=True),
-        norm=LAYER_NORM,
-        position=Learned(offset=2),
-        dropout=0.1,
-    )
-
-
 def olmo(layers: int, hidden: int, heads: int, mlp: int, tied: bool) -> ModelConfig:
     """OLMo (Groeneveld et al. 2024): a LayerNorm without weights."""
     config = llama(layers, hidden, heads, mlp, vocab=50_304, tied=tied)
     return dataclasses.replace(config, norm=Norm(kind="layer_plain"))
 
 
-OWN = ("tiny", "30m", "124m", "350m", "1b")  # of this project
-
-PRESETS: dict[str, Callable[[], ModelConfig]] = {
+OURS = {
     # About 2.5 million parameters at a vocabulary of 4,096: a minute on two CPU cores.
     "tiny": partial(ours, 4, 192, 6, 2, 512, vocab=4096, context=256),
     "30m": partial(ours, 8, 384, 6, 2, 1536, context=1024),
     "124m": partial(ours, 12, 768, 12, 4, 2944),
     "350m": partial(ours, 24, 1024, 16, 4, 3456),
     "1b": partial(ours, 20, 2048, 16, 4, 5888),
-    "gpt2": partial(gpt2, 12, 768, 12),
-    "gpt2-medium": partial(gpt2, 24, 1024, 16),
-    "gpt2-large": partial(gpt2, 36, 1280, 20),
-    "gpt2-xl": partial(gpt2, 48, 1600, 25),
+}
+LLAMA = {
     "llama-7b": partial(llama1, 32, 4096, 32, 11_008),
     "llama-13b": partial(llama1, 40, 5120, 40, 13_824),
     "llama-33b": partial(llama1, 60, 6656, 52, 17_920),
@@ -234,6 +148,9 @@ PRESETS: dict[str, Callable[[], ModelConfig]] = {
     "llama3.2-1b": partial(llama31, 16, 2048, 32, 8192, factor=32.0, tied=True),
     "llama3.2-3b": partial(llama31, 28, 3072, 24, 8192, factor=32.0, tied=True),
     "mistral-7b": mistral,
+    "qwen-7b": partial(qwen, 32, 4096, 32, 11_008, vocab=151_936, context=2048, theta=10_000.0),
+    "qwen-14b": partial(qwen, 40, 5120, 40, 13_696, vocab=152_064, context=2048, theta=10_000.0),
+    "qwen-72b": partial(qwen, 80, 8192, 64, 24_576, vocab=152_064, context=32_768, theta=1e6),
     "qwen2.5-0.5b": partial(qwen25, 24, 896, 14, 2, 4864, tied=True),
     "qwen2.5-1.5b": partial(qwen25, 28, 1536, 12, 2, 8960, context=131_072, tied=True),
     "qwen2.5-3b": partial(qwen25, 36, 2048, 16, 2, 11_008, tied=True),
@@ -247,44 +164,19 @@ PRESETS: dict[str, Callable[[], ModelConfig]] = {
     "qwen2.5-72b": partial(
         qwen25, 80, 8192, 64, 8, 29_568, vocab=152_064, context=131_072, eps=1e-5
     ),
-    "gptj-6b": gptj,
-    "gpt-neox-20b": partial(gpt_neox, 44, 6144, 64, vocab=50_432, gelu="gelu_tanh"),
-    "pythia-160m": partial(gpt_neox, 12, 768, 12),
-    "pythia-1.4b": partial(gpt_neox, 24, 2048, 16),
+    "yi-34b": yi,
+    "deepseek-7b": partial(deepseek, 30, 4096, 32, 11_008),
+    "deepseek-67b": partial(deepseek, 95, 8192, 64, 22_016, kv_heads=8),
     "palm-8b": partial(palm, 32, 4096, 16),
     "palm-62b": partial(palm, 64, 8192, 32),
     "palm-540b": partial(palm, 118, 18_432, 48),
-    "bloom-560m": partial(bloom, 24, 1024, 16),
-    "bloom-1b1": partial(bloom, 24, 1536, 16),
-    "bloom-1b7": partial(bloom, 24, 2048, 16),
-    "bloom-3b": partial(bloom, 30, 2560, 32),
-    "bloom-7b1": partial(bloom, 30, 4096, 32),
-    "bloom-176b": partial(bloom, 70, 14_336, 112),
-    "opt-125m": partial(opt, 12, 768, 12),
-    "opt-1.3b": partial(opt, 24, 2048, 32),
-    "opt-2.7b": partial(opt, 32, 2560, 32),
-    "opt-6.7b": partial(opt, 32, 4096, 32),
-    "opt-13b": partial(opt, 40, 5120, 40),
-    "opt-30b": partial(opt, 48, 7168, 56),
-    "opt-66b": partial(opt, 64, 9216, 72),
-    "opt-175b": partial(opt, 96, 12_288, 96),
     "olmo-1b": partial(olmo, 16, 2048, 16, 8192, True),
     "olmo-7b": partial(olmo, 32, 4096, 32, 11_008, False),
-    **ENCODERS,
 }
-
-
-def preset(name: str, *, vocab: int | None = None, context: int | None = None) -> ModelConfig:
-    """The preset called ``name``, for another vocabulary or context if given; ``TrainError``."""
-    if name not in PRESETS:
-        close = difflib.get_close_matches(name, PRESETS, n=3, cutoff=0.4)
-        listed = ", ".join(close or list(PRESETS)[:5])
-        raise TrainError(
-            f"model {name!r}: not a preset, nor a model's folder; near it: {listed} (`llmcurate "
-            "model list`)",
-            exit_code=2,
-        )
-    config = PRESETS[name]()
-    return dataclasses.replace(
-        config, vocab=vocab or config.vocab, context=context or config.context
-    )
+# Weight decay as published with the models whose names begin so.
+DECAYS = {
+    "llama": "0.1",  # Touvron et al. 2023a, 2023b; Grattafiori et al. 2024
+    "deepseek": "0.1",  # Bi et al. 2024, section 2.3
+    "palm": "learning rate squared",  # Chowdhery et al. 2022
+    "olmo": "0.1",  # Groeneveld et al. 2024
+}
