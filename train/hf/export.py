@@ -86,7 +86,9 @@ def export(
 
 
 def chosen(run: Path) -> tuple[Path, Plan, Family]:
-    """The newest checkpoint of a run, its plan, and the family that says its model."""
+    """The newest checkpoint of a run, its plan, and the family that says its model, without
+    modules that predict later tokens: transformers has them apart from its classes.
+    """
     checkpoint = newest(run / "checkpoints")
     if checkpoint is None:
         raise TrainError(
@@ -95,6 +97,7 @@ def chosen(run: Path) -> tuple[Path, Plan, Family]:
     plan = load_plan(checkpoint)
     plan = dataclasses.replace(plan, model=plan.model_at(step_of(checkpoint)))
     _check(checkpoint, weights_of(checkpoint), plan.model)
+    plan = dataclasses.replace(plan, model=plan.model.trunk)
     return checkpoint, plan, family_of(plan.model)
 
 

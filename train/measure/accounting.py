@@ -48,6 +48,7 @@ class Parameters:
     feed_forward: int = 0
     norms: int = 0
     head: int = 0
+    mtp: int = 0
     other: int = 0
 
     @property
@@ -67,6 +68,8 @@ def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
     found = []
     for name, weight, role in roles(model):
         inside = name.startswith(BLOCKS)
+        if name.startswith("mtp."):
+            role = dataclasses.replace(role, part="mtp")
         numbers = weight.numel() * (config.layers // built.layers if inside else 1)
         found.append((role, numbers, numbers * (config.share if inside else 1)))
     return tuple(found)
@@ -86,9 +89,12 @@ def parameters(config: ModelConfig) -> int:
 
 
 def matmul_parameters(config: ModelConfig) -> int:
-    """Weights that multiply every token: the output head counts, the embedding lookup does not."""
+    """Weights that multiply every token: the output head counts, again for each module that
+    predicts a later one, the embedding lookup does not.
+    """
     matrices = sum(met for role, _, met in weights(config) if role.use == "matrix")
-    return matrices + (config.embedded if config.head.tied else config.hidden) * config.vocab
+    width = config.embedded if config.head.tied else config.hidden
+    return matrices + (1 + config.head.mtp) * width * config.vocab
 
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:
@@ -114,6 +120,7 @@ def attention_flops(config: ModelConfig, context: int) -> float:
     key, which are the same but in latent attention.
     """
     keys = sum(attended(config, layer, context) for layer in range(config.layers))
+    keys += config.head.mtp * attended(config, config.layers - 1, context)
     own = config.attention
     return 2 * own.heads * (own.head_dim + own.value_dim) * keys
 

@@ -19,10 +19,12 @@ GROUP = 128  # weights that share a scale of 16 bits and a zero point (Frantar e
 
 
 def weight_bytes(config: ModelConfig, bits: int = 16) -> int:
-    """Bytes of all weights where matrices in blocks are kept in so many bits."""
+    """Bytes of all weights that serving needs where matrices in blocks are kept in so many bits."""
     each = float(bits) if bits == 16 else bits + (16 + bits) / GROUP
     total = 0.0
     for role, numbers, _ in weights(config):
+        if role.part == "mtp":
+            continue
         total += numbers * (each if role.use == "matrix" else 16) / 8
     return round(total)
 

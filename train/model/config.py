@@ -6,7 +6,7 @@ is refused in one line that names both choices.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 from train.errors import TrainError
@@ -470,6 +470,14 @@ class Head:
             choices=("none", "next", "order"),
         ),
     ] = "none"
+    mtp: Annotated[
+        int,
+        Setting(
+            "Modules that each predict a token further on than the next, in training (DeepSeek-V3, "
+            "arXiv 2412.19437, section 2.2).",
+            ge=0,
+        ),
+    ] = 0
 
     def __post_init__(self) -> None:
         check(self, "head.")
@@ -543,6 +551,15 @@ class ModelConfig(Stack):
             self.causal and self.head.pair != "none",
             f"head.pair {self.head.pair} with causal true: a decoder has no such head",
         )
+        for name, other in {
+            "causal false": not self.causal,
+            "mup_base": self.mup_base is not None,
+            "embedding.size": self.embedding.size is not None,
+        }.items():
+            _refuse(
+                self.head.mtp > 0 and other,
+                f"head.mtp {self.head.mtp} with {name}: it follows a decoder without that",
+            )
         if isinstance(self.attention, Latent):
             self._check_latent()
         if isinstance(self.position, Rope):
@@ -587,6 +604,11 @@ class ModelConfig(Stack):
             rope.scaling.kind == "ntk" and rotated < 4,
             "position.scaling ntk needs position.dim over 2",
         )
+
+    @property
+    def trunk(self) -> ModelConfig:
+        """Without what is there for training alone, the modules of ``head.mtp``."""
+        return replace(self, head=replace(self.head, mtp=0))
 
     @property
     def wider(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from train.model.block import FUNCTIONS
 from train.model.cache import Cache
 from train.model.config import ACTIVATIONS, ModelConfig
 from train.model.dropout import Dropout
+from train.model.mtp import Ahead, later
 from train.model.norms import norm
 from train.model.positions import EMBEDDING
 from train.model.roles import Role
@@ -95,6 +97,8 @@ class Decoder(nn.Module):
         self.drop = Dropout(config.dropout, 0)
         self.stack = Stack(config, attention)
         self.head = Head(config)
+        depths = range(1, config.head.mtp + 1)
+        self.mtp = nn.ModuleList(Ahead(config, depth, attention) for depth in depths)
 
     def initialise(self, seed: int) -> None:
         """First weights from the seed alone; see ``roles.initialise``."""
@@ -157,6 +161,27 @@ class Decoder(nn.Module):
             x = embedding.out(x)
         x = self.stack(x, places, documents=documents, prefix=prefix, cache=cache, draws=draws)
         return x if self.config.mup_base is None else x / self.config.wider
+
+    def ahead(
+        self,
+        features: Tensor,
+        tokens: Tensor,
+        *,
+        documents: Tensor | None = None,
+        prefix: Tensor | None = None,
+        draws: Tensor | None = None,
+    ) -> Iterator[Tensor]:
+        """What the head reads to predict the token one, two, ... behind the next, for each module
+        of ``head.mtp``: [batch, length, hidden], of ``features`` and its arguments. Where the
+        document ends before, it means nothing.
+        """
+        places = self.stack.where(tokens, documents)
+        view = self.stack.last_view(
+            features, places, documents=documents, prefix=prefix, draws=draws
+        )
+        for depth, module in enumerate(self.mtp, start=1):
+            features = module(features, self.embedding(later(tokens, depth, 0)), view)
+            yield features
 
     def empty_cache(self) -> Cache:
         """A cache for any number of texts."""

@@ -77,6 +77,21 @@ class Stack(nn.Module):
             x = checkpoint(each, x, view, use_reentrant=False) if again else each(x, view)
         return x if self.norm is None else self.norm(x)
 
+    def last_view(
+        self,
+        x: Tensor,
+        places: Tensor,
+        *,
+        documents: Tensor | None,
+        prefix: Tensor | None,
+        draws: Tensor | None,
+    ) -> View:
+        """What the last block sees of rows, for blocks that follow it."""
+        window = self.config.windows[-1]
+        mask = self._masks(x, places, documents, prefix, None)[window]
+        rotation = self.positions.rotation(places, window is not None)
+        return View(mask=mask, rotation=rotation, draws=draws)
+
     def _prepare(self, x: Tensor, masks: dict[int | None, Mask]) -> None:
         """What masks keep for all layers, made before the blocks are run twice."""
         kind, own = x.device.type, self.config.attention
