@@ -128,7 +128,7 @@ def place_model(build: Callable[[], Decoder], config: TrainConfig, ranks: Ranks)
     policy = MixedPrecisionPolicy(
         param_dtype=half, reduce_dtype=torch.float32, cast_forward_inputs=False
     )
-    for block in model.stack.blocks:
+    for block in (*model.stack.blocks, *model.mtp):
         fully_shard(block, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh)
     register_fsdp_forward_method(model, "features")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -147,7 +148,7 @@ def opt_350m() -> ModelConfig:
     )
 
 
-GPT = {
+GPT: dict[str, Callable[[], ModelConfig]] = {
     "gpt1": gpt1,
     "gpt2": partial(gpt2, 12, 768, 12),
     "gpt2-medium": partial(gpt2, 24, 1024, 16),

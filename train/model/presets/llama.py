@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -124,7 +125,7 @@ def olmo(layers: int, hidden: int, heads: int, mlp: int, tied: bool) -> ModelCon
     return dataclasses.replace(config, norm=Norm(kind="layer_plain"))
 
 
-OURS = {
+OURS: dict[str, Callable[[], ModelConfig]] = {
     # About 2.5 million parameters at a vocabulary of 4,096: a minute on two CPU cores.
     "tiny": partial(ours, 4, 192, 6, 2, 512, vocab=4096, context=256),
     "30m": partial(ours, 8, 384, 6, 2, 1536, context=1024),
@@ -132,7 +133,7 @@ OURS = {
     "350m": partial(ours, 24, 1024, 16, 4, 3456),
     "1b": partial(ours, 20, 2048, 16, 4, 5888),
 }
-LLAMA = {
+LLAMA: dict[str, Callable[[], ModelConfig]] = {
     "llama-7b": partial(llama1, 32, 4096, 32, 11_008),
     "llama-13b": partial(llama1, 40, 5120, 40, 13_824),
     "llama-33b": partial(llama1, 60, 6656, 52, 17_920),
