@@ -165,6 +165,15 @@ def flex(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     return attention(q, k, v, mask)
 
 
+WIDEST = 256  # dimensions of a key that FlexAttention's kernel is taken for; more fill its memory
+
+
+def _flex_refusal(q: Tensor, mask: Mask) -> str | None:
+    if q.device.type == "cuda" and q.shape[-1] > WIDEST:
+        return f"keys of {q.shape[-1]} dimensions on a GPU"
+    return None
+
+
 def _triton_refusal(q: Tensor, mask: Mask) -> str | None:
     """Why it cannot run here, or None."""
     if not TRITON_INSTALLED:
@@ -212,6 +221,7 @@ BACKENDS: dict[str, Backend] = {
         dtypes=_FLOATS,
         devices=frozenset({"cpu", "cuda"}),
         forward_only=frozenset({"cpu"}),
+        also=_flex_refusal,
     ),
     "triton": Backend(
         attention=triton,

@@ -77,7 +77,7 @@ class LatentAttention(nn.Module):
             q = self.query(x)
         else:
             q = self.query_up(self.query_norm(self.query_down(x)))
-        return q.unflatten(-1, (own.heads, own.head_dim)).transpose(1, 2)
+        return q.unflatten(-1, (-1, own.head_dim)).transpose(1, 2)
 
     def _absorbs(self, queries: int) -> bool:
         """Whether so many queries cost less a key on compressed vectors than keys and values cost
@@ -93,16 +93,18 @@ class LatentAttention(nn.Module):
         """
         own = self.own
         latent, key = seen.split((own.rank, own.rotary_dim), dim=-1)
-        made = self.up(latent[:, 0]).unflatten(-1, (own.heads, -1)).transpose(1, 2)
+        sizes = own.plain_dim + own.value_dim
+        made = self.up(latent[:, 0]).unflatten(-1, (-1, sizes)).transpose(1, 2)
         keys, values = made.split((own.plain_dim, own.value_dim), dim=-1)
         q = torch.cat((plain, turned), dim=-1)
-        k = torch.cat((keys, key.expand(-1, own.heads, -1, -1)), dim=-1)
+        k = torch.cat((keys, key.expand(-1, keys.shape[1], -1, -1)), dim=-1)
         return attend(q, k, values, mask, self.backend)
 
     def _absorbed(self, plain: Tensor, turned: Tensor, seen: Tensor, mask: Mask) -> Tensor:
         """The same on the compressed vectors, which are the keys and the values of all heads."""
         own = self.own
-        up = self.up.weight.to(plain.dtype).unflatten(0, (own.heads, -1))
+        sizes = own.plain_dim + own.value_dim
+        up = self.up.weight.to(plain.dtype).unflatten(0, (-1, sizes))
         to_keys, to_values = up.split((own.plain_dim, own.value_dim), dim=1)
         q = torch.cat((plain @ to_keys, turned), dim=-1)
         # Attention divides by the root of these dimensions, not of a head's.

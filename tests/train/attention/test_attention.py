@@ -77,6 +77,16 @@ def test_values_may_have_other_dimensions_than_keys(backend, documents, size):
     torch.testing.assert_close(attend(q, k, v, spec, backend), expected, rtol=1e-5, atol=1e-5)
 
 
+def test_on_a_gpu_compressed_keys_as_wide_as_deepseeks_are_left_to_sdpa():
+    """Not measured there: FlexAttention's kernel keeps blocks of keys in a memory of 228 KB."""
+    like = SimpleNamespace(dtype=torch.bfloat16, device=torch.device("cuda"), requires_grad=False)
+    spec = mask(documents=DOCUMENTS)
+    like.shape = (2, 128, 8, 192)
+    assert choose(like, spec, 128).backend == "flex"
+    like.shape = (2, 128, 8, 576)
+    assert choose(like, spec, 512).backend == "sdpa"
+
+
 def test_triton_refuses_such_values_in_one_line():
     q, k, v = case(kv_heads=4)
     with pytest.raises(
