@@ -187,8 +187,10 @@ def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
             f"at the peak of one {gpu['name']}",
             f"{facts['tokens_per_second_at_peak']:,.0f} tokens/s",
         ),
-        ("keys and values, bf16", f"{facts['cache_bytes_per_token']:,} bytes"),
     ]
+    writes = facts["config"]["causal"]
+    if writes:
+        costs.append(("keys and values, bf16", f"{facts['cache_bytes_per_token']:,} bytes"))
     yield from table((), costs, indent=2)
     yield ""
     memory = facts["memory"]
@@ -200,6 +202,8 @@ def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
     yield from table((), [(key, format_bytes(memory[key])) for key in kinds], indent=2)
     verdict = "fits" if facts["fits"] else "does not fit"
     yield f"  {verdict} in the {format_bytes(gpu['memory'])} of one {gpu['name']}"
+    if not writes:
+        return
     yield ""
     yield from _serving(facts["serving"], gpu)
     yield ""

@@ -161,10 +161,27 @@ PACKINGS: dict[str, type[Concat] | type[Padding] | type[BestFit]] = {
 }
 
 
+def packing_for(asked: str, cuts: bool) -> str:
+    """The packing that is meant: of ``auto`` concat, or best-fit where documents may be cut in no
+    other place than the end of a row (``cuts`` is false). Raises ``TrainError``.
+    """
+    if asked == "auto":
+        return "concat" if cuts else "best-fit"
+    if asked not in PACKINGS:
+        raise TrainError(
+            f"packing {asked!r}: choose one of auto, {', '.join(PACKINGS)}", exit_code=2
+        )
+    if asked == "concat" and not cuts:
+        raise TrainError(
+            "packing concat cuts documents anywhere, and this objective takes them in pieces:"
+            " choose best-fit or padding",
+            exit_code=2,
+        )
+    return asked
+
+
 def pack(name: str, length: Ints, context: int, seed: int) -> Packing:
-    """Documents of these lengths (tokens), packed; raises ``TrainError`` for an unknown name."""
-    if name not in PACKINGS:
-        raise TrainError(f"packing {name!r}: choose one of {', '.join(PACKINGS)}", exit_code=2)
+    """Documents of these lengths (tokens), packed."""
     return PACKINGS[name](length, context, seed)
 
 

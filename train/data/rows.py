@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from train.data.packing import Packed, Spans, figures, key_of, pack
+from train.data.packing import Packed, Spans, figures, key_of, pack, packing_for
 from train.data.part import Ints
 from train.data.shards import Shards
 from train.errors import TrainError, counted
@@ -91,21 +91,22 @@ class Rows:
         context: int,
         *,
         masked: bool = False,
-        packing: str = "concat",
+        packing: str = "auto",
         seed: int = 0,
         first: int = 0,
         takes: Takes | None = None,
     ) -> None:
         self.shards, self.documents, self.context, self.first = shards, documents, context, first
         self.masked = masked and shards.masks is not None
-        self.packing, self.length = packing, shards.length[documents]
+        self.packing = packing_for(packing, takes is None)
+        self.length = shards.length[documents]
         self.longest, packed = context, self.length  # tokens of a piece, positions of documents
         if takes is not None:
             self.longest = int(np.flatnonzero(takes(np.arange(context + 1)) <= context).max())
             whole, left = np.divmod(self.length, self.longest)
             packed = whole * context + np.where(left > 0, takes(left), 0)
         self.positions = packed
-        self.packed = pack(packing, packed, context, seed)
+        self.packed = pack(self.packing, packed, context, seed)
         self.count = self.packed.count
         self.tokens = int(self.length.sum())
 

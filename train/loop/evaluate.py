@@ -151,10 +151,7 @@ def scored(feed: Feed, budget: int, context: int) -> Scored:
     parts = []
     for path, shards in feed.shards.items():
         chosen = choose(shards, feed.held_out[path], max(1, budget // len(feed.shards)))
-        packing = "concat" if feed.takes is None else "best-fit"
-        parts.append(
-            Rows(shards, chosen, context, packing=packing, first=feed.first[path], takes=feed.takes)
-        )
+        parts.append(Rows(shards, chosen, context, first=feed.first[path], takes=feed.takes))
     return Scored(parts, list(feed.labels.values()))
 
 

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 
 from train.config import TrainConfig, model_at, stages_of
 from train.data.feed import Feed
+from train.data.packing import packing_for
 from train.data.shards import load_tokenizer
 from train.data.vocabulary import Vocabulary
 from train.device import pick_device
@@ -22,7 +23,7 @@ from train.loop.backends import layer_backends
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.presets import PRESETS, preset
-from train.objectives.objectives import feed_of, name_for, packing_for
+from train.objectives.objectives import TAKES, feed_of, name_for
 from train.optim.optimizers import check_optimizer
 from train.optim.schedules import schedule
 from train.runs.checkpoint import model_of, newest, tokenizer_of, weights_of
@@ -142,22 +143,23 @@ def make_plan(
     for stage in stages_of(train):
         schedule(stage.schedule)
     context = max(stage.context for stage in stages_of(train))
-    start = None
+    start, given = None, dict(changes or {})
+    sized = isinstance(model, str) and "vocab" not in given  # by the shards
     if isinstance(model, str) and model not in PRESETS and Path(model).is_dir():
-        start = start_of(Path(model))
+        start, sized = start_of(Path(model)), False
         model = start.config
-    named = preset(model) if isinstance(model, str) else model
-    train = settled(change(named, changes or {}, "model"), train)
+        if not model.position.table:
+            given.setdefault("context", max(context, model.context))
+    elif isinstance(model, str):
+        model = preset(model, context=context)
+    model = changed(model, given, start)
+    train = settled(model, train)
     data = feed_of(shards, train)
     size = data.vocabulary.size
     if start is not None:
         _same_ids(start, data.vocabulary)
-    if isinstance(model, str):
-        model = replace(named, vocab=size, context=context)
-    given = dict(changes or {})
-    if start is not None and not model.position.table:
-        given.setdefault("context", max(context, model.context))
-    model = changed(model, given, start)
+    if sized:
+        model = replace(model, vocab=size)
     model_at(model, train, len(train.stages))  # refuse before anything is written
     if model.vocab < size:
         raise TrainError(
@@ -209,11 +211,12 @@ def settled(model: ModelConfig, train: TrainConfig) -> TrainConfig:
     it; raises ``TrainError``.
     """
     name = name_for(model, train.objective)
+    cuts = name not in TAKES
     stages = tuple(
-        stage if stage.packing is None else replace(stage, packing=packing_for(name, stage.packing))
+        stage if stage.packing is None else replace(stage, packing=packing_for(stage.packing, cuts))
         for stage in train.stages
     )
-    packing = packing_for(name, train.packing)
+    packing = packing_for(train.packing, cuts)
     return replace(train, objective=name, packing=packing, stages=stages)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.objectives.example import Example
 from train.objectives.losses import Losses
+from train.objectives.masked import RATE
 from train.optim.optimizers import optimizers
 
 
@@ -100,7 +102,8 @@ def training_memory(
         apart = matrix.detach().requires_grad_()
         vars(model)["head_weights"] = lambda: (apart, bias)
         losses = Losses(model, TrainConfig(loss_chunk=loss_chunk))
-        example = Example(inputs=tokens, targets=tokens, documents=None)
+        scored = None if config.causal else torch.arange(math.ceil(RATE * tokens.numel()))
+        example = Example(inputs=tokens, targets=tokens, documents=None, scored=scored)
         before = tracker.live
         with _autocast(precision):
             loss = losses(example)["objective"].sum

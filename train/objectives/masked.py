@@ -84,7 +84,7 @@ class Masked:
             begins = self.tokens.begins_word[ids]
             begins[:1] = True
             first = np.flatnonzero(begins)
-        last = np.append(first[1:], len(ids))
+        last = np.append(first, len(ids))[1:]
         order = np.argsort(draws.shares(piece, len(first), 0), kind="stable")
         if self.unit == "span":
             length = _lengths(draws.shares(piece, len(first), 1), self.span)

@@ -50,19 +50,6 @@ def name_for(model: ModelConfig, asked: str) -> str:
     return asked
 
 
-def packing_for(objective: str, asked: str) -> str:
-    """The packing that is meant; raises ``TrainError`` for one that an objective has no use for."""
-    if asked == "auto":
-        return "best-fit" if objective in TAKES else "concat"
-    if asked == "concat" and objective in TAKES:
-        raise TrainError(
-            f"packing concat cuts documents anywhere, objective {objective} reads them in pieces:"
-            " choose best-fit or padding",
-            exit_code=2,
-        )
-    return asked
-
-
 def objective(settings: TrainConfig, tokens: Vocabulary) -> Objective:
     """The objective of a run, whose settings name it."""
     return OBJECTIVES[settings.objective](settings, tokens)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.train.data.causal_rows import causal
 from train.data.feed import permuted
 from train.data.kernels import beginnings, best_fit, grouped
-from train.data.packing import PACKINGS, figures, pack
+from train.data.packing import PACKINGS, figures, pack, packing_for
 from train.data.rows import Rows
 from train.data.shards import read_shards
 from train.errors import TrainError
@@ -159,8 +159,15 @@ def test_the_seed_decides_which_documents_of_one_size_share_a_row():
 
 
 def test_an_unknown_packing_is_refused():
-    with pytest.raises(TrainError, match="choose one of concat, best-fit, padding"):
-        pack("crop", np.array([1]), 8, 0)
+    with pytest.raises(TrainError, match="choose one of auto, concat, best-fit, padding"):
+        packing_for("crop", True)
+
+
+def test_documents_are_cut_anywhere_only_where_the_objective_allows_it():
+    assert packing_for("auto", True) == "concat" and packing_for("auto", False) == "best-fit"
+    assert packing_for("padding", False) == "padding"
+    with pytest.raises(TrainError, match="choose best-fit or padding"):
+        packing_for("concat", False)
 
 
 def test_a_token_outside_the_vocabulary_is_named_not_looked_up(shard_folder):

@@ -22,6 +22,8 @@ SEEN = {
     "llama": "llama3.1-8b", "mistral": "mistral-7b", "ministral": "mistral-7b",
     "qwen2": "qwen2.5-0.5b", "qwen3": "qwen2.5-0.5b", "olmo": "olmo-1b", "gpt2": "gpt2",
     "gptj": "gptj-6b", "gpt_neox": "pythia-160m", "bloom": "bloom-560m", "opt": "opt-125m",
+    "bert": "bert-base", "roberta": "roberta-base", "albert": "albert-tiny",
+    "modernbert": "modernbert-base",
 }  # fmt: skip
 ODD = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 70), st.sampled_from([10**400, -(10**400), 2**63]),
@@ -41,7 +43,7 @@ ODD = st.one_of(
 @given(data=st.data())
 def test_odd_values_end_in_a_configuration_or_in_one_line(name, data):
     family = FAMILIES[name]
-    values = config_json(dataclasses.replace(preset(SEEN[name]), layers=2), family, 0)
+    values = config_json(dataclasses.replace(preset(SEEN[name]), layers=4), family, 0)
     keys = [*values, "rope_parameters", "layer_types", "quantization_config", "n_inner"]
     for key in data.draw(st.lists(st.sampled_from(keys), min_size=1, max_size=4)):
         values[key] = data.draw(ODD)

@@ -24,7 +24,7 @@ from train.hf.load import load
 from train.loop.distributed import Ranks, ranks
 from train.loop.pretrain import pretrain
 from train.model.config import Dense, Grouped, ModelConfig
-from train.objectives.objectives import objective
+from train.objectives.causal import Causal
 from train.runs.checkpoint import complete, stored, weights_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -81,7 +81,7 @@ from train.settings import from_dict
 def differences(config, folder):
     # Weights that are not, bit for bit, what one process begins with, or finds in parts.
     plan = TrainConfig(parallel="fsdp", rows=2, device="cpu")
-    start = start_of(pathlib.Path(folder), None)
+    start = start_of(pathlib.Path(folder))
     alone = Decoder(config)
     with ranks(plan) as group:
         model = place_model(partial(Decoder, config), plan, group)
@@ -257,7 +257,7 @@ def test_documents_and_their_order_do_not_depend_on_processes_or_micro_batches(
         part = Stepper.__new__(Stepper)
         part.sampler, part.config = sampler, config
         part.ranks = Ranks(device=torch.device("cpu"), rank=rank, count=processes)
-        part.objective, part.model = objective("causal"), SimpleNamespace(config=MODEL)
+        part.objective, part.model = Causal(), SimpleNamespace(config=MODEL)
         parts += part.batches(step)
     whole = causal(sampler.rows, sampler.row_numbers(step))
     assert all(len(example.inputs) == len(draws) == each for example, draws in parts)

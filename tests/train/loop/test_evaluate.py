@@ -11,11 +11,12 @@ import torch
 
 from tests.train.data.feed_settings import MODEL, PLAIN
 from train.data.feed import Feed
+from train.data.vocabulary import Vocabulary
 from train.errors import TrainError
 from train.loop.distributed import Ranks
 from train.loop.evaluate import Scoring, evaluate, scored
 from train.model.decoder import Decoder
-from train.objectives.objectives import objective
+from train.objectives.objectives import OBJECTIVES
 
 
 class Apart(Ranks):
@@ -30,7 +31,7 @@ class Apart(Ranks):
 
 def score(model, text, name, ranks):
     how = Scoring(batch_rows=2, ranks=ranks, autocast=nullcontext())
-    return evaluate(model, text, objective(name), how)
+    return evaluate(model, text, OBJECTIVES[name](PLAIN, Vocabulary(size=MODEL.vocab)), how)
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,7 @@ def nowhere(monkeypatch):
 def stepper(shards, ranks, settings):
     model = Decoder(MODEL, attention=settings.attention).to(ranks.device)
     optimizer = optimizers(model, settings)
+    settings = dataclasses.replace(settings, objective="causal")
     return Stepper(model, optimizer, Feed(shards, settings), settings, ranks)
 
 

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from tests.train.data.feed_settings import MODEL
+from train.config import TrainConfig
 from train.data.rows import Piece
+from train.data.vocabulary import Vocabulary
 from train.errors import TrainError
 from train.objectives.example import IGNORED, Draws
-from train.objectives.objectives import objective
+from train.objectives.objectives import name_for, objective
 
 SPANS = ((3, 0, 10), (4, 10, 31), (5, 31, 32))  # document, where it stands in the row
 
@@ -19,13 +22,17 @@ def pieces() -> list[Piece]:
     ]
 
 
+def learned(name: str):
+    return objective(TrainConfig(objective=name), Vocabulary(size=100))
+
+
 def example(name: str, seed: int = 0, epoch: int = 0, context: int = 40):
-    return objective(name).example(pieces(), context, Draws(seed, epoch))
+    return learned(name).example(pieces(), context, Draws(seed, epoch))
 
 
 def test_causal_predicts_each_token_from_the_one_before_it():
     row = example("causal")
-    assert row.prefix is None and row.tokens == row.read == 32
+    assert row.prefix is None and row.counts == {"targets": 32, "tokens": 32}
     assert row.targets[0, :32].tolist() == list(range(32))
     assert row.inputs[0, :32].tolist() == [99, *range(9), 99, *range(10, 30), 99]
     assert row.documents[0, :32].tolist() == [3] * 10 + [4] * 21 + [5]
@@ -35,7 +42,7 @@ def test_causal_predicts_each_token_from_the_one_before_it():
 def test_tokens_that_do_not_count_are_read_and_not_scored():
     counted = np.array([True, False, True])
     piece = Piece(document=0, first=4, before=7, tokens=np.array([5, 6, 8]), counted=counted)
-    row = objective("causal").example([piece], 4, Draws(0, 0))
+    row = learned("causal").example([piece], 4, Draws(0, 0))
     assert row.inputs.tolist() == [[7, 5, 6, 0]]
     assert row.targets.tolist() == [[5, IGNORED, 8, IGNORED]]
 
@@ -62,10 +69,12 @@ def test_what_is_drawn_follows_from_seed_epoch_and_piece_and_nothing_else():
     drawn = [example("prefix", *key).prefix for key in ((0, 1), (0, 1), (0, 2), (1, 1))]
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2]) and not torch.equal(drawn[0], drawn[3])
-    alone = objective("prefix").example(pieces()[1:2], 21, Draws(0, 1))  # in another row
+    alone = learned("prefix").example(pieces()[1:2], 21, Draws(0, 1))  # in another row
     assert torch.equal(alone.prefix[0], drawn[0][0, 10:31])
 
 
 def test_a_strange_objective_is_refused():
-    with pytest.raises(TrainError, match="choose one of causal, prefix"):
-        objective("masked")
+    with pytest.raises(TrainError, match=r"'mask.*choose one of auto, causal, prefix"):
+        name_for(MODEL, "mask")
+    with pytest.raises(TrainError, match="'masked' for this model: choose one of auto, causal"):
+        name_for(MODEL, "masked")

@@ -1,0 +1,114 @@
+"""An encoder computes in transformers what it does here, and comes back bit for bit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.train.loop.small_runs import build, trained
+from train.errors import TrainError
+from train.generate.generate import load as load_run
+from train.hf.export import config_json, export
+from train.hf.families import FAMILIES, family_of
+from train.hf.load import import_model
+from train.measure.accounting import parameters
+from train.model.config import ModelConfig
+from train.model.presets import preset
+from train.settings import change, from_dict, unflat
+
+transformers = pytest.importorskip("transformers")
+transformers.logging.set_verbosity_error()
+
+SMALL = {
+    "vocab": 300, "hidden": 48, "context": 64, "dropout": 0.0,
+    "attention": {"heads": 4, "kv_heads": 4, "head_dim": 12},
+}  # fmt: skip
+
+
+def small(name: str, **more) -> ModelConfig:
+    return change(preset(name), SMALL | more, "model")
+
+
+CASES = {
+    "bert": small("bert-tiny"),
+    "bert without pairs": small("bert-tiny", **{"head.pair": "none", "embedding.segments": 1}),
+    "roberta": small("roberta-tiny", **{"position.offset": 2}),
+    "albert": small("albert-tiny", **{"embedding.size": 20}),
+    "albert in groups": small("albert-tiny", **{"share": 2, "embedding.size": 20}),
+    "modernbert": small("modernbert-tiny", **{"attention.window": 4}),
+}
+
+
+@pytest.mark.parametrize("config", CASES.values(), ids=CASES)
+@torch.no_grad()
+def test_the_export_computes_the_same_and_comes_back(config, tmp_path, small_tokenizer):
+    model = build(config)
+    run = trained(tmp_path / "run", model, small_tokenizer)
+    architecture = export(run, tmp_path / "hf")["architecture"]
+    theirs, info = getattr(transformers, architecture).from_pretrained(
+        tmp_path / "hf", output_loading_info=True, attn_implementation="eager"
+    )
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    ids = torch.randint(5, 300, (2, 40), generator=torch.Generator().manual_seed(2))
+    kinds = {}
+    if config.embedding.segments == 2:
+        kinds = {"token_type_ids": (torch.arange(40) > 17).long().expand(2, -1)}
+    features = model.features(ids, segments=kinds.get("token_type_ids"))
+    out = theirs.eval()(input_ids=ids, **kinds)
+    logits = out.logits if "logits" in out else out.prediction_logits
+    ours = model.logits(features)
+    assert float((logits - ours).abs().max()) <= 1e-5 * float(ours.abs().max())
+    if model.head.pair is not None:
+        pair = out.seq_relationship_logits if config.head.pair == "next" else out.sop_logits
+        assert torch.allclose(model.head.pair(features[:, 0]), pair, atol=1e-5, rtol=1e-5)
+
+    import_model(tmp_path / "hf", tmp_path / "back")
+    back, _ = load_run(tmp_path / "back")
+    assert back.config == config
+    for name, weight in model.state_dict().items():
+        assert torch.equal(back.state_dict()[name], weight), name
+
+
+# Parameters of transformers' classes for masked language models, with the heads for pairs of
+# segments that BERT and ALBERT were trained with. ModernBERT's are those its model cards state.
+PUBLISHED = {
+    "bert-base": 110_106_428,
+    "bert-large": 336_226_108,
+    "roberta-base": 124_697_433,
+    "roberta-large": 355_412_057,
+    "albert-base": 11_813_810,
+    "albert-large": 17_847_474,
+    "albert-xlarge": 59_021_490,
+    "albert-xxlarge": 223_158_450,
+    "modernbert-base": 149_655_232,
+    "modernbert-large": 395_881_664,
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_presets_have_the_published_sizes_and_those_of_the_classes(name):
+    config = preset(name)
+    family = family_of(config)
+    assert parameters(config) == PUBLISHED[name]
+    values = config_json(config, family, 0)
+    theirs = getattr(transformers, family.class_of(config))
+    with torch.device("meta"):
+        model = theirs(theirs.config_class(**values))
+    assert sum(weight.numel() for weight in model.parameters()) == parameters(config)
+    settings = FAMILIES[family.name].settings(values, "config.json")
+    read = unflat(family.read(settings, None) | {"vocab": config.vocab})
+    assert from_dict(ModelConfig, read, "config.json") == config
+
+
+def test_alberts_table_of_parameters():
+    """Table 1 of Lan et al. 2020, but for xxlarge: it says 235 million, the released weights have
+    222.6 without the head for hidden tokens."""
+    table = {"albert-base": 12, "albert-large": 18, "albert-xlarge": 60}
+    for name, millions in table.items():
+        assert round(parameters(preset(name)) / 1e6) in (millions, millions - 1)
+
+
+def test_what_has_no_class_is_named_with_the_nearest():
+    config = small("bert-tiny", **{"feed_forward.activation": "geglu"})
+    with pytest.raises(TrainError, match=r"nearest is bert, but for feed_forward\.activation"):
+        family_of(config)

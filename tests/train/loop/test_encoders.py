@@ -1,0 +1,88 @@
+"""Encoders are trained like decoders: the loss falls, and a resume changes no bit."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from tests.train.data.feed_settings import MODEL
+from train.config import TrainConfig
+from train.data.shards import load_tokenizer, read_shards
+from train.errors import TrainError
+from train.generate.generate import generate
+from train.loop.pretrain import pretrain
+from train.model.presets import preset
+from train.runs.checkpoint import newest, weights_of
+from train.settings import change
+
+SMALL = {
+    "vocab": 302, "hidden": 32, "layers": 2, "context": 33, "feed_forward.width": 64,
+    "attention": {"heads": 4, "kv_heads": 4, "head_dim": 8},
+}  # fmt: skip
+TRAIN = TrainConfig(
+    steps=12, rows=4, context=33, warmup=3, eval_every=6, checkpoint_every=5, device="cpu"
+)
+MODELS = {
+    "bert-tiny": {"dropout": 0.1},
+    "roberta-tiny": {},
+    "albert-tiny": {"share": 2, "embedding.size": 16, "dropout": 0.1},
+    "modernbert-tiny": {},
+}
+
+
+def small(name: str):
+    return change(preset(name), SMALL | MODELS[name], "model")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_loss_falls_and_a_resume_changes_no_bit(name, shard_folder, tmp_path):
+    config = small(name)
+    whole = pretrain(shard_folder, tmp_path / "whole", model=config, train=TRAIN)
+    assert whole["last_loss"] < whole["first_loss"]
+
+    class Stop(Exception):
+        pass
+
+    def stop(line: dict) -> None:
+        if line["step"] == 7:
+            raise Stop
+
+    with pytest.raises(Stop):
+        pretrain(shard_folder, tmp_path / "parts", model=config, train=TRAIN, on_progress=stop)
+    pretrain(shard_folder, tmp_path / "parts", model=config, train=TRAIN)
+    first, second = (
+        dict(weights_of(newest(tmp_path / run / "checkpoints")))  # type: ignore[arg-type]
+        for run in ("whole", "parts")
+    )
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_the_mask_stands_behind_the_tokens_of_the_shards(shard_folder, tmp_path):
+    shards = read_shards(shard_folder)
+    pretrain(shard_folder, tmp_path / "run", model=small("bert-tiny"), train=TRAIN)
+    ids = load_tokenizer(tmp_path / "run/tokenizer.json").get_vocab(with_added_tokens=True)
+    assert ids["[MASK]"] == shards.vocab_size and ids["[SEP]"] == shards.vocab_size + 1
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert lines[0]["pairs"] == pytest.approx(0.69, abs=0.3)
+    # It goes on as a model of its own folder, whose tokenizer has more than the shards' has.
+    more = dataclasses.replace(TRAIN, steps=2)
+    pretrain(shard_folder, tmp_path / "more", model=str(tmp_path / "run"), train=more)
+
+
+def test_what_an_encoder_cannot_do_is_one_line(shard_folder, tmp_path):
+    for changes, message in (
+        ({"objective": "causal"}, "'causal' for this model: choose one of auto, masked"),
+        ({"eval": {"own": str(shard_folder)}}, "an encoder gives texts no likelihood"),
+    ):
+        settings = dataclasses.replace(TRAIN, **changes)
+        with pytest.raises(TrainError, match=message):
+            pretrain(shard_folder, tmp_path / "run", model=small("roberta-tiny"), train=settings)
+    with pytest.raises(TrainError, match="'masked' for this model: choose one of auto, causal"):
+        settings = dataclasses.replace(TRAIN, objective="masked")
+        pretrain(shard_folder, tmp_path / "run", model=MODEL, train=settings)
+    pretrain(shard_folder, tmp_path / "run", model=small("roberta-tiny"), train=TRAIN)
+    with pytest.raises(TrainError, match="an encoder"):
+        generate(tmp_path / "run", "The river")

@@ -1,0 +1,172 @@
+"""Hidden tokens: how many, which, and what stands in their place."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from train.config import TrainConfig
+from train.data.rows import Piece, Rows
+from train.data.vocabulary import Vocabulary
+from train.objectives.example import IGNORED, Draws
+from train.objectives.masked import Masked
+from train.objectives.pairs import Pairs
+
+PLAIN = TrainConfig(objective="masked")
+VOCABULARY = Vocabulary(
+    size=1003, special={"mask": 1001, "sep": 1002}, reserved=frozenset((1000, 1001, 1002))
+)
+
+
+def piece(length: int, *, first: int = 0, document: int = 0, start: int = 0) -> Piece:
+    tokens = np.arange(start, start + length, dtype=np.int64) % 1000
+    return Piece(document=document, first=first, before=1000, tokens=tokens)
+
+
+def masked(**changes) -> Masked:
+    return Masked(dataclasses.replace(PLAIN, **changes), VOCABULARY)
+
+
+class Numbered:
+    """Rows of one piece each, of documents of their own."""
+
+    def __init__(self, pieces: list[Piece]) -> None:
+        self.all, self.count = pieces, len(pieces)
+
+    def width(self, row: int) -> int:
+        return len(self.all[row].tokens) + 1
+
+    def pieces(self, row: int) -> list[Piece]:
+        return [self.all[row]]
+
+
+def put_back(row) -> torch.Tensor:
+    """The tokens as they were."""
+    return torch.where(row.targets == IGNORED, row.inputs, row.targets)
+
+
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=5),
+    rate=st.floats(0.05, 0.6),
+    unit=st.sampled_from(["token", "word", "span"]),
+    epoch=st.integers(0, 5),
+)
+def test_targets_put_the_text_back_together(lengths, rate, unit, epoch):
+    pieces = [
+        piece(length, document=number, first=7 * (number % 2), start=31 * number)
+        for number, length in enumerate(lengths)
+    ]
+    row = masked(noise=rate, noise_unit=unit).example(pieces, sum(lengths) + 3, Draws(1, epoch))
+    whole = [token for p in pieces for token in (p.before, *p.tokens[:-1].tolist())]
+    assert put_back(row)[0, : sum(lengths)].tolist() == whole
+    for number, p in enumerate(pieces):
+        inside = row.documents[0] == number
+        candidates = len(p.tokens) - (p.first == 0)
+        wanted = max(1, round(rate * candidates)) if candidates else 0
+        assert int((row.targets[0, inside] != IGNORED).sum()) == wanted
+    assert (row.targets[0, sum(lengths) :] == IGNORED).all()
+
+
+def test_of_the_hidden_eight_of_ten_are_masked_one_is_random_and_one_is_shown():
+    row = masked(noise=0.5).example([piece(40_000)], 40_000, Draws(0, 0))
+    hidden = row.targets[0] != IGNORED
+    shown, told = row.inputs[0, hidden], row.targets[0, hidden]
+    shares = [float((shown == 1001).float().mean()), float((shown == told).float().mean())]
+    assert shares == pytest.approx([0.8, 0.1 + 0.1 / 1000], abs=0.01)
+    assert int(shown[shown != 1001].max()) < 1000  # no special token is drawn
+
+
+def test_each_token_of_a_split_document_can_be_hidden_in_one_piece_alone():
+    tokens = np.arange(20, dtype=np.int64)
+    parts = [
+        Piece(document=0, first=0, before=1000, tokens=tokens[:12]),
+        Piece(document=0, first=12, before=11, tokens=tokens[12:]),
+    ]
+    row = masked(noise=0.99).example(parts, 20, Draws(0, 0))
+    told = row.targets[row.targets != IGNORED].tolist()
+    assert sorted(told) == list(range(19))  # the last one ends the text
+
+
+def test_epochs_hide_others_unless_they_are_fixed():
+    text = [piece(60)]
+    first, second = (masked().example(text, 60, Draws(0, epoch)).targets for epoch in (0, 1))
+    assert not torch.equal(first, second)
+    fixed = [masked(noise_fixed=True).example(text, 60, Draws(0, e)).targets for e in (0, 1)]
+    assert torch.equal(*fixed)
+
+
+def test_words_are_hidden_whole():
+    begins = np.zeros(1003, dtype=np.bool_)
+    begins[::4] = True  # words of four tokens
+    tokens = dataclasses.replace(VOCABULARY)
+    vars(tokens)["begins_word"] = begins
+    made = Masked(dataclasses.replace(PLAIN, noise_unit="word", noise=0.25), tokens)
+    row = made.example([piece(401)], 401, Draws(0, 3))
+    told = row.targets[row.targets != IGNORED].reshape(-1, 4)
+    assert (told % 4 == torch.arange(4)).all() and len(told) == 25
+
+
+def test_spans_have_the_mean_length_that_was_asked_for():
+    """Of a share so small that they seldom meet."""
+    lengths = []
+    for epoch in range(200):
+        row = masked(noise=0.03, noise_unit="span").example([piece(1000)], 1000, Draws(0, epoch))
+        hidden = (row.targets[0] != IGNORED).int().tolist()
+        runs = "".join(map(str, hidden)).split("0")
+        lengths += [len(run) for run in runs if run]
+    assert 3.2 < np.mean(lengths) < 3.9 and max(lengths) > 7  # the last span of a piece is cut off
+
+
+def test_tokens_that_do_not_count_are_not_hidden():
+    counted = np.arange(50) % 2 == 0
+    text = dataclasses.replace(piece(50), counted=counted)
+    row = masked(noise=0.9).example([text], 50, Draws(0, 0))
+    told = row.targets[row.targets != IGNORED]
+    assert len(told) and (told % 2 == 0).all()
+
+
+@pytest.mark.parametrize("following", [True, False])
+def test_half_of_the_pairs_do_not_belong_together(following):
+    texts = [piece(31, document=number, start=40 * number) for number in range(24)]
+    rows = Numbered(texts)
+    pairs = Pairs(dataclasses.replace(PLAIN, noise=0.1), VOCABULARY, next=following)
+    wrong = 0
+    for text in texts:
+        row = pairs.example([text], 32, Draws(3, 0, rows))
+        there = row.documents[0] >= 0
+        read = put_back(row)[0, there]
+        middle = read.tolist().index(1002)
+        first, second = read[1:middle].tolist(), read[middle + 1 :].tolist()
+        own = text.tokens[:-1].tolist()
+        assert row.segments[0, there].tolist() == [0] * (middle + 1) + [1] * len(second)
+        assert (row.pairs[0, 1:] == IGNORED).all() and read[0] == 1000
+        if row.pairs[0, 0] == 0:
+            assert first + second == own
+            continue
+        wrong += 1
+        if following:
+            assert first == own[: len(first)] and not set(second) & set(own)
+        else:
+            assert second + first == own
+    assert 6 <= wrong <= 18
+
+
+def test_a_separator_more_is_room_that_packing_leaves(shard_folder):
+    from train.data.shards import read_shards
+
+    shards = read_shards(shard_folder)
+    numbers = np.arange(shards.documents)
+    rows = Rows(shards, numbers, 16, packing="best-fit", takes=Pairs.takes)
+    seen = np.zeros(int(shards.length.sum()), dtype=int)
+    starts = np.cumsum(shards.length) - shards.length
+    for row in range(rows.count):
+        spans = rows.spans(row)
+        assert sum(taken + 1 for _, _, taken in spans) <= 16
+        for document, first, taken in spans:
+            seen[starts[document] + first : starts[document] + first + taken] += 1
+    assert (seen == 1).all()
