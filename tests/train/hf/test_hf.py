@@ -197,6 +197,7 @@ CASES["deepseek, tied, yarn"] = (
         DENSE,
         {
             "head.tied": True,
+            "attention.query_rank": None,  # normed queries make scores so large that rounding shows
             "position.scaling": {"kind": "yarn", "factor": 4.0, "original_context": 16},
         },
         "model",
