@@ -1,4 +1,4 @@
-"""Published encoders, and small ones, as plain functions (see presets.py)."""
+"""Published encoders, and small ones, as plain functions (see presets/)."""
 
 from __future__ import annotations
 
