@@ -45,7 +45,7 @@ def phases(texts: list[str], settings: dict[str, Any]) -> tuple[dict[str, float]
 
     from curate.corpus.sketches import Sketches, SketchFile, view
     from curate.dedup.passages.step import DedupPassages
-    from curate.disk.database import database
+    from curate.disk.database import scratch_database
     from curate.disk.parquet_writer import writing
     from curate.documents.documents import NUMBER, Documents, documents
     from curate.run.worker.specification import sketch_rows
@@ -79,7 +79,7 @@ def phases(texts: list[str], settings: dict[str, Any]) -> tuple[dict[str, float]
                     writer.write(table)
 
         def resolve() -> None:
-            with database(folder / "spill") as db:
+            with scratch_database(folder / "spill") as db:
                 view(db, files)
                 step.resolve(Sketches(db, folder / "decisions.parquet", folder, files))
 

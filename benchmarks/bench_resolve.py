@@ -157,7 +157,7 @@ def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
     from curate.dedup.exact import DedupExact
     from curate.dedup.minhash.step import DedupMinhash
     from curate.dedup.passages.step import DedupPassages
-    from curate.disk.database import database
+    from curate.disk.database import scratch_database
     from curate.engines.local import LocalEngine
     from curate.scoring.perplexity.step import Perplexity
 
@@ -173,7 +173,10 @@ def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
     own, path = folder / "own", folder / f"decisions-{workers}.parquet"
     own.mkdir(exist_ok=True)
     begin, before = 0.0, cpu()
-    with database(folder / "spill", max(1, workers)) as db, LocalEngine(max(1, workers)) as engine:
+    with (
+        scratch_database(folder / "spill", max(1, workers)) as db,
+        LocalEngine(max(1, workers)) as engine,
+    ):
         view(db, files)
         run: Run = engine.map if workers else run_here
         begin = time.perf_counter()

@@ -66,7 +66,7 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
     """Prints the figures of `resolve` over the sketches in a folder; workers 0: this process."""
     from curate.corpus.sizes import Sizes
     from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
-    from curate.disk.database import database
+    from curate.disk.database import scratch_database
     from curate.engines.local import LocalEngine
 
     paths = sorted(folder.glob("part-*"))
@@ -77,7 +77,7 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
     begin, start, before = 0.0, 0.0, cpu()
     with (
         tempfile.TemporaryDirectory(dir=folder) as place,
-        database(folder / "spill", max(1, workers)) as db,
+        scratch_database(folder / "spill", max(1, workers)) as db,
         LocalEngine(max(1, workers)) as engine,
     ):
         own, path = Path(place, "own"), Path(place, "decisions.parquet")

@@ -51,7 +51,7 @@ def one_pass(table: Any, folder: Path) -> dict[str, float]:
     from curate.dedup import survivors
     from curate.dedup.semantic import resolve as semantic_resolve
     from curate.dedup.semantic.step import DedupSemantic
-    from curate.disk.database import database
+    from curate.disk.database import scratch_database
     from curate.disk.parquet_writer import writing
     from curate.documents.documents import documents
     from curate.run.worker.specification import sketch_rows
@@ -67,7 +67,7 @@ def one_pass(table: Any, folder: Path) -> dict[str, float]:
             docs = documents({**columns, "_n": numbers})
             writer.write(sketch_rows(step, docs.table, 0))
     sketched = time.process_time()
-    with database(folder / "spill") as db:
+    with scratch_database(folder / "spill") as db:
         files = (SketchFile(0, path, 0),)
         view(db, files)
         sketches = Sketches(db, folder / "decisions.parquet", folder, files)

@@ -95,7 +95,7 @@ def decide(folder: Path, settings: str, large: int) -> None:
 
     from curate.corpus.sketches import Sketches, SketchFile, run_here, view
     from curate.dedup.minhash.step import DedupMinhash
-    from curate.disk.database import database
+    from curate.disk.database import scratch_database
 
     sizes = Sizes(mapped_bytes=large)
     files = tuple(
@@ -111,7 +111,7 @@ def decide(folder: Path, settings: str, large: int) -> None:
     own = folder / "own"
     own.mkdir(exist_ok=True)
     watcher = threading.Thread(target=watch)
-    with database(folder / "spill", 2) as db:
+    with scratch_database(folder / "spill", 2) as db:
         view(db, files)
         watcher.start()
         begin = time.perf_counter()

@@ -64,14 +64,14 @@ def ours(rows: list[dict[str, str]], column: str) -> dict[str, str]:
 
     from curate.corpus.sketches import Sketches
     from curate.dedup.passages.step import DedupPassages
-    from curate.disk.database import database
+    from curate.disk.database import scratch_database
     from curate.documents.documents import documents
     from curate.run.worker.specification import sketch_rows
 
     choice: dict[str, Any] = {"min_words": 0, "min_sentences": 0, "survivor": "first"}
     step = DedupPassages(unit="sentences", **choice)
     docs = documents({"id": [r["id"] for r in rows], "text": [r[column] for r in rows]})
-    with tempfile.TemporaryDirectory() as folder, database(Path(folder, "spill")) as db:
+    with tempfile.TemporaryDirectory() as folder, scratch_database(Path(folder, "spill")) as db:
         db.register("sketches", sketch_rows(step, docs.table, 0))
         path = Path(folder, "decisions.parquet")
         step.resolve(Sketches(db, path, path.parent))

@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("--model", default="tiny", help="a preset, or a folder to start from")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="sets")
     parser.add_argument("--fresh", action="store_true", help="begin anew")
+    parser.add_argument("--dry-run", action="store_true", help="say what the run would take")
     parser.add_argument("--json", action="store_true", help="metrics, then the summary, as JSON")
     asked = parser.parse_args()
     try:
@@ -37,26 +38,43 @@ def main() -> int:
         changes = {n.removeprefix("model."): settings.pop(n) for n in _of_model(settings)}
         settings = unflat(settings)  # eval.wiki=FOLDER
         config = from_dict(TrainConfig, settings, "--set")
+        from train.loop.distributed import first_process
         from train.loop.pretrain import pretrain
 
+        shards = None if str(asked.shards) == "-" else asked.shards
+        run: dict[str, Any] = {"model": asked.model, "changes": changes, "train": config}
+        run |= {"resume": not asked.fresh}
+        if asked.dry_run:
+            lines = _forecast(shards, asked.out, run, asked.json)
+            for line in lines if first_process() else ():
+                _print_line(line)
+            return 0
         summary = pretrain(
-            None if str(asked.shards) == "-" else asked.shards,
+            shards,
             asked.out,
-            model=asked.model,
-            changes=changes,
-            train=config,
-            resume=not asked.fresh,
+            **run,
             on_progress=_print if asked.json else _say,
             on_notice=_print_notice if asked.json else _say_notice,
         )
     except TrainError as error:
         _say_notice(f"error: {error}")
         return error.exit_code
-    from train.loop.distributed import first_process
-
     if first_process():
         _print_line(json.dumps({"summary": summary}) if asked.json else _summary_line(summary))
     return 0
+
+
+def _forecast(shards: Path | None, out: Path, run: dict[str, Any], as_json: bool) -> list[str]:
+    """What the run would take in the processes that torchrun started."""
+    from train.loop.distributed import processes
+    from train.loop.forecast import forecast
+    from train.loop.forecast_tables import forecast_tables, table_lines
+
+    figures = forecast(shards, out, **run, processes=processes())
+    if as_json:
+        return [json.dumps(figures)]
+    tables = forecast_tables(run["model"], figures)
+    return [line for table in tables for line in table_lines(table)][1:]
 
 
 def _settings(sets: list[str]) -> dict[str, Any]:
@@ -100,7 +118,7 @@ def _say_notice(line: str) -> None:
 
 def _print_line(line: str, to: TextIO | None = None) -> None:
     """Prints one line, on stdout unless a stream is given; codes stand for what is not shown."""
-    shown = _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+    shown = _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
     print(shown, file=to or sys.stdout, flush=True)
 
 

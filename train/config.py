@@ -287,6 +287,32 @@ class TrainConfig:
             choices=("ddp", "fsdp"),
         ),
     ] = "ddp"
+    replicas: Annotated[
+        int,
+        Setting(
+            "With `parallel: fsdp` the groups of processes of which each holds all weights"
+            " together (HSDP).",
+            ge=1,
+        ),
+    ] = 1
+    tensor: Annotated[
+        int, Setting("Processes that share the matrices of each block (tensor parallel).", ge=1)
+    ] = 1
+    context_parallel: Annotated[
+        int,
+        Setting(
+            "Processes that share the tokens of each row (context parallel); `context` is a"
+            " multiple of twice as many.",
+            ge=1,
+        ),
+    ] = 1
+    offload: Annotated[
+        bool,
+        Setting(
+            "With `parallel: fsdp` keep weights, gradients and the optimizer's state in the host's"
+            " memory."
+        ),
+    ] = False
     accumulate: Annotated[
         int,
         Setting("Micro-batches that the rows of a step are cut into, on each process.", ge=1),
@@ -371,7 +397,9 @@ class TrainConfig:
     # a teacher its weights are in the plan.
     FREE = frozenset(
         {
-            *("teacher", "device", "parallel", "accumulate", "loss_chunk", "recompute", "compile"),
+            *("teacher", "device", "parallel", "replicas", "tensor"),
+            *("context_parallel", "offload"),
+            *("accumulate", "loss_chunk", "recompute", "compile"),
             *("spike", "spike_factor", "spike_window", "spike_batches"),
             *("log_every", "tensorboard", "csv", "wandb", "profile"),
             *("eval_every", "eval_tokens", "eval"),
@@ -384,6 +412,18 @@ class TrainConfig:
         if self.rows % self.accumulate:
             raise TrainError(
                 f"rows is {self.rows}: {self.accumulate} micro-batches cannot share them equally",
+                exit_code=2,
+            )
+        if self.parallel != "fsdp" and (self.replicas > 1 or self.offload):
+            name = "offload" if self.offload else f"replicas {self.replicas}"
+            raise TrainError(
+                f"{name} with parallel {self.parallel}: it is a way to shard: set parallel fsdp",
+                exit_code=2,
+            )
+        if self.context_parallel > 1 and self.compile:
+            raise TrainError(
+                f"context_parallel {self.context_parallel} with compile: what PyTorch makes of it"
+                " crashes: leave one of them out",
                 exit_code=2,
             )
         total = sum(stage.steps for stage in self.stages)

@@ -13,5 +13,5 @@ class TrainError(Exception):
 
 def counted(number: int, noun: str) -> str:
     """A number of things in a message: `1 document`, `1,234 documents`."""
-    plural = "es" if noun.endswith("ch") else "s"
+    plural = "es" if noun.endswith(("ch", "ss")) else "s"
     return f"{number:,} {noun}{'' if number == 1 else plural}"

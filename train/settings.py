@@ -134,7 +134,7 @@ def _value(kind: Any, value: Any, where: str, name: str) -> Any:
         return value
     elif members:
         return from_dict(_member(members, value, where, name), value, f"{where}: {name}")
-    elif further := [one for one in inner if one not in _PLAIN]:
+    elif further := [choice for choice in inner if choice not in _PLAIN]:
         return _value(further[0], value, where, name)
     elif kind in _PLAIN and _is(kind, value):
         return value
@@ -162,14 +162,14 @@ def kinds_of(member: Any) -> tuple[str, ...]:
 
 def _member(members: tuple[Any, ...], value: Any, where: str, name: str) -> Any:
     """The dataclass that a value's ``kind`` names."""
-    wanted = value.get("kind") if isinstance(value, dict) else None
-    if len(members) == 1 or wanted is None:
+    tag = value.get("kind") if isinstance(value, dict) else None
+    if len(members) == 1 or tag is None:
         return members[0]
     for member in members:
-        if wanted in kinds_of(member):
+        if tag in kinds_of(member):
             return member
     choices = ", ".join(kind for member in members for kind in kinds_of(member))
-    raise TrainError(f"{where}: {name}.kind is {wanted!r}: choose one of {choices}", exit_code=2)
+    raise TrainError(f"{where}: {name}.kind is {tag!r}: choose one of {choices}", exit_code=2)
 
 
 def change(config: Config, changes: dict[str, Any], where: str) -> Config:
@@ -178,9 +178,9 @@ def change(config: Config, changes: dict[str, Any], where: str) -> Config:
     what belongs to another kind back. All changes count together. Raises ``TrainError``.
     """
     values = to_dict(config)
-    given = flat(changes)
-    for name in sorted(given, key=lambda name: not name.endswith("kind")):  # kinds first
-        _put(type(config), values, name.split("."), given[name], (where, name))
+    named = flat(changes)
+    for name in sorted(named, key=lambda name: not name.endswith("kind")):  # kinds first
+        _put(type(config), values, name.split("."), named[name], (where, name))
     return from_dict(type(config), values, where)
 
 
@@ -221,8 +221,8 @@ def _put(kind: Any, values: Any, names: list[str], value: Any, whole: tuple[str,
     inner = values.get(name) or {}
     chosen = further or ["kind"]
     if chosen == ["kind"] and isinstance(value, str):
-        wanted = _member(members, {"kind": value}, whole[0], whole[1].removesuffix(".kind"))
-        same = inner.get("kind") in kinds_of(wanted)
+        new_type = _member(members, {"kind": value}, whole[0], whole[1].removesuffix(".kind"))
+        same = inner.get("kind") in kinds_of(new_type)
         inner = {**inner, "kind": value} if same else {"kind": value}
     else:
         _put(_member(members, inner, *whole), inner, chosen, value, whole)
@@ -232,8 +232,8 @@ def _put(kind: Any, values: Any, names: list[str], value: Any, whole: tuple[str,
 def _unknown(where: str, name: str, *, type_of: Any, last: list[str]) -> TrainError:
     """What to say of a name that no setting has: the nearest, or one that ends so."""
     above = name[: len(name) - len(".".join(last))]
-    names = [above + known for known in dotted_names(type_of)]
-    ends = [known for known in names if known.split(".")[-1] == last[-1]]
+    names = [above + setting for setting in dotted_names(type_of)]
+    ends = [setting for setting in names if setting.split(".")[-1] == last[-1]]
     close = ends or difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
     return TrainError(f"{where}: unknown setting {name!r}{hint}", exit_code=2)

@@ -157,9 +157,11 @@ def _shared(steps: Steps, settings: Mapping[str, Any]) -> Steps:
 
     fields = {name: step_class(name.partition("@")[0]).model_fields for name, _ in steps}
     for setting, value in settings.items():
-        takers = [own for name, own in steps if setting in fields[name]] or [steps[0][1]]
-        for own in takers:
-            if setting in own:
-                raise UsageError(f"{steps[0][0]}: {setting} is {own[setting]!r} here, by its name")
-            own[setting] = value
+        takers = [taker for name, taker in steps if setting in fields[name]] or [steps[0][1]]
+        for taker in takers:
+            if setting in taker:
+                raise UsageError(
+                    f"{steps[0][0]}: {setting} is {taker[setting]!r} here, by its name"
+                )
+            taker[setting] = value
     return steps

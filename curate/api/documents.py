@@ -64,8 +64,8 @@ class StoredDocuments:
         dataset = self.dataset()
         missing = [name for name in columns or () if name not in dataset.schema.names]
         if missing:
-            known = ", ".join(dataset.schema.names)
-            raise UsageError(f"{self._of} has no column {missing[0]!r}; there are {known}")
+            names = ", ".join(dataset.schema.names)
+            raise UsageError(f"{self._of} has no column {missing[0]!r}; there are {names}")
         return dataset.to_table(columns=None if columns is None else list(columns))
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:

@@ -71,8 +71,8 @@ def _changes(settings: Mapping[str, Any]) -> Iterable[Change]:
     from curate.steps.recipe import Change
 
     for section, values in settings.items():
-        given = f"{section}={values!r}"
+        written = f"{section}={values!r}"
         if not isinstance(values, Mapping):
-            raise UsageError(f"{given}: settings are a mapping, as {section}={{'key': value}}")
+            raise UsageError(f"{written}: settings are a mapping, as {section}={{'key': value}}")
         for key, value in values.items():
-            yield Change(section, str(key), value, given)
+            yield Change(section, str(key), value, written)

@@ -108,16 +108,16 @@ class _Work:
                 say=say,
             )
 
-    def summary(self, fetched: int, there: int, size: int, label: str) -> dict[str, Any]:
+    def summary(self, fetched: int, at_hand: int, size: int, label: str) -> dict[str, Any]:
         """What came, said to the user and as figures."""
         from curate.disk.units import counted, format_bytes
         from curate.terminal.progress import say
 
         seconds = time.monotonic() - self.began
-        present = f", {there} were there" if there else ""
+        present = f", {at_hand} were there" if at_hand else ""
         count = f"{counted(fetched, label)}, {format_bytes(size)} in {seconds:.0f} s{present}"
         say(f"fetched {count}: {self.out}", self.silent)
-        return {"fetched": fetched, "there": there, "bytes": size, "seconds": round(seconds, 3)}
+        return {"fetched": fetched, "there": at_hand, "bytes": size, "seconds": round(seconds, 3)}
 
 
 def _named(reasons: dict[str, str]) -> list[dict[str, str]]:
@@ -162,7 +162,7 @@ def _captures(rows: list[str], work: _Work) -> tuple[dict[str, Any], str | None]
     """The same of captures, from rows and from a URL index."""
     from curate.disk.files import make_folder
     from curate.disk.units import counted
-    from curate.fetch.captures import Query, asked, local_captures
+    from curate.fetch.captures import Query, captures_of, local_captures
     from curate.fetch.ranged import fetch_captures
     from curate.terminal.progress import say
 
@@ -175,7 +175,7 @@ def _captures(rows: list[str], work: _Work) -> tuple[dict[str, Any], str | None]
         def ask(files: Sequence[Wanted]) -> dict[str, str]:
             return work.download(files, "index", parallel=1).failed
 
-        captures += asked(query, work.out / ".index", ask)
+        captures += captures_of(query, work.out / ".index", ask)
     captures = captures[: chosen.limit]
     if not captures:
         raise RunFailed("there is nothing to fetch: the index lists no capture")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curate.cli.options import Json, Sets, group
+from curate.cli.options import Json, Quiet, Sets, group
 from curate.cli.settings import command
 from curate.disk.units import counted, format_bytes, format_percent, format_scaled
 from curate.errors import UsageError
@@ -102,17 +102,100 @@ def model_coordinates(
         plan = TrainConfig(
             steps=chosen.steps, lr=chosen.lr, optimizer=chosen.optimizer, seed=chosen.seed
         )
-        found = coordinates(_config(model, None, sets or []), widths, plan)
+        outputs_of = coordinates(_config(model, None, sets or []), widths, plan)
     if as_json:
-        echo_json({"widths": widths, **found})
+        echo_json({"widths": widths, **outputs_of})
         return
     rows = [
         (kind, name, *(f"{size:.3g}" for size in row["sizes"]), f"{row['slope']:+.2f}")
-        for kind, outputs in found.items()
+        for kind, outputs in outputs_of.items()
         for name, row in outputs.items()
     ]
     head = ("", "changes by", *(str(width) for width in widths), "slope")
     echo("\n".join(table(head, rows, left=(0, 1))))
+
+
+@command(model_app, "ModelRopeSearch", "rope-search")
+def model_rope_search(
+    model: Annotated[
+        Path,
+        typer.Argument(help="Folder of a trained model, or of one as transformers saves it."),
+    ],
+    texts: Annotated[
+        str,
+        typer.Argument(
+            help="Long documents that llmcurate reads, or token shards of the model's tokenizer."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="JSON file to write.")],
+    as_json: Json = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Search rotary factors for a longer context.
+
+    LongRoPE's search (Ding et al. 2024): a divisor for each pair of dimensions, by the loss on long
+    texts, from positional interpolation, NTK and YaRN on. The file is a setting of models.
+
+    \b
+    Example:
+    llmcurate model rope-search model texts.jsonl --context 8192 -o factors.json
+    llmcurate pretrain shards -o long --model model --context 8192 \\
+      --set "model.position.scaling=$(cat factors.json)"
+    """
+    import json
+    import tempfile
+    import time
+
+    from curate.cli.model_settings import ModelRopeSearch
+    from curate.cli.training import needs_training
+    from curate.disk.files import write_text
+    from curate.products.eval_texts import as_shards
+    from curate.terminal.progress import Progress, say
+
+    chosen = ModelRopeSearch.of(settings)
+    with needs_training(), tempfile.TemporaryDirectory(prefix="llmcurate-rope-") as folder:
+        from train.judge.judge import open_model
+        from train.judge.rope_search import older_scalings, rope_search
+
+        judged = open_model(model, device=chosen.device)
+        older_scalings(judged.model.config, chosen.context)  # refuse before texts are encoded
+        shards = as_shards(
+            texts,
+            judged.tokenizer_file,
+            Path(folder) / "shards",
+            lambda line: say(line, quiet),
+        )
+        with Progress("searching factors", chosen.evaluations, quiet) as progress:
+            begun = time.monotonic()
+
+            def scored(least: float) -> None:
+                pace = (time.monotonic() - begun) / (progress.done + 1)
+                seconds = pace * (chosen.evaluations - progress.done - 1)
+                progress.update(note=f"loss {least:.4f}", seconds_left=seconds)
+
+            figures = rope_search(
+                judged,
+                shards,
+                context=chosen.context,
+                evaluations=chosen.evaluations,
+                rows=chosen.rows,
+                batch_rows=chosen.batch,
+                precision=chosen.precision,
+                seed=chosen.seed,
+                on_scored=scored,
+            )
+    write_text(out, json.dumps(figures["scaling"]) + "\n")
+    if as_json:
+        echo_json({"out": str(out), **figures})
+        return
+    number = figures["texts"]
+    head = ("loss", *(f"{of.replace('_', ' ')}, {counted(number[of], 'text')}" for of in number))
+    rows = [
+        (name, *(f"{score[of]:.4f}" for of in number)) for name, score in figures["scores"].items()
+    ]
+    echo("\n".join(table(head, rows)))
+    echo(f"{out}: the factors of longrope, for --set model.position.scaling")
 
 
 def _config(model: str, vocab: int | None, sets: list[str]) -> ModelConfig:

@@ -151,6 +151,28 @@ class ModelCoordinates(CommandSettings):
     seed: int = Field(0, ge=0, description="Seed of the weights and tokens.")
 
 
+class ModelRopeSearch(CommandSettings):
+    """The search of rotary factors for a longer context."""
+
+    command = "model rope-search"
+
+    context: int = Field(ge=2, description="Tokens of the longer context.")
+    rows: int = Field(
+        8, ge=1, description="Number of long texts that are searched on; as many are held out."
+    )
+    evaluations: int = Field(
+        1344, ge=3, description="Most factors that are tried; by default the paper's 40 rounds."
+    )
+    batch: int = Field(8, ge=1, description="Texts of `context` tokens that are read at a time.")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="Precision of matrix products; `auto` is bf16 on a GPU."
+    )
+    seed: int = Field(0, ge=0, description="Seed of the search and of the choice of texts.")
+    device: str = Field(
+        "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
+    )
+
+
 class ModelShow(CommandSettings):
     """The set-up that a model's cost is worked out for."""
 

@@ -149,8 +149,8 @@ def texts(name: str) -> dict[str, str]:
         "README.md": README,
     }
     for file, text in files.items():
-        for word, own in words.items():
-            text = text.replace(word, own)
+        for word, replacement in words.items():
+            text = text.replace(word, replacement)
         files[file] = text
     return files
 

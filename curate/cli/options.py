@@ -15,7 +15,7 @@ from curate.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
-    from curate.formats.reading import ReadSettings
+    from curate.formats.read_settings import ReadSettings
     from curate.run.workspace import Workspace
 
 DEFAULT = "default"
@@ -264,8 +264,8 @@ def reading(limit: int | None, share: float | None, date_column: str | None = No
     """How a command reads documents itself: the first ones, or a share of them."""
     from curate.steps.recipe import build
 
-    given = read_options(limit, share, date_column=date_column)
-    return build("read", []).reading(**given).read
+    options = read_options(limit, share, date_column=date_column)
+    return build("read", []).reading(**options).read
 
 
 def workspace(missing: str) -> Workspace:

@@ -38,12 +38,12 @@ def reference_page(schema: dict[str, Any]) -> str:
             parts.append("| setting | type | default | |\n|---|---|---|---|\n" + "\n".join(rows))
             parts[-1] += "\n"
     for command in settings_classes().values():
-        own = class_schema(command)
+        described = class_schema(command)
         rows = [
             _row(f"--{key.replace('_', '-')}", field, schema)
-            for key, field in own["properties"].items()
+            for key, field in described["properties"].items()
         ]
-        parts.append(f"## `llmcurate {command.command}`\n\n{own['description']}\n")
+        parts.append(f"## `llmcurate {command.command}`\n\n{described['description']}\n")
         parts.append("| option | type | default | |\n|---|---|---|---|\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
 

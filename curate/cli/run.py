@@ -45,8 +45,8 @@ def init(folder: Annotated[Path, typer.Argument(help="The new workspace.")] = Pa
         echo(f"wrote {path}")
     if not written:
         echo(f"{folder.resolve()} is a workspace already")
-    there = "" if folder == Path() else f"cd {shlex.quote(str(folder))}, then "
-    echo(f"next: {there}llmcurate run {RECIPE} IN (archives, parquet, JSON lines, CSV, texts)")
+    enter = "" if folder == Path() else f"cd {shlex.quote(str(folder))}, then "
+    echo(f"next: {enter}llmcurate run {RECIPE} IN (archives, parquet, JSON lines, CSV, texts)")
 
 
 @command(app, "Forecast", shared=engine_options)

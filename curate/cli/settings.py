@@ -50,7 +50,7 @@ def settings_classes() -> dict[str, Any]:
 
 
 def setting_options(
-    steps: Steps, flags: dict[str, str], own: set[str]
+    steps: Steps, flags: dict[str, str], command_names: set[str]
 ) -> dict[str, inspect.Parameter]:
     """Parameters for the settings of some steps, by setting.
 
@@ -61,7 +61,7 @@ def setting_options(
     for step, fixed in steps:
         of_command = step[0].isupper()
         for name, field in fields_of(step).items():
-            if name not in fixed and name not in own and name not in parameters:
+            if name not in fixed and name not in command_names and name not in parameters:
                 kind = _type(field)
                 if kind is not None:
                     parameters[name] = _parameter(name, field, kind, flags.get(name), of_command)
@@ -203,13 +203,13 @@ def _spelled_out(
 ) -> Callable[..., Any]:
     """The function with the options that its `**settings` and its `options` stand for."""
     signature = inspect.signature(function, eval_str=True, locals={"CommandOptions": object})
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     signature_of_shared = inspect.signature(
         shared, eval_str=True, locals={"CommandOptions": object}
     )
     common = dict(signature_of_shared.parameters)
-    takes_options = any(p.name == "options" for p in own)
-    taken = {p.name for p in own} | (set(common) if takes_options else set())
+    takes_options = any(p.name == "options" for p in named)
+    taken = {p.name for p in named} | (set(common) if takes_options else set())
     offered = setting_options(steps, flags, taken)
 
     @wraps(function)
@@ -220,7 +220,7 @@ def _spelled_out(
             settings["options"] = shared(**{n: values.pop(n) for n in common})
         return function(**values, **settings)
 
-    spelled = {p.name: p for p in own if p.name != "options"}
+    spelled = {p.name: p for p in named if p.name != "options"}
     tail = [spelled.pop(name) for name in LAST if name in spelled]
     names = [n for n, p in spelled.items() if _is_argument(p)]
     arguments: dict[str, inspect.Parameter] = {n: spelled.pop(n) for n in names}

@@ -18,7 +18,7 @@ from curate.errors import UsageError
 from curate.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
-    from curate.formats.reading import ReadSettings
+    from curate.formats.read_settings import ReadSettings
 
 Source = Annotated[
     Path,

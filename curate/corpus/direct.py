@@ -21,7 +21,8 @@ from curate.disk.files import write_text
 from curate.documents.documents import NUMBER
 from curate.formats.events import MOST_NAMED
 from curate.formats.inputs import InputPlan
-from curate.formats.reading import Account, PartitionReader, ReadSettings
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import Account, PartitionReader
 
 
 class DirectInput:

@@ -51,7 +51,7 @@ class Index:
         return str(self.record["key"])
 
     @property
-    def own(self) -> Path:
+    def step_folder(self) -> Path:
         """What the step left there besides sketches."""
         return self.folder / OWN
 
@@ -62,10 +62,10 @@ class Index:
 
     def check(self) -> None:
         """RunFailed where a file is not what was written."""
-        for name, what in sorted(faults(self.folder, self.record).items())[:1]:
+        for name, fault_text in sorted(faults(self.folder, self.record).items())[:1]:
             out = self.folder.parent.parent
             raise RunFailed(
-                f"{self.folder / name} {what}: mend that corpus first, `llmcurate check {out}"
+                f"{self.folder / name} {fault_text}: mend that corpus first, `llmcurate check {out}"
                 " --repair`"
             )
 
@@ -103,7 +103,7 @@ class IndexedStep:
     step: CorpusStep
     key: str
     corpus: SketchedCorpus
-    own: Path
+    step_folder: Path
     seals: Callable[[], dict[str, Seal]] = dict  # those of its files that are known, by path
     fetch: Callable[[Iterable[Path]], Any] = list  # brings files here whose content is elsewhere
 
@@ -121,7 +121,7 @@ def write_indexes(out: Path, dedups: list[IndexedStep]) -> None:
     for path in home.iterdir() if home.is_dir() else ():
         if path.is_dir() and path.name not in labels:
             remove(path, inside=out)
-    _put_files(out, [dedup.own / name for dedup in dedups for name in dedup.step.leaves()])
+    _put_files(out, [dedup.step_folder / name for dedup in dedups for name in dedup.step.leaves()])
     if home.is_dir() and not any(home.iterdir()):
         home.rmdir()
 
@@ -177,13 +177,13 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
     remove(aside, inside=target.parent.parent)
     (aside / OWN).mkdir(parents=True)
     paths = dedup.corpus.paths()
-    dedup.fetch([*paths, *dedup.own.rglob("*")])
+    dedup.fetch([*paths, *dedup.step_folder.rglob("*")])
     linked = {f"sketch-{part:05d}.parquet": path for part, path in enumerate(paths)}
     if dedup.corpus.ids is not None:
         linked[IDS] = dedup.corpus.ids
-    for path in sorted(dedup.own.rglob("*")):
+    for path in sorted(dedup.step_folder.rglob("*")):
         if path.is_file():
-            linked[f"{OWN}/{path.relative_to(dedup.own).as_posix()}"] = path
+            linked[f"{OWN}/{path.relative_to(dedup.step_folder).as_posix()}"] = path
     for inner, path in linked.items():
         (aside / inner).parent.mkdir(parents=True, exist_ok=True)
         link(path, aside / inner)
@@ -214,8 +214,8 @@ def record_of(folder: Path) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def _sealed(linked: dict[str, Path], known: dict[str, Seal]) -> dict[str, Seal]:
-    return {name: known.get(str(path)) or seal(path) for name, path in linked.items()}
+def _sealed(linked: dict[str, Path], earlier: dict[str, Seal]) -> dict[str, Seal]:
+    return {name: earlier.get(str(path)) or seal(path) for name, path in linked.items()}
 
 
 def faults(folder: Path, record: dict[str, Any]) -> dict[str, str]:
@@ -303,12 +303,12 @@ def find(against: str, step: CorpusStep) -> Index:
         raise UsageError(
             f"{step.label}: against {path}: it has an index of {have}, none of {step.name}"
         )
-    wanted = step.comparable() or {}
+    comparable = step.comparable() or {}
     for folder, record in candidates:
-        if record["comparable"] == wanted and record["step_version"] == step.version:
+        if record["comparable"] == comparable and record["step_version"] == step.version:
             return Index(name or str(record["name"]), folder, record)
     folder, record = candidates[0]
-    other = [k for k in wanted if record["comparable"].get(k) != wanted[k]]
+    other = [k for k in comparable if record["comparable"].get(k) != comparable[k]]
     if not other:
         raise UsageError(
             f"{step.label}: against {path}: made by another version of {step.name}; run it again"

@@ -133,9 +133,9 @@ class Journal:
                 self._compare(name, cause)
 
     def _compare(self, name: str, cause: Exception | None = None) -> None:
-        if (what := fault(self.folder / name, self.seals[name])) is not None:
+        if (difference := fault(self.folder / name, self.seals[name])) is not None:
             remove(self.folder, inside=self.folder.parent)
-            raise Damaged(f"{self.folder / name} {what}") from cause
+            raise Damaged(f"{self.folder / name} {difference}") from cause
 
     def _append(self, rows: Mapping[str, Seal | None]) -> None:
         with (self.folder / NAME).open("a", encoding="utf-8") as file:

@@ -134,9 +134,9 @@ def pick_scores(task: Task) -> dict[str, Any]:
     range_number = float_ranges(score, task["bits"])
     ranges: list[tuple[str, np.ndarray, np.ndarray]] = []
     for number, lang in enumerate(langs):
-        wanted = np.array(task["wanted"].get(lang, []), np.uint32)
-        if len(wanted):
-            mask = (code == number) & np.isin(range_number, wanted) & ~np.isnan(score)
+        numbers = np.array(task["wanted"].get(lang, []), np.uint32)
+        if len(numbers):
+            mask = (code == number) & np.isin(range_number, numbers) & ~np.isnan(score)
             ranges.append((lang, *np.unique(score[mask], return_counts=True)))
     columns: list[Any] = [
         [lang for lang, values, _ in ranges for _ in values],

@@ -134,18 +134,18 @@ def sketch_batches(
 
     Ids of an earlier corpus are MARK, its name, MARK and the id.
     """
-    wanted = [*columns, "n", "id"]
+    names = [*columns, "n", "id"]
     for file in files:
         changed = changed_ids(str(file.ids) if file.ids else None, file.stored)
         with pq.ParquetFile(file.path, pre_buffer=False) as source:
-            for batch in source.iter_batches(rows, columns=wanted, use_threads=False):
-                table = pa.Table.from_batches([batch]).select(wanted)
+            for batch in source.iter_batches(rows, columns=names, use_threads=False):
+                table = pa.Table.from_batches([batch]).select(names)
                 table = with_ids(table.rename_columns([*columns, "_n", "id"]), changed)
                 if file.corpus:
                     ids = [f"{MARK}{file.corpus}{MARK}{i}" for i in table["id"].to_pylist()]
-                    table = table.set_column(len(wanted) - 1, "id", pa.array(ids, pa.string()))
+                    table = table.set_column(len(names) - 1, "id", pa.array(ids, pa.string()))
                 part = pa.repeat(pa.scalar(file.part, pa.int32()), len(table))
-                table = table.rename_columns(wanted).add_column(len(columns), "part", part)
+                table = table.rename_columns(names).add_column(len(columns), "part", part)
                 yield from table.combine_chunks().to_batches()
 
 

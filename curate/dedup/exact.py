@@ -29,7 +29,7 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
 from curate.dedup import survivors
 from curate.dedup.step import DedupStep, dropped
-from curate.disk.database import database, literal, paths_literal
+from curate.disk.database import literal, paths_literal, scratch_database
 from curate.disk.files import replacing, temporary_name
 from curate.documents.documents import Documents
 
@@ -269,7 +269,7 @@ def write_members(task: Task) -> dict[str, Any]:
 
     with (
         replacing(member_files(folder, part + 1)[-1]) as aside,
-        database(folder / temporary_name(f"spill-{part}")) as db,
+        scratch_database(folder / temporary_name(f"spill-{part}")) as db,
     ):
         db.execute(f"SET memory_limit = '{SLICE_MEMORY}'")
         db.register("arriving", pa.RecordBatchReader.from_batches(schema, read_slice(paths, part)))

@@ -93,8 +93,8 @@ def _recipe(out: Path, sets: tuple[str, ...], quiet: bool) -> Recipe:
     if find_spec("torch") is None:
         missing.append("pretrain")
         say("no torch here: the demo stops at token shards (pip install 'llmcurate[train]')")
-    own = () if any(s.startswith("language.model=") for s in sets) else tuple(model)
-    recipe = load("demo", (*lists, *own, *sets))
+    models = () if any(s.startswith("language.model=") for s in sets) else tuple(model)
+    recipe = load("demo", (*lists, *models, *sets))
     steps = [s for s in recipe.steps if s.name not in missing]
     if len(steps) == len(recipe.steps):
         return recipe

@@ -129,10 +129,10 @@ def _groups(truth: Iterable[dict[str, Any]]) -> list[tuple[str, str, float | Non
 
 def _members(truth: Iterable[dict[str, Any]], kinds: Sequence[str]) -> dict[str, list[str]]:
     """Ids by cluster, of the clusters that have a document of these kinds."""
-    wanted = {r["cluster"] for r in truth if r["kind"] in kinds}
+    of_kinds = {r["cluster"] for r in truth if r["kind"] in kinds}
     clusters: dict[str, list[str]] = {}
     for record in truth:
-        if record["cluster"] in wanted:
+        if record["cluster"] in of_kinds:
             clusters.setdefault(record["cluster"], []).append(record["id"])
     return clusters
 
@@ -202,9 +202,9 @@ def _pii(group: Sequence[dict[str, Any]], result: Result) -> list[Row]:
         for record in group:
             text = result.kept.get(record["id"], "")
             values = [p["value"] for p in record["planted"]["pii"] if p["type"] == kind]
-            wanted = [v for v in values if kind != "ip" or ip_address(v).is_global]
-            planted += len(wanted)
-            done += sum(bool(text) and v not in text for v in wanted)
+            public = [v for v in values if kind != "ip" or ip_address(v).is_global]
+            planted += len(public)
+            done += sum(bool(text) and v not in text for v in public)
         spans = sum(rules.get(rule, 0) for rules in result.replaced.values())
         if planted:
             precision = min(1.0, done / spans) if spans else None

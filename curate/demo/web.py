@@ -53,7 +53,7 @@ def build_web(out_dir: Path) -> DemoWeb:
     pages = sorted(plan_pages(), key=lambda p: drawn_number(p.key, "order"))
     answers = [(page, _response(page, n)) for n, page in enumerate(pages)]
     ids = {page.key: response.record_id for page, response in answers}
-    others = list(_others(pages))
+    others = list(_other_responses(pages))
 
     paths = []
     truth: dict[str, str] = {}
@@ -111,7 +111,7 @@ def _truth(page: Page, response: Response, ids: dict[str, str], warc: str) -> di
     }
 
 
-def _others(pages: Sequence[Page]) -> Iterator[Response]:
+def _other_responses(pages: Sequence[Page]) -> Iterator[Response]:
     """What a crawl fetches besides documents."""
     date = _stamp(_CRAWL + timedelta(hours=7))
     for n, host in enumerate(load_hosts()):

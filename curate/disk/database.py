@@ -56,9 +56,9 @@ def _empty(connection: Any) -> bool:
 
 
 @contextmanager
-def database(spill: Path, threads: int = 1) -> Iterator[Any]:
-    """A connection with bounded memory that spills into a folder, which is removed afterwards; into
-    one of the system's for temporary files where that one may not be made.
+def scratch_database(spill: Path, threads: int = 1) -> Iterator[Any]:
+    """A connection with bounded memory that spills into the folder `spill`, which is removed
+    afterwards with all that is in it; into one of the system's where that one may not be made.
 
     Full disks come back as one line (errors.disk_error), whatever DuckDB calls them.
     """

@@ -233,10 +233,10 @@ def publish(
         else [(out / name).stat().st_size, file_digest(out / name)]
         for name in names
     }
-    old, there = store.retried(store.listed), store.retried(store.sizes)
+    old, stored = store.retried(store.listed), store.retried(store.sizes)
     last = manifests(names)
-    changed = [n for n in names if old.get(n) != new[n] or there.get(n) != new[n][0]]
-    gone = [n for n in old if n not in new and n in there]
+    changed = [n for n in names if old.get(n) != new[n] or stored.get(n) != new[n][0]]
+    gone = [n for n in old if n not in new and n in stored]
     copied = versions.keys() & changed
     if copied and copy is None:
         raise RunFailed(
@@ -254,7 +254,7 @@ def publish(
         # Until the list is back, what stands there is of no run; a folder without its manifest is
         # not complete either.
         touched = {n.rpartition("/")[0] for n in (*changed, *gone)}
-        heads = [n for n, folder in manifests(there).items() if folder in touched]
+        heads = [n for n, folder in manifests(stored).items() if folder in touched]
         store.remove([LIST, *heads])
         changed += [n for n in heads if n in new and n not in changed]
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -265,7 +265,7 @@ def publish(
         for name in last:
             if name in changed:
                 put(name)
-    if changed or gone or LIST not in there:
+    if changed or gone or LIST not in stored:
         listing = {"version": VERSION, "files": new}
         text = json.dumps(listing, indent=1, sort_keys=True).encode() + b"\n"
         store.retried(lambda: store.write(LIST, text))
@@ -275,8 +275,8 @@ def publish(
 
 def _check_copies(store: Store, sizes: dict[str, int]) -> None:
     """RunFailed where a file that the store copied by itself is not as long as it should be."""
-    there = store.retried(store.sizes) if sizes else {}
-    for name in sorted(n for n, size in sizes.items() if there.get(n) != size):
+    stored = store.retried(store.sizes) if sizes else {}
+    for name in sorted(n for n, size in sizes.items() if stored.get(n) != size):
         raise RunFailed(f"{store.url}/{name} was not copied whole: run again, it goes on")
 
 

@@ -61,14 +61,14 @@ def fault(path: Path, sealed: object, content: bool = True) -> str | None:
 @contextmanager
 def sealing() -> Iterator[list[SealedPath]]:
     """The files that this process puts in their place within (`replacing`), sealed at once."""
-    made: list[SealedPath] = []
+    sealed: list[SealedPath] = []
 
     def add(path: Path) -> None:
-        made.append([str(path), seal(path)])
+        sealed.append([str(path), seal(path)])
 
     committed.append(add)
     try:
-        yield made
+        yield sealed
     finally:
         committed.remove(add)
 
@@ -89,8 +89,8 @@ def verify(task: dict[str, Any]) -> None:
 
 
 def _compared(path: str, sealed: Seal) -> None:
-    if (what := fault(Path(path), sealed)) is not None:
-        raise Damaged(f"{path} {what}")
+    if (difference := fault(Path(path), sealed)) is not None:
+        raise Damaged(f"{path} {difference}")
 
 
 def _stamp(path: str) -> tuple[int, ...]:
@@ -110,7 +110,7 @@ def compare_files(payload: dict[str, Any]) -> dict[str, list[str]]:
 def compare(payload: dict[str, Any]) -> dict[str, Any]:
     """A task: files (path, seal) compared by content; returns the faults by path."""
     faults = {path: fault(Path(path), sealed) for path, sealed in payload["files"]}
-    return {"faults": {path: what for path, what in faults.items() if what is not None}}
+    return {"faults": {path: text for path, text in faults.items() if text is not None}}
 
 
 def tasks(files: Iterable[tuple[Path, Seal]]) -> Iterator[dict[str, Any]]:

@@ -67,7 +67,7 @@ def format_estimate(number: float) -> str:
 
 def counted(number: float, noun: str) -> str:
     """A whole number of things: `1 document`, `1,234 documents`."""
-    plural = "es" if noun.endswith("ch") else "s"
+    plural = "es" if noun.endswith(("ch", "ss")) else "s"
     return f"{format_count(number)} {noun}{'' if number == 1 else plural}"
 
 

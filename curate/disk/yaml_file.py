@@ -80,11 +80,11 @@ class _Check:
     def weight(self, node: yaml.Node) -> int:
         """How many nodes it is with its aliases followed."""
         at = f"{self.source}:{node.start_mark.line + 1}"
-        known = self._weights.get(id(node))
-        if known == 0:
+        weight_before = self._weights.get(id(node))
+        if weight_before == 0:
             raise UsageError(f"{at}: an alias within what it names")
-        if known is not None:
-            return known
+        if weight_before is not None:
+            return weight_before
         self._weights[id(node)] = 0
         children: list[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):

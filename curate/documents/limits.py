@@ -75,11 +75,11 @@ class Limit:
 
     def thresholds(self, langs: Langs) -> float | np.ndarray:
         """What holds for each row: float64[rows], or one number for all; NaN where it is off."""
-        own = np.nan if self.threshold is None else self.threshold
+        default = np.nan if self.threshold is None else self.threshold
         if self.by_lang is None:
-            return own
+            return default
         each = [self.by_lang.of(name) for name in (*langs.names, None)]
-        return np.array([own if x is None else x for x in each], np.float64)[langs.at]
+        return np.array([default if x is None else x for x in each], np.float64)[langs.at]
 
     def over(self, values: np.ndarray, threshold: float | np.ndarray) -> np.ndarray:
         """bool[rows]: which values are beyond a threshold, or each beyond its own; NaN is not."""

@@ -142,10 +142,10 @@ def reason_counts(drops: Iterable[Drop], rejected: pa.Table) -> dict[str, dict[s
             rejected["step"].to_pylist(), rejected["rule"].to_pylist(), strict=True
         )
     )
-    every: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     for drop in drops:
-        every[drop.name] += len(drop.rows)
-    return {"primary": dict(primary), "reasons": dict(every)}
+        reasons[drop.name] += len(drop.rows)
+    return {"primary": dict(primary), "reasons": dict(reasons)}
 
 
 def joined_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:

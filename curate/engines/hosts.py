@@ -148,8 +148,8 @@ class HostsEngine(TaskLoop):
             self._connected = True
             refill(waiting, source, self._count)
         self._function = function
-        wanted = min(len(waiting), self._count - self._working())
-        missing = wanted - len(self._idle) - self._starting()
+        needed = min(len(waiting), self._count - self._working())
+        missing = needed - len(self._idle) - self._starting()
         if missing > 0:
             self._start(missing)
         while waiting and self._idle:

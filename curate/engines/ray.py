@@ -173,7 +173,7 @@ class RayEngine(HostsEngine):
         for worker, task, why in lost:
             if not self._gone(worker.node):
                 self._count_loss(task, why="" if task else why)
-            elif not self._left(worker.node):
+            elif not self._ended_in_order(worker.node):
                 self._count_loss(task, worker.node)
             if task is not None:
                 yield task, None
@@ -182,7 +182,7 @@ class RayEngine(HostsEngine):
         """Whether a node was there once and is no more."""
         return node in self._nodes and not self._nodes[node]["Alive"]
 
-    def _left(self, node: str) -> bool:
+    def _ended_in_order(self, node: str) -> bool:
         """Whether a node that is gone was ended in order."""
         return self._nodes[node].get("DeathReason") in LEFT
 
@@ -200,33 +200,33 @@ class RayEngine(HostsEngine):
         if self._most is not None:
             self._count = min(self._count, max(1, self._most))
         self._idle = [worker for worker in self._idle if not self._gone(worker.node)]
-        there = f"{counted(len(alive), 'machine')} with {counted(cpus, 'CPU')}"
+        cluster = f"{counted(len(alive), 'machine')} with {counted(cpus, 'CPU')}"
         for name in before:
             if before[name]["Alive"] and self._gone(name) and name != self._own_node:
                 host = nodes[name]["NodeManagerHostname"]
-                gone = f"{host} has left" if self._left(name) else f"lost {host}"
-                self._tell(f"{gone}; now {there}")
+                gone = f"{host} has left" if self._ended_in_order(name) else f"lost {host}"
+                self._tell(f"{gone}; now {cluster}")
         joined = sum(node["NodeID"] not in before for node in alive)
         if before and joined:
-            self._tell(f"{counted(joined, 'machine')} joined; now {there}")
+            self._tell(f"{counted(joined, 'machine')} joined; now {cluster}")
         if self._idle or self._working():
             self._say_at = self._looked_at + WAIT_SECONDS
         elif self._looked_at > self._say_at:
             self._say_at = self._looked_at + SAY_SECONDS
-            self._tell(f"no worker has started on {there}: `ray status` says why")
+            self._tell(f"no worker has started on {cluster}: `ray status` says why")
 
-    def _tell(self, what: str) -> None:
-        say(f"ray: {what}", self._quiet)
+    def _tell(self, message: str) -> None:
+        say(f"ray: {message}", self._quiet)
 
     def _connect_again(self) -> Iterator[tuple[Task, None]]:
         """Leaves the agent (raylet) that carried this process's messages and is gone: Ray does not
         tell, nor give any answer then. The next task connects to another."""
         self._tell("lost the agent of this machine; connecting again")
-        own, busy = self._own_node, list(self._busy.values())
+        old_node, busy = self._own_node, list(self._busy.values())
         self.close()
         for worker, task in busy:
-            if worker.node == own:
-                self._count_loss(task, own)
+            if worker.node == old_node:
+                self._count_loss(task, old_node)
             if task is not None:
                 yield task, None
 

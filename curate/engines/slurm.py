@@ -255,19 +255,19 @@ class SlurmEngine(HostsEngine):
         for hello in self._take_arrived():
             self._awaited.pop(hello["job"], None)
             self._accept(hello)
-        here = len(self._idle) + len(self._busy)
+        started = len(self._idle) + len(self._busy)
         after = time.monotonic() - self._said_at
-        if here > self._said and (after > SAY_SECONDS or not self._said or not self._awaited):
-            self._tell(f"{here} of {here + len(self._awaited)} jobs have started")
-            self._said = here
-        if not here and self._awaited and after > WAIT_SECONDS:
+        if started > self._said and (after > SAY_SECONDS or not self._said or not self._awaited):
+            self._tell(f"{started} of {started + len(self._awaited)} jobs have started")
+            self._said = started
+        if not started and self._awaited and after > WAIT_SECONDS:
             minutes = int((time.monotonic() - self._asked_at) / 60)
             self._tell(f"no job has started after {minutes} minutes: `squeue --me` says why")
-        self._said = min(self._said, here)
+        self._said = min(self._said, started)
 
-    def _tell(self, what: str) -> None:
+    def _tell(self, message: str) -> None:
         self._said_at = time.monotonic()
-        say(f"slurm: {what}", self._quiet)
+        say(f"slurm: {message}", self._quiet)
 
     def _look_for_awaited(self) -> None:
         """Gives up jobs that ended before they called. New ones are asked for; when too many have

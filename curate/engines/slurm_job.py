@@ -63,11 +63,11 @@ class Job:
         host = Host(self.environment, self.folder, look_for_driver)
         try:
             send(connection, host.hello(list(self.files)) | {"job": job_id()})
-            while not notice.given():
+            while not notice.arrived():
                 if connection.poll(0.5):
                     order = receive(connection)
                     answer = host.run(order["function"], order["task"])
-                    send(connection, answer | {"last": notice.given()})
+                    send(connection, answer | {"last": notice.arrived()})
         except (DriverGone, EOFError, OSError):
             pass
         finally:
@@ -112,7 +112,7 @@ class _Notice:
     def _catch(self, number: int, frame: object) -> None:
         self._caught = True
 
-    def given(self) -> bool:
+    def arrived(self) -> bool:
         """Whether this job has to leave."""
         return self._caught or bool(signal.sigpending() & set(LEAVE))
 

@@ -35,10 +35,10 @@ def word_scores(ours: Counter[str], gold: Counter[str]) -> tuple[float, float, f
     one of them is."""
     if not ours and not gold:
         return 1.0, 1.0, 1.0
-    shared, many, wanted = (ours & gold).total(), ours.total(), gold.total()
+    shared, our_words, gold_words = (ours & gold).total(), ours.total(), gold.total()
     if not shared:
         return 0.0, 0.0, 0.0
-    return shared / many, shared / wanted, 2 * shared / (many + wanted)
+    return shared / our_words, shared / gold_words, 2 * shared / (our_words + gold_words)
 
 
 def f1_of_words(ours: Counter[str], gold: Counter[str]) -> float:
@@ -100,10 +100,10 @@ def same_title(ours: str, gold: str) -> bool:
     """Whether a page's title is the gold's, case, white space and the form of quotes and dashes
     apart; or becomes it without what stands before or behind a separator (` | `, ` - `, ` · `,
     ` • `, ` » `, ` / `, ` :: `, `: `), where pages write the name of their site."""
-    title, wanted = plain(ours), plain(gold)
+    title, gold_title = plain(ours), plain(gold)
     cuts = list(_SEPARATOR.finditer(title))
     parts = {title[: cut.start()] for cut in cuts} | {title[cut.end() :] for cut in cuts}
-    return wanted in parts | {title}
+    return gold_title in parts | {title}
 
 
 def names(author: str) -> frozenset[str]:

@@ -190,13 +190,13 @@ def fill(i, blocks, nodes, seen, row):
     for t in range(_N_AROUND):
         row[k + t] = seen.around[node] >> t & 1
     k += _N_AROUND
-    own, near, up = nodes[node, N_OWN], np.int64(0), node
+    own_hints, near, up = nodes[node, N_OWN], np.int64(0), node
     for _ in range(NEAR):
         near |= nodes[up, N_OWN]
         up = nodes[up, N_PARENT]
     hints = block[HINTS]
     for t in range(_N_HINTS):
-        count = (hints >> t & 1) + (near >> t & 1) + (own >> t & 1)
+        count = (hints >> t & 1) + (near >> t & 1) + (own_hints >> t & 1)
         row[k + t] = count >= 1
         row[k + _N_HINTS + t] = count >= 2
         row[k + 2 * _N_HINTS + t] = count >= 3

@@ -327,8 +327,8 @@ class Batch:
         """The source of a page's text: its data, where it is nearly empty and they hold more."""
         from curate.extract.embedded import FEW, embedded_text
 
-        own = self.texts[row] or ""
-        if len(own) < FEW and (data := embedded_text(page, markdown)) and len(data[0]) > len(own):
+        text = self.texts[row] or ""
+        if len(text) < FEW and (data := embedded_text(page, markdown)) and len(data[0]) > len(text):
             self.texts[row], source = data
             return source
         return "page"

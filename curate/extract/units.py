@@ -104,8 +104,8 @@ def find_units(nodes, sums):
 @njit(nogil=True, allocates=True)
 def blocks_of(keys, blocks):
     """(the number of each block's group, how many groups) by a key of its node: int64[nodes]."""
-    own, numbers = np.empty(len(blocks), np.int64), np.empty(len(blocks), np.int64)
+    block_keys, numbers = np.empty(len(blocks), np.int64), np.empty(len(blocks), np.int64)
     for i in range(len(blocks)):
-        own[i] = keys[blocks[i, NODE]]
-    count = numbered(own, numbers)
+        block_keys[i] = keys[blocks[i, NODE]]
+    count = numbered(block_keys, numbers)
     return numbers, count

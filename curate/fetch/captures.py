@@ -129,7 +129,7 @@ def _capture(row: dict[str, Any], where: str) -> Capture:
 Download = Callable[[Sequence[Wanted]], dict[str, str]]  # fetches files; URL -> why it did not come
 
 
-def asked(query: Query, folder: Path, download: Download) -> list[Capture]:
+def captures_of(query: Query, folder: Path, download: Download) -> list[Capture]:
     """The captures that a CDX server lists. Its answers stay in the folder, so that the same query
     is asked once, and goes on where it stopped. RunFailed where a page does not come."""
     captures: list[Capture] = []

@@ -68,8 +68,8 @@ def download(
     few times a second; say(line): each failure, when it happens. UsageError where files are missing
     and LLMCURATE_OFFLINE forbids, RunFailed where the disk is full.
     """
-    there = [is_there(f) for f in files]
-    missing = [f for f, complete in zip(files, there, strict=True) if not complete]
+    complete_files = [is_there(f) for f in files]
+    missing = [f for f, complete in zip(files, complete_files, strict=True) if not complete]
     if missing:
         forbid_offline(missing[0].url)
     stop, lock = threading.Event(), threading.Lock()
@@ -90,7 +90,7 @@ def download(
     with ThreadPoolExecutor(parallel, thread_name_prefix="fetch") as threads:
         waiting: dict[Future[int], Wanted] = {}
         try:
-            waiting = {threads.submit(_one, f, sources, how): f for f in missing}
+            waiting = {threads.submit(_transfer_one, f, sources, how): f for f in missing}
             pending = set(waiting)
             while pending:
                 ended, pending = wait(pending, timeout=_STEP, return_when=FIRST_COMPLETED)
@@ -112,7 +112,7 @@ def download(
             threads.shutdown(cancel_futures=True)
             raise
     outcome = Outcome(bytes=sum(sizes.values()), refused=refused)
-    for wanted, complete in zip(files, there, strict=True):
+    for wanted, complete in zip(files, complete_files, strict=True):
         if complete:
             forget_note(wanted.target.with_name(wanted.target.name + PART))
             outcome.there.append(wanted.target)
@@ -146,7 +146,7 @@ class _Sources:
             return self._made[web]
 
 
-def _one(wanted: Wanted, sources: _Sources, how: Manners) -> int:
+def _transfer_one(wanted: Wanted, sources: _Sources, how: Manners) -> int:
     """One file in a thread."""
     try:
         return transfer(wanted, sources.of(wanted.url), how)

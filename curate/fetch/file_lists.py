@@ -154,10 +154,10 @@ def read_list(location: str, sha256: str | None, label: str, key: str) -> bytes:
 
 def check_elsewhere(url: str, source: str, where: str) -> None:
     """UsageError where a list from elsewhere names a file of this machine, under any protocol."""
-    own = scheme_of(source)
-    if own is None or own in _HERE:
+    scheme = scheme_of(source)
+    if scheme is None or scheme in _HERE:
         return
-    if "::" in url or scheme_of(url) not in {own, *_ELSEWHERE}:
+    if "::" in url or scheme_of(url) not in {scheme, *_ELSEWHERE}:
         raise UsageError(
             f"{where}: a list from elsewhere may name http(s) and object stores, not {url[:80]!r};"
             " to take it all the same, fetch the list, look at it, and give the file"

@@ -156,8 +156,8 @@ def _once(wanted: Wanted, source: Source, how: Manners, out: BinaryIO, pieces: i
     """One try: the rest of the file, or all of it, and its check."""
     part = Path(out.name)
     validator, size = _note(part, wanted.url)
-    there = out.seek(0, os.SEEK_END)
-    offset = there if validator or wanted.checksum else 0
+    at_hand = out.seek(0, os.SEEK_END)
+    offset = at_hand if validator or wanted.checksum else 0
     if not (size is not None and offset == size > 0):
         answer = source.open(wanted.url, offset, validator)
         try:

@@ -130,10 +130,10 @@ class C4(Profiled, BadWordRule):
         return self.drop_bad_words(docs, clean) if self.badwords else docs
 
     def own_limits(self) -> list[Limit]:
-        few = Limit("few_sentences", "sentences", "min_sentences", self.min_sentences, above=False)
+        low = Limit("few_sentences", "sentences", "min_sentences", self.min_sentences, above=False)
         # A page without any kept line has no text left, whatever the sentence minimum.
         none = Limit("no_line_left", "lines_kept", "", 1, above=False, unless="few_sentences")
-        return [few, none]
+        return [low, none]
 
 
 class C4Paragraphs(Step):
@@ -174,5 +174,5 @@ class C4Paragraphs(Step):
         before = np.concatenate(([0], np.cumsum(long)))
         count = np.diff(before[lines.rows])
         docs = docs.annotate("paragraphs", count.astype(np.int32))
-        few = count < self.min_paragraphs
-        return docs.drop(few, "few_paragraphs", count, self.min_paragraphs)
+        short = count < self.min_paragraphs
+        return docs.drop(short, "few_paragraphs", count, self.min_paragraphs)

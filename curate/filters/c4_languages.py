@@ -95,7 +95,7 @@ def _places(data: np.ndarray, mark: bytes) -> np.ndarray:
     """int64[]: where a character of some bytes stands in data: uint8[]."""
     if len(data) < len(mark):
         return np.zeros(0, np.int64)
-    here = np.ones(len(data) - len(mark) + 1, np.bool_)
+    matches = np.ones(len(data) - len(mark) + 1, np.bool_)
     for k, byte in enumerate(mark):
-        here &= data[k : len(data) - len(mark) + 1 + k] == byte
-    return np.flatnonzero(here)
+        matches &= data[k : len(data) - len(mark) + 1 + k] == byte
+    return np.flatnonzero(matches)

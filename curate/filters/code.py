@@ -175,12 +175,12 @@ class Code(Step):
         ]
         if self.variant == "redpajama":
             return rules
-        few, share = self.min_html_text, self.min_html_share
+        least, share = self.min_html_text, self.min_html_share
         return [
             *rules,
             Limit("generated", "generated", "", 0, above=True),
             Limit("xml", "xml", "", 0, above=True),
-            Limit("html_text", "html_text", "min_html_text", few, above=False, closed=True),
+            Limit("html_text", "html_text", "min_html_text", least, above=False, closed=True),
             Limit("html_share", "html_share", "min_html_share", share, above=False, closed=True),
             Limit("small_data", "data_chars", "min_data_chars", self.min_data_chars, above=False),
             Limit("large_data", "data_chars", "max_data_chars", self.max_data_chars, above=True),

@@ -111,7 +111,7 @@ def measured(
     docs = docs.annotate("end_marks", ratio(_by_row(lines.rows, marked), number))
     short = _short(data, lines.start, lines.end, short_line_chars - paper)
     docs = docs.annotate("short_lines", ratio(_by_row(lines.rows, short), number))
-    copied = duplicates(docs, lines, every=False)[1]
+    copied = duplicates(docs, lines, firsts=False)[1]
     share = ratio(copied, row_chars(data, offsets) - newlines)
     docs = docs.annotate("duplicate_line_chars", share)
     if not paper:

@@ -241,19 +241,19 @@ def repetition_measures(
 
 
 def _repeated_pieces(docs: Documents, variant: Variant) -> Documents:
-    every = variant in ("dolma", "dclm")
+    firsts = variant in ("dolma", "dclm")
     data, offsets = docs.buffers()
     chars = row_chars(data, offsets)
     if variant != "dolma":
         pieces = paragraphs(docs, strip=variant != "datatrove")
-        n, n_chars = duplicates(docs, pieces, every)
+        n, n_chars = duplicates(docs, pieces, firsts)
         number = np.diff(pieces.rows)
         docs = docs.annotate("duplicate_paragraphs", ratio(n, number))
         whole = chars if variant == "datatrove" else _chars(docs, pieces)
         docs = docs.annotate("duplicate_paragraph_chars", ratio(n_chars, whole))
     if variant == "datatrove":
         pieces = filled_lines(docs)
-        n, n_chars = duplicates(docs, pieces, every)
+        n, n_chars = duplicates(docs, pieces, firsts)
         # `re.split(r"\n+", text)` has an empty line at either end that is a newline.
         lines = newline_lines(docs)
         filled = lines.end > lines.start
@@ -264,7 +264,7 @@ def _repeated_pieces(docs: Documents, variant: Variant) -> Documents:
         whole = chars
     else:
         pieces = newline_lines(docs) if variant == "dolma" else written_lines(docs, strip=True)
-        n, n_chars = duplicates(docs, pieces, every)
+        n, n_chars = duplicates(docs, pieces, firsts)
         number = np.diff(pieces.rows)
         if variant == "dolma":
             whole = np.maximum(_word_chars(_repetition_tokens(docs, variant)), 1)
@@ -288,11 +288,11 @@ def _repeated_n_grams(docs: Documents, variant: Variant, profile: Profile | None
         whole = row_chars(*docs.buffers())
     else:
         whole = _word_chars(tokens)
-    every = all_n_gram_chars(tokens.rows, tokens.chars) if variant == "dolma" else None
+    all_chars = all_n_gram_chars(tokens.rows, tokens.chars) if variant == "dolma" else None
     for n in N_GRAMS:
         k = n - N_GRAMS[0]
         top = n <= TOP
-        share = ratio(n_chars[:, k], whole if top or every is None else every[:, k])
+        share = ratio(n_chars[:, k], whole if top or all_chars is None else all_chars[:, k])
         rule = f"{'top' if top else 'duplicate'}_{n}_gram_chars"
         docs = docs.annotate(rule, share)
     return docs

@@ -68,14 +68,14 @@ def _either(tokens: list[str], at: int, kept: frozenset[str]) -> tuple[bool, int
 
 
 def _both(tokens: list[str], at: int, kept: frozenset[str]) -> tuple[bool, int]:
-    value, at = _one(tokens, at, kept)
+    value, at = _name_or_group(tokens, at, kept)
     while at < len(tokens) and tokens[at].upper() == "AND":
-        other, at = _one(tokens, at + 1, kept)
+        other, at = _name_or_group(tokens, at + 1, kept)
         value &= other
     return value, at
 
 
-def _one(tokens: list[str], at: int, kept: frozenset[str]) -> tuple[bool, int]:
+def _name_or_group(tokens: list[str], at: int, kept: frozenset[str]) -> tuple[bool, int]:
     """A name with what `WITH` adds, or an expression in brackets; (False, at) is no expression."""
     if at >= len(tokens) or tokens[at] == ")" or tokens[at].upper() in _OPERATORS:
         return False, len(tokens) + 1

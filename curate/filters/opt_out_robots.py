@@ -144,9 +144,9 @@ def signals_of(data: bytes, agents: Iterable[str], wanted: Iterable[str]) -> str
                 lines_of.setdefault(agent_name, []).append(value.strip())
     uses = {use.lower() for use in wanted}
     for agent_ in agents:
-        own = agent_.lower()
-        group = own if own in groups else EVERYONE
-        named = agent_ if group == own else EVERYONE
+        lowered = agent_.lower()
+        group = lowered if lowered in groups else EVERYONE
+        named = agent_ if group == lowered else EVERYONE
         for who, lines in ((EVERYONE, lines_of.get("", ())), (named, lines_of.get(group, ()))):
             for line in lines:
                 if _denied(line, uses):
@@ -167,12 +167,12 @@ def policy_of(data: bytes, agents: Iterable[str]) -> Policy:
     groups = groups_of(data)
     chosen: dict[str, str] = {}
     for agent in agents:
-        own = agent.lower()
-        if own in groups:
-            chosen[own] = agent
+        name = agent.lower()
+        if name in groups:
+            chosen[name] = agent
         elif EVERYONE in groups:
             chosen[EVERYONE] = EVERYONE
-    ranked = ((a, tuple(sorted(groups[own], key=_rank))) for own, a in sorted(chosen.items()))
+    ranked = ((a, tuple(sorted(groups[name], key=_rank))) for name, a in sorted(chosen.items()))
     # Without a rule that forbids, a group forbids nothing.
     return tuple((a, rules) for a, rules in ranked if any(r[0] == "D" for r in rules))
 

@@ -75,7 +75,7 @@ class Oscar(Step):
 
     @field_validator("drop")
     @classmethod
-    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         names = get_args(Warning_)
         for name in (part for text in value for part in text.split("+")):
             if name not in names:
@@ -103,8 +103,8 @@ class Oscar(Step):
         none = np.array([a == z for a, z in ends], np.bool_)
         docs = docs.annotate("long_share", share)
         docs = docs.drop(none, "no_long_line")
-        few = ~none & (share < self.min_long_share)
-        docs = docs.drop(few, "short_lines", share, self.min_long_share)
+        short = ~none & (share < self.min_long_share)
+        docs = docs.drop(short, "short_lines", share, self.min_long_share)
         docs = self._cut(docs, lines.start, lines.end, offsets, ends)
         return self._annotated(docs, lines.end - lines.start, chars, ends)
 
@@ -136,12 +136,12 @@ class Oscar(Step):
         letters = pc.fill_null(pc.count_substring_regex(docs.text, pattern=r"[\p{L}\p{M}]"), 0)
         all_ = pc.fill_null(pc.utf8_length(docs.text), 0)
         pairs = zip(letters.to_pylist(), all_.to_pylist(), strict=True)
-        found = [
+        row_warnings = [
             warnings(sizes[a:z], chars[a:z], self.long_chars, *counts) if z > a else []
             for (a, z), counts in zip(ends, pairs, strict=True)
         ]
-        docs = docs.annotate("warnings", pa.array(found, pa.list_(pa.string())))
+        docs = docs.annotate("warnings", pa.array(row_warnings, pa.list_(pa.string())))
         for text in self.drop:
-            mask = np.array([set(text.split("+")) <= set(f) for f in found], np.bool_)
+            mask = np.array([set(text.split("+")) <= set(f) for f in row_warnings], np.bool_)
             docs = docs.drop(mask, text.replace("+", "_"))
         return docs

@@ -78,7 +78,7 @@ class PythonFilter(Step):
 
     @field_validator("function")
     @classmethod
-    def _found(cls, value: str, info: ValidationInfo) -> str:
+    def _resolved(cls, value: str, info: ValidationInfo) -> str:
         return str(FunctionInFile.named(value, (info.context or {}).get("folder")))
 
     @model_validator(mode="after")

@@ -47,7 +47,7 @@ def _table_bits(n):
 
 
 @njit(cache=True, nogil=True)
-def _duplicates(data, rows, start, end, every):
+def _duplicates(data, rows, start, end, firsts):
     n_rows = len(rows) - 1
     out = np.zeros((n_rows, 2), np.int64)
     most = 1
@@ -75,7 +75,7 @@ def _duplicates(data, rows, start, end, every):
                 continue
             chars = count_chars(data, start[k], end[k])
             again = 1
-            if every and first[slot] >= 0:
+            if firsts and first[slot] >= 0:
                 again = 2
                 first[slot] = -1
             out[r, 0] += again
@@ -83,11 +83,11 @@ def _duplicates(data, rows, start, end, every):
     return out
 
 
-def duplicates(docs: Documents, pieces: Extents, every: bool) -> tuple[np.ndarray, np.ndarray]:
+def duplicates(docs: Documents, pieces: Extents, firsts: bool) -> tuple[np.ndarray, np.ndarray]:
     """(number: int64[rows], characters: int64[rows]) of pieces that stand more than once: the
     copies behind the first, or every copy."""
     data, _ = docs.buffers()
-    counts = _duplicates(data, pieces.rows, pieces.start, pieces.end, every)
+    counts = _duplicates(data, pieces.rows, pieces.start, pieces.end, firsts)
     return counts[:, 0], counts[:, 1]
 
 
@@ -130,9 +130,9 @@ def _n_grams(rows, hashes, chars, way, longest, spaces, singles, sizes):
         for p in range(words):
             where[p] = p
             value[p] = hashes[base + p]
-        wanted = np.int64(0)  # of sizes
+        nth = np.int64(0)  # of sizes
         for n in range(2, sizes[8] + 1):
-            if words < n or (held == 0 and wanted > 2):
+            if words < n or (held == 0 and nth > 2):
                 break
             # Those whose (n-1)-grams, here and one word on, both repeat.
             kept = np.int64(0)
@@ -166,10 +166,10 @@ def _n_grams(rows, hashes, chars, way, longest, spaces, singles, sizes):
                 held = kept
             else:
                 held = 0
-            if n != sizes[wanted]:
+            if n != sizes[nth]:
                 continue
-            wanted += 1
-            if wanted <= 3:
+            nth += 1
+            if nth <= 3:
                 best, size_of_best = 1, np.int64(0)
                 if held == 0 and singles:
                     size_of_best = _window(chars, base, n)
@@ -182,16 +182,16 @@ def _n_grams(rows, hashes, chars, way, longest, spaces, singles, sizes):
                         size_of_best = max(size_of_best, _window(chars, base + where[c], n))
                 if size_of_best and spaces:
                     size_of_best += n - 1
-                out[r, wanted - 1] = best * size_of_best
+                out[r, nth - 1] = best * size_of_best
             elif way == UNION:
                 covered = np.int64(0)
                 for c in range(held):
                     a = max(where[c], covered)
                     covered = where[c] + n
-                    out[r, wanted - 1] += _window(chars, base + a, covered - a)
+                    out[r, nth - 1] += _window(chars, base + a, covered - a)
             elif way == EVERY:
                 for c in range(held):
-                    out[r, wanted - 1] += _window(chars, base + where[c], n)
+                    out[r, nth - 1] += _window(chars, base + where[c], n)
             else:
                 free = np.int64(0)  # the first word that is not skipped
                 for c in range(held):
@@ -199,7 +199,7 @@ def _n_grams(rows, hashes, chars, way, longest, spaces, singles, sizes):
                     if p < free:
                         continue
                     if counts[place[c]] < 0:
-                        out[r, wanted - 1] += _window(chars, base + p, n)
+                        out[r, nth - 1] += _window(chars, base + p, n)
                         free = p + n
                     else:
                         counts[place[c]] = -1

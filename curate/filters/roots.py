@@ -147,9 +147,9 @@ def share_of(words: list[str], listed: frozenset[str], pairs: str | None) -> flo
     return min(hits / len(words), 1.0)
 
 
-def _language(docs: Documents, given: str | None) -> list[str]:
+def _language(docs: Documents, sole: str | None) -> list[str]:
     """The language of each row by two letters where there are parameters for it; else empty."""
-    langs = [given] * len(docs) if given else docs.table["lang"].to_pylist()
+    langs = [sole] * len(docs) if sole else docs.table["lang"].to_pylist()
     names = [re.split("[-_]", lang or "")[0].lower() for lang in langs]
     names = [_TWO_LETTERS.get(name, name) for name in names]
     return [name if name in PARAMETERS else "" for name in names]

@@ -145,8 +145,8 @@ class UrlFilter(Step):
         from curate.filters import url_lists
 
         listed = url_lists.host_keys(self._files(names), self.sha256, self.label)
-        own = [n for n in names if not n.startswith("@")]
-        return np.union1d(listed, url_lists.named_keys(own, self.label, key))
+        domains = [n for n in names if not n.startswith("@")]
+        return np.union1d(listed, url_lists.named_keys(domains, self.label, key))
 
     def apply(self, docs: Documents) -> Documents:
         from curate.filters import url_lists

@@ -81,7 +81,7 @@ class _Edited:
 
     def replace(self, rule: int, pattern: re.Pattern[str], replacement: Replace) -> None:
         """One pass: every match in the text as it stands now."""
-        pieces, origin, own = [], [], []
+        pieces, origin, masks = [], [], []
         last = 0
         for match in pattern.finditer(self.text):
             a, z = match.span()
@@ -90,7 +90,7 @@ class _Edited:
                 continue
             pieces += [self.text[last:a], put]
             origin += [self.origin[last:a], np.full(len(put), self.origin[a])]
-            own += [self.own[last:a], np.zeros(len(put), np.bool_)]
+            masks += [self.own[last:a], np.zeros(len(put), np.bool_)]
             taken = self.rule[self.origin[a] : self.origin[z]]
             taken[taken == 0] = rule + 1
             last = z
@@ -98,7 +98,7 @@ class _Edited:
             return
         self.text = "".join([*pieces, self.text[last:]])
         self.origin = np.concatenate([*origin, self.origin[last:]])
-        self.own = np.concatenate([*own, self.own[last:]])
+        self.own = np.concatenate([*masks, self.own[last:]])
 
     def spans(self) -> list[tuple[int, int, int, str]]:
         """(start, end, rule, what stands there now), in bytes of the given text, in order."""

@@ -172,8 +172,8 @@ class ZstdFrame:
                         delivered = seen
                 return
             except self.error as error:
-                what = f"zstd: {_reason(error)}"
-        raise BadMember(what)
+                reason = f"zstd: {_reason(error)}"
+        raise BadMember(reason)
 
     def _decode(self, batch: int) -> Iterator[bytes]:
         decoder: Any = self.decompressor.decompressobj()
@@ -239,8 +239,8 @@ class Streamed:
                         delivered = seen
                 return
             except self.errors as error:
-                what = f"{self.name}: {_reason(error)}"
-        raise BadMember(what)
+                reason = f"{self.name}: {_reason(error)}"
+        raise BadMember(reason)
 
     def _decode(self, step: int) -> Iterator[bytes]:
         decoder = self.decoder()

@@ -280,8 +280,8 @@ def _dictionary(source: Source, max_window: int) -> tuple[Any, str]:
         dictionary = zstandard.ZstdCompressionDict(raw)
         zstandard.ZstdDecompressor(dictionary)  # looks into it
     except (zstandard.ZstdError, ValueError) as error:
-        what = f"its zstd dictionary is damaged ({error}): no frame that needs it can be read"
-        return None, what
+        reason = f"its zstd dictionary is damaged ({error}): no frame that needs it can be read"
+        return None, reason
     return dictionary, ""
 
 

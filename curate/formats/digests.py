@@ -30,8 +30,8 @@ def parse(stated: str) -> tuple[str, bytes] | None:
 
 def differs(stated: str | None, contents: Iterable[bytes | memoryview]) -> bool | None:
     """Whether a digest is that of none of the contents; None where there is nothing to compare."""
-    known = parse(stated) if stated else None
-    if known is None:
+    digest_of = parse(stated) if stated else None
+    if digest_of is None:
         return None
-    name, digest = known
+    name, digest = digest_of
     return all(hashlib.new(name, c, usedforsecurity=False).digest() != digest for c in contents)

@@ -18,8 +18,9 @@ from typing import Any
 from curate.disk.files import text_digest
 from curate.disk.process import AT_ONCE, in_order
 from curate.formats.columns import Columns
+from curate.formats.input_file import InputFile
 from curate.formats.kinds import FORMATS
-from curate.formats.listing import InputFile, find_files, readable
+from curate.formats.listing import find_files, readable
 from curate.formats.partitions import Partitions, Slice, map_plan, write_plan
 
 # Where nothing is set: 16 MiB keep the processes of one machine balanced; from 64 GiB on there are

@@ -110,11 +110,11 @@ def to_row(record: dict[str, Any], offset: int, columns: dict[str, str]) -> Row:
     """One document from one JSON object."""
     rest = {k: v for k, v in record.items() if k not in KNOWN}
     row = Row(offset=offset)
-    own = record.get("id")
-    if isinstance(own, (str, int)) and not isinstance(own, bool):
-        row.id = str(own) or None
-    elif own is not None:
-        rest["id"] = own
+    own_id = record.get("id")
+    if isinstance(own_id, (str, int)) and not isinstance(own_id, bool):
+        row.id = str(own_id) or None
+    elif own_id is not None:
+        rest["id"] = own_id
     for name in ("url", "lang", "mime", "charset", "opt_out_headers", "text"):
         value = record.get(name)
         if isinstance(value, str):

@@ -196,8 +196,8 @@ class _Stream(io.RawIOBase):
         return self.peek()[257:262] == b"ustar"
 
     def read(self, size: int | None = -1) -> Any:
-        wanted = 1 << 62 if size is None or size < 0 else size
-        data = bytes(self.peek(wanted))
+        most = 1 << 62 if size is None or size < 0 else size
+        data = bytes(self.peek(most))
         self.rest = self.rest[len(data) :]
         self.at += len(data)
         return data

@@ -23,93 +23,13 @@ from curate.fetch.hub import INSTALL, is_hub, pinned
 from curate.formats import standard_input
 from curate.formats.columns import Columns
 from curate.formats.compression import escaped, open_input, path_of, sniff
+from curate.formats.input_file import InputFile, file_system, stamp_of, state_of
 from curate.formats.kinds import (
     FORMATS,
     format_by_content,
     format_by_name,
     why_no_documents,
 )
-
-
-@dataclass(frozen=True)
-class InputFile:
-    """path: as fsspec opens it; rel: below the input as given; stamp: what reuse depends on;
-    state: size and time or tag, which a listing shows without opening the file; url: where it was
-    fetched from."""
-
-    path: str
-    rel: str
-    format: str
-    codec: str
-    size: int
-    stamp: str
-    state: str = ""
-    url: str = ""
-
-    @property
-    def holds_pages(self) -> bool:
-        """Whether its documents are web pages, of which `extract` makes text."""
-        is_text = self.format == "archive" and ".wet" in self.rel
-        return FORMATS[self.format].pages and not is_text
-
-    def now(self) -> tuple[str, str]:
-        """(state, stamp) as they are now. What takes more than a request is left as it was: the
-        stamp of a URL, and all but the size at a web server, whose machines may give tags of their
-        own. OSError where the file is gone."""
-        fs, path = file_system(self.path)
-        info = fs.info(path)
-        if self.url:  # fetched: on record is what the server called it, and its content
-            same = info["size"] == self.size
-            state = self.state if same else f"{info['size']}@"
-            return state, _stamp(fs, info).rpartition("@")[0]
-        if "://" not in self.path:
-            return _state(info), _stamp(fs, info)
-        if self.path.startswith(("http://", "https://")):
-            return f"{info.get('size')}@{self.state.partition('@')[2]}", self.stamp
-        return _state(info), self.stamp
-
-
-def file_system(path: str) -> tuple[Any, str]:
-    """(fsspec's file system of a path or URL, the path within it). Without :// it is a path of this
-    machine, whatever other colons it has. ValueError, ImportError: as of fsspec."""
-    import fsspec
-
-    if "://" in path:
-        fs, root = fsspec.core.url_to_fs(path)
-        return fs, root
-    fs = fsspec.filesystem("file")
-    return fs, fs._strip_protocol(path_of(path))
-
-
-# blob_id: of the Hugging Face hub; it names a file's content, whatever the commit.
-_TAGS = ("ETag", "etag", "md5Hash", "content_md5", "sha256", "blob_id")
-
-
-def _when(info: dict[str, Any]) -> Any:
-    keys = ("mtime", "LastModified", "Last-Modified", "created")
-    return next((info[key] for key in keys if info.get(key)), "")
-
-
-def _state(info: dict[str, Any]) -> str:
-    """Size and tag or time of change, as a listing has them."""
-    tag = next((info[key] for key in _TAGS if info.get(key)), None)
-    return f"{info.get('size')}@{tag or _when(info)}"
-
-
-def _stamp(fs: Any, info: dict[str, Any]) -> str:
-    """Time of change and the first and last 64 KiB; remote stores give an etag or a checksum."""
-    for key in _TAGS:
-        if info.get(key):
-            return str(info[key])
-    import xxhash
-
-    digest = xxhash.xxh3_128()
-    with fs.open(info["name"], "rb") as f:
-        digest.update(f.read(1 << 16))
-        if info["size"] > 1 << 17:
-            f.seek(-(1 << 16), 2)
-            digest.update(f.read(1 << 16))
-    return f"{digest.hexdigest()}@{_when(info)}"
 
 
 def _expanded(inputs: Iterable[str], columns: Columns, problems: list[OSError]) -> Iterable[str]:
@@ -292,8 +212,8 @@ def _files(
             raise _holds_none(path, reasons.get(path))
     unreadable = sum(notice.unreadable for notice in notices)
     if odd := sum(path_of(file.path) != file.path for file in files if "://" not in file.path):
-        said = f"{counted(odd, 'file')} with bytes in the name that are no UTF-8, written \\xNN"
-        notices.append(_Notice(said))
+        text = f"{counted(odd, 'file')} with bytes in the name that are no UTF-8, written \\xNN"
+        notices.append(_Notice(text))
     return InputFiles(files, [*commits, *(notice.text for notice in notices)], unreadable)
 
 
@@ -367,7 +287,7 @@ def _listed(
             notice = _Notice(f"skipped {path}: no regular file")
             yield _Listed(location, folder, fs, path, rel, info, notice)
         else:
-            seen = is_known(path, _state(info))
+            seen = is_known(path, state_of(info))
             yield _Listed(location, folder, fs, path, rel, info, skip=seen)
     if not some:
         raise _holds_none(location)
@@ -405,7 +325,7 @@ def _below(fs: Any, root: str) -> tuple[list[str], list[str], list[OSError]]:
     for name in names:
         folder, _, file = name.rpartition("/")
         files_of.setdefault(folder, set()).add(file)
-    runs = {folder.removesuffix(_RUN) for folder, there in files_of.items() if _is_ours(there)}
+    runs = {folder.removesuffix(_RUN) for folder, inner in files_of.items() if _is_ours(inner)}
     runs.discard(root)
 
     @cache
@@ -461,4 +381,4 @@ def _opened(file: _Listed, columns: Columns) -> InputFile | _Notice:
     if kind != "parquet":
         with open_input(path) as f:
             codec = sniff(f)
-    return InputFile(path, rel, kind, codec, info["size"], _stamp(file.fs, info), _state(info))
+    return InputFile(path, rel, kind, codec, info["size"], stamp_of(file.fs, info), state_of(info))

@@ -143,11 +143,11 @@ def _batches(portion: Portion) -> Iterator[Any]:
                     yield LeftOut(ours, about.num_rows)
             columns = [name for name in memory if name not in gone] if gone else None
             if total > portion.pages:
-                what = (
+                damage = (
                     f"row group {group}: its pages take {format_bytes(total)} when they"
                     f" are unpacked, more than {format_bytes(portion.pages)}: write smaller ones"
                 )
-                yield Corrupt(group, what)
+                yield Corrupt(group, damage)
                 continue
             kept = [chunk for chunk in sizes if chunk.name not in gone]
             by_bytes = portion.bytes / max(1, sum(chunk.row for chunk in kept))
@@ -160,8 +160,8 @@ def _batches(portion: Portion) -> Iterator[Any]:
                     if pa.types.is_nested(field.type) and not _is_valid(batch.column(at)):
                         batch = batch.set_column(at, field, pa.nulls(len(batch), field.type))
                         rows_left = counted(len(batch), "row")
-                        what = f"column `{field.name}`: no UTF-8, left out of {rows_left}"
-                        yield Corrupt(group, f"row group {group}: {what}")
+                        damage = f"column `{field.name}`: no UTF-8, left out of {rows_left}"
+                        yield Corrupt(group, f"row group {group}: {damage}")
                 yield batch
 
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from curate.disk.units import counted
 from curate.formats.inputs import InputPlan, plan_inputs
-from curate.formats.reading import PartitionReader, ReadSettings
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import PartitionReader
 
 
 def plan_reading(inputs: Iterable[str], read: ReadSettings) -> InputPlan:

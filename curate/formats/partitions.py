@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from curate.disk.files import replacing
-from curate.formats.listing import InputFile
+from curate.formats.input_file import InputFile
 
 if TYPE_CHECKING:
     import pyarrow as pa

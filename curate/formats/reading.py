@@ -6,142 +6,22 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from sys import getsizeof
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
-from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from curate.disk.parquet_writer import row_bytes
-from curate.disk.yaml_file import within_64_bits
 from curate.documents.documents import NUMBER, PAYLOAD, Documents
 from curate.errors import RunFailed
-from curate.formats.columns import Columns, schema
+from curate.formats.columns import schema
 from curate.formats.events import Corrupt, Damage, Event, LeftOut, Portion, Row, Skipped
-from curate.formats.inputs import PARTITION_BYTES, InputPlan
+from curate.formats.input_file import InputFile
+from curate.formats.inputs import InputPlan
 from curate.formats.kinds import FORMATS
-from curate.formats.listing import InputFile
 from curate.formats.partitions import Slice
-
-BATCH_SECONDS = 600.0
-
-
-class ReadSettings(BaseModel):
-    """How the input is read (the recipe's section `read`)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    _numbers = field_validator("*")(within_64_bits)
-
-    partition_bytes: int | None = Field(
-        None,
-        ge=1 << 10,
-        description="A partition holds about this many bytes of the input as it is stored. Without"
-        " a value 16 MiB, and of an input of more than 64 GiB a 4096th, up to 1 GiB.",
-    )
-    batch_bytes: int = Field(
-        8 << 20,
-        ge=1 << 10,
-        description="A batch of documents ends when its columns have this many bytes.",
-    )
-    batch_rows: int = Field(
-        1000, ge=1, description="A batch of documents ends when it has this many rows."
-    )
-    batch_seconds: float = Field(
-        BATCH_SECONDS,
-        ge=0,
-        allow_inf_nan=False,
-        description="A batch that takes longer than this is worked on document by document; a"
-        " document that takes longer alone, twice, is quarantined. 0: no limit.",
-    )
-    max_record_bytes: int = Field(
-        64 << 20,
-        ge=1,
-        description="A record or line of more bytes than this is rejected without being held.",
-    )
-    max_payload_bytes: int = Field(
-        64 << 20,
-        ge=1,
-        description="A document of more bytes than this after decompression is rejected.",
-    )
-    # More than any column of published corpora has, Common Crawl's longest pages (5 MiB) included.
-    max_carried_bytes: int = Field(
-        16 << 20,
-        ge=1,
-        description="Columns that are carried along have at most this many bytes in a document:"
-        " above it the largest are left out (null), whole, since a part of one would be another"
-        " value; they are counted.",
-    )
-    # On: it takes a twelfth of the time of reading, 2 % of a run of fineweb.
-    digests: Literal["count", "drop", "none"] = Field(
-        "count",
-        description="Contents of WARC records are compared with WARC-Block-Digest and"
-        " WARC-Payload-Digest, where a document's record states them. With count those that differ"
-        " are counted and reported and stay, with drop they are rejected, with none nothing is"
-        " compared.",
-    )
-    columns: dict[Literal["id", "text", "url", "date", "lang", "source"], str] = Field(
-        {},
-        description="Columns of the input that have another name, by the name here:"
-        " {text: content, id: uuid}.",
-    )
-    limit: int | None = Field(
-        None,
-        ge=1,
-        description="Only so many documents are read, the first of the input. Without a value all"
-        " are.",
-    )
-    share: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="Only this share of the documents is read, drawn by a hash of the id; the"
-        " others are passed over and counted. Without a value all are.",
-    )
-    seed: int = Field(
-        0, ge=0, description="Seed of the draw of `share`: another seed draws other documents."
-    )
-    # The folder decides no output, so it is no part of a run's identity.
-    fetch: str | None = Field(
-        None,
-        exclude=True,
-        description="Inputs that are URLs are fetched into this folder and read there.",
-    )
-    # The files that are read are part of the identity, not why others are not.
-    skip_unreadable: bool = Field(
-        False,
-        exclude=True,
-        description="Files and folders that may not be read are passed over and counted.",
-    )
-
-    def identity(self) -> dict[str, Any]:
-        """What decides the documents that are read. Settings of later versions are left out where
-        they say nothing, so that what an earlier version made is reused."""
-        values: dict[str, Any] = self.model_dump(mode="json")
-        if self.share is None:
-            del values["seed"]
-        if self.batch_seconds == BATCH_SECONDS:
-            del values["batch_seconds"]
-        # How files are cut is in the fingerprint of the input.
-        values["partition_bytes"] = self.partition_bytes or PARTITION_BYTES
-        for name in ("max_carried_bytes", "digests"):
-            if values[name] == type(self).model_fields[name].default:
-                del values[name]
-        return {k: v for k, v in values.items() if v not in (None, {})}
-
-    @property
-    def named(self) -> Columns:
-        """The names of the input's columns."""
-        return Columns({str(ours): theirs for ours, theirs in self.columns.items()})
-
-    def draws(self, key: str) -> bool:
-        """Whether the share holds the document of this id."""
-        if self.share is None:
-            return True
-        # Named, so that other draws by id (held-out text, samples) are of other documents.
-        drawn = xxhash.xxh3_64_intdigest(f"read.share\0{key}".encode("utf-8", "replace"), self.seed)
-        return drawn < self.share * 2.0**64
+from curate.formats.read_settings import ReadSettings
 
 
 @dataclass
@@ -285,13 +165,13 @@ class PartitionReader:
             check_unchanged(file)
         yield from self._flush()
 
-    def _draws(self, own: str | None, file: InputFile, number: int, ordinal: int) -> bool:
+    def _draws(self, own_id: str | None, file: InputFile, number: int, ordinal: int) -> bool:
         """Whether a document is read. One without an id of its own is drawn by its place in what
         is read of the file, since what lies before that is counted later."""
-        if own is None:
+        if own_id is None:
             start = self.plan.partitions[self.partition][number].start
-            own = f"{file.rel}#{ordinal}" if start == 0 else f"{file.rel}@{start}#{ordinal}"
-        return self.settings.draws(own)
+            own_id = f"{file.rel}#{ordinal}" if start == 0 else f"{file.rel}@{start}#{ordinal}"
+        return self.settings.draws(own_id)
 
     def _note(self, event: Event | LeftOut, file: InputFile) -> None:
         if isinstance(event, Skipped):
@@ -357,7 +237,7 @@ class PartitionReader:
             bad = pc.and_(pc.is_null(table["date"]), pc.is_valid(stated)).to_numpy()
         if self.settings.share is not None:
             names = zip(table["id"].to_pylist(), rows.tolist(), strict=True)
-            drawn = [self._draws(own, file, number, k) for own, k in names]
+            drawn = [self._draws(own_id, file, number, k) for own_id, k in names]
             self.account.passed_over += len(drawn) - sum(drawn)
             table, rows, bad = table.filter(pa.array(drawn, pa.bool_())), rows[drawn], bad[drawn]
         if self._most is not None:
@@ -378,15 +258,20 @@ class PartitionReader:
             n = np.arange(self._next, self._next + len(cut))
             self._next += len(cut)
             ordinals = rows[cut]
-            own = part["id"]
+            own_id = part["id"]
             numbers = pa.table(
-                [pa.array(n), own, pa.repeat(pa.scalar(number, pa.int32()), len(cut)), ordinals],
+                [
+                    pa.array(n),
+                    own_id,
+                    pa.repeat(pa.scalar(number, pa.int32()), len(cut)),
+                    ordinals,
+                ],
                 schema=ID_SCHEMA,
             )
-            if own.null_count:
+            if own_id.null_count:
                 ids = [
                     o if o is not None else f"{file.rel}#{k}"
-                    for o, k in zip(own.to_pylist(), ordinals.tolist(), strict=True)
+                    for o, k in zip(own_id.to_pylist(), ordinals.tolist(), strict=True)
                 ]
                 part = part.set_column(0, "id", pa.array(ids, pa.string()))
             limit = self.settings.max_record_bytes
@@ -448,10 +333,10 @@ def check_unchanged(file: InputFile) -> None:
         return
     if file.state and (state, stamp) != (file.state, file.stamp):
         then, now = (text.partition("@")[0] for text in (file.state, state))
-        what = "replaced or written to" if then == now else f"{then} bytes then, {now} now"
+        change = "replaced or written to" if then == now else f"{then} bytes then, {now} now"
         raise RunFailed(
-            f"input {file.path} has changed since the run was planned ({what}): when nothing writes"
-            " to it any more, run the same command again, which reads it anew"
+            f"input {file.path} has changed since the run was planned ({change}): when nothing"
+            " writes to it any more, run the same command again, which reads it anew"
         )
 
 

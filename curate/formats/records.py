@@ -303,7 +303,7 @@ class _Reader:
     def _garbage(self, offset: int) -> Iterator[Corrupt]:
         """Passes over bytes that are no record, up to the next one."""
         stream = self.stream
-        what, size = "bytes that are no record", 0
+        flaw, size = "bytes that are no record", 0
         while True:
             start = self._search(stream.buf, stream.pos)
             if start is not None:
@@ -320,7 +320,7 @@ class _Reader:
                 size += keep
                 stream.pos = len(stream.buf)
                 break
-        yield Corrupt(offset, f"{what}: {size} bytes")
+        yield Corrupt(offset, f"{flaw}: {size} bytes")
 
     def _search(self, data: bytes, pos: int) -> int | None:
         """Where the next record's head begins behind `pos`, or None."""
@@ -367,8 +367,8 @@ class _Reader:
         else:
             swallowed = None
         if swallowed is not None:
-            what = f"declares {record.declared} bytes, but the next record begins after {swallowed}"
-            record.problems.append(Corrupt(record.offset, what))
+            flaw = f"declares {record.declared} bytes, but the next record begins after {swallowed}"
+            record.problems.append(Corrupt(record.offset, flaw))
             record.size = swallowed
             if whole:
                 stream.push_back(data[swallowed:] + newlines)
@@ -390,11 +390,11 @@ class _Reader:
 
     def _cut_short(self, record: Record, missing: int) -> None:
         stream = self.stream
-        what = f"{missing} of {record.declared} bytes of content are missing"
+        flaw = f"{missing} of {record.declared} bytes of content are missing"
         if stream.stop != "inside":
-            record.problems.append(Corrupt(record.offset, what))
+            record.problems.append(Corrupt(record.offset, flaw))
         if stream.stop != "record" and (stream.plain or stream.stop != "eof"):
-            record.damage, record.missing = what, missing
+            record.damage, record.missing = flaw, missing
 
     def _in_step(self) -> bool:
         """Whether a record, or the end of the run, follows here."""

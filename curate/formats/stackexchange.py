@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 from xml.etree import ElementTree
 
-from curate.disk.database import database, literal
+from curate.disk.database import literal, scratch_database
 from curate.disk.parquet_writer import TableWriter
 from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input
@@ -87,8 +87,8 @@ def _unpacked(path: str, folder: Path) -> tuple[Path | None, Corrupt | None]:
                 if not posts:
                     return None, Corrupt(0, "7z: no Posts.xml in it")
                 if sum(m.uncompressed for m in archive.list()) > allowed:
-                    what = f"7z: it would unpack to more than {MOST_RATIO} times its size"
-                    return None, Corrupt(0, what)
+                    damage = f"7z: it would unpack to more than {MOST_RATIO} times its size"
+                    return None, Corrupt(0, damage)
                 archive.extract(folder, targets=["Posts.xml"])
     except errors as error:
         return None, Corrupt(0, f"7z: {' '.join(str(error).split())[:100] or type(error).__name__}")
@@ -105,7 +105,7 @@ def _threads(file: BinaryIO, portion: Portion, folder: Path) -> Iterator[Event]:
     spool = folder / "posts.parquet"
     yield from _spooled(file, portion, spool)
     site = _site(portion)
-    with database(folder / "spill") as db:
+    with scratch_database(folder / "spill") as db:
         cursor = db.execute(
             f"""SELECT * FROM read_parquet({literal(spool)})
             ORDER BY thread, answer, score DESC, id"""

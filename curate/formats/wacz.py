@@ -75,8 +75,8 @@ def read(portion: Portion) -> Iterator[Event]:
         for member in archives:
             allowed -= member.file_size
             if allowed < 0:
-                what = f"WACZ: it would unpack to more than {MOST_RATIO} times its size"
-                yield Corrupt(member.header_offset, what)
+                damage = f"WACZ: it would unpack to more than {MOST_RATIO} times its size"
+                yield Corrupt(member.header_offset, damage)
                 return
             try:
                 with _opened(directory, file, member) as archive:

@@ -41,7 +41,7 @@ class WarcWriter:
     def _write(
         self, kind: str, name: str, url: str, date: datetime, body: bytes, headers: dict[str, str]
     ) -> None:
-        own = uuid.uuid5(uuid.NAMESPACE_URL, f"{kind} {name}").urn
+        record_id = uuid.uuid5(uuid.NAMESPACE_URL, f"{kind} {name}").urn
         stamp = date.astimezone(timezone.utc)
         record = self._writer.create_warc_record(
             _one_line(url).replace(" ", "%20"),
@@ -50,7 +50,7 @@ class WarcWriter:
             length=len(body),
             warc_content_type=headers.pop("Content-Type", None),
             warc_headers_dict={
-                "WARC-Record-ID": f"<{own}>",
+                "WARC-Record-ID": f"<{record_id}>",
                 "WARC-Date": f"{stamp:%Y-%m-%dT%H:%M:%SZ}",
                 **{key: _one_line(value) for key, value in headers.items()},
             },

@@ -100,14 +100,14 @@ def shards(name: str, product: dict[str, Any], license: str | None) -> str:
 
 def with_metadata(text: str, metadata: dict[str, Any]) -> str:
     """The text with metadata in front; what it has already stays, what is empty is left out."""
-    there: dict[str, Any] = {}
+    card_metadata: dict[str, Any] = {}
     if text.startswith("---\n"):
         head, _, rest = text[4:].partition("\n---\n")
         content = yaml.safe_load(head)
         if isinstance(content, dict):
-            there, text = content, rest.lstrip("\n")
-    wanted = {k: v for k, v in metadata.items() if v} | there
-    return f"---\n{yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True)}---\n\n{text}"
+            card_metadata, text = content, rest.lstrip("\n")
+    merged = {k: v for k, v in metadata.items() if v} | card_metadata
+    return f"---\n{yaml.safe_dump(merged, sort_keys=False, allow_unicode=True)}---\n\n{text}"
 
 
 def _size(documents: int) -> str:

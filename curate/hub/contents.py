@@ -32,12 +32,12 @@ class Contents:
 def contents_of(out: Path, name: str, kind: str | None, license: str | None) -> Contents:
     """What `out` is, or of the kind asked for, as the repository `name`. license: of the hub's
     names. UsageError where it is nothing that is pushed."""
-    for known, make in KINDS.items():
-        if kind in (None, known) and (contents := make(out, name, license)) is not None:
+    for name_of_kind, make in KINDS.items():
+        if kind in (None, name_of_kind) and (contents := make(out, name, license)) is not None:
             return contents
-    what = f"no {kind}" if kind else f"none of {', '.join(KINDS)}"
+    missing = f"no {kind}" if kind else f"none of {', '.join(KINDS)}"
     raise UsageError(
-        f"{out} holds {what} that is finished: give the folder of a run, or of a model"
+        f"{out} holds {missing} that is finished: give the folder of a run, or of a model"
     )
 
 

@@ -74,10 +74,10 @@ def _push(contents: Contents, name: str, public: bool, quiet: bool) -> Pushed:
     url = str(api.create_repo(name, repo_type=kind, private=not public, exist_ok=True))
     head = str(api.repo_info(name, repo_type=kind).sha)
     listed = api.list_repo_tree(name, recursive=True, revision=head, repo_type=kind)
-    there = {entry.path: entry for entry in listed if isinstance(entry, RepoFile)}
+    entries = {entry.path: entry for entry in listed if isinstance(entry, RepoFile)}
     files: dict[str, Path | bytes] = {CARD: contents.card.encode(), **contents.files}
-    changed = {path: file for path, file in files.items() if _differs(file, there.get(path))}
-    gone = [p for p in there if p not in files and p.partition("/")[0] in contents.own]
+    changed = {path: file for path, file in files.items() if _differs(file, entries.get(path))}
+    gone = [p for p in entries if p not in files and p.partition("/")[0] in contents.own]
     if changed or gone:
         operations: list[Any] = [
             CommitOperationAdd(path, str(file) if isinstance(file, Path) else file)
@@ -100,13 +100,13 @@ def _size(file: Path | bytes) -> int:
     return len(file) if isinstance(file, bytes) else file.stat().st_size
 
 
-def _differs(file: Path | bytes, there: Any) -> bool:
+def _differs(file: Path | bytes, entry: Any) -> bool:
     """Whether a file is not what the repository has under its name. there: as the hub lists it, by
     sha256 where LFS keeps it, else by its id in git."""
-    if there is None or there.size != _size(file):
+    if entry is None or entry.size != _size(file):
         return True
-    if there.lfs is not None:
+    if entry.lfs is not None:
         digest = sha256(file).hexdigest() if isinstance(file, bytes) else file_digest(file)
-        return bool(digest != there.lfs.sha256)
+        return bool(digest != entry.lfs.sha256)
     data = file if isinstance(file, bytes) else file.read_bytes()
-    return bool(sha1(b"blob %d\0" % len(data) + data).hexdigest() != there.blob_id)
+    return bool(sha1(b"blob %d\0" % len(data) + data).hexdigest() != entry.blob_id)

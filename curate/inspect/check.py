@@ -162,8 +162,8 @@ def _compare(files: Iterator[tuple[Path, Seal]], result: Check, options: Options
     ):
         while window := list(islice(tasks, 4 * workers)):
             progress.total += len(window)
-            for found in pool.map(seals.compare, window):
-                result.faults |= found["faults"]
+            for compared in pool.map(seals.compare, window):
+                result.faults |= compared["faults"]
                 progress.update(note=counted(result.files, "file"))
     result.rows = {path: row for path, row in result.rows.items() if path in result.faults}
 

@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.corpus.direct import DirectInput
-from curate.disk.database import database, literal
+from curate.disk.database import literal, scratch_database
 from curate.disk.parquet_writer import TableWriter, one_array
 from curate.disk.units import counted, format_bytes, format_percent, format_scaled
 from curate.documents.documents import Documents
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.formats.part import plan_reading
-from curate.formats.reading import ReadSettings
+from curate.formats.read_settings import ReadSettings
 from curate.inspect.report import freshness
 from curate.inspect.report.bins import Range, edges_of, fill, numeric_columns, ranges
 from curate.inspect.report.kept import HOST, sql_domain
@@ -93,7 +93,7 @@ def gather(inputs: list[str], read: ReadSettings | None = None) -> dict[str, Any
         if not tally["kept"]:
             raise UsageError(_no_text(plan))
         lengths = {_length(n): True for n in LENGTHS}
-        with database(Path(folder) / "spill") as db:
+        with scratch_database(Path(folder) / "spill") as db:
             db.execute(f"CREATE VIEW docs AS SELECT * FROM read_parquet({literal(path)})")
             numbers = _numbers(db, path, lengths | columns)
             statistics = {

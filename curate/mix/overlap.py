@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from curate.corpus import indexes
 from curate.corpus.sketches import SketchFile, view
 from curate.dedup.minhash.step import DedupMinhash
-from curate.disk.database import arrow_batches, database, literal
+from curate.disk.database import arrow_batches, literal, scratch_database
 from curate.disk.files import TEMPORARY
 from curate.disk.parquet_writer import TableWriter
 from curate.mix.sources import Source
@@ -46,8 +46,8 @@ class Near:
         self.kept: dict[str, indexes.Index] = {}
         self.absent: dict[str, int] = {}
         indexes_of = {s.name: self._indexes(s) for s in sources}
-        own = next((kept[0] for kept in indexes_of.values() if kept), None)
-        self.step = _step(own.record["comparable"]) if own else step or DedupMinhash()
+        held = next((kept[0] for kept in indexes_of.values() if kept), None)
+        self.step = _step(held.record["comparable"]) if held else step or DedupMinhash()
         for name, kept in indexes_of.items():
             for index in kept:
                 if _same(index.record["comparable"], self.step.comparable()):
@@ -103,7 +103,7 @@ class Near:
         files: list[SketchFile] = [replace(f, corpus="") for f in self.kept[name].files(0)]
         bands, _ = self.step.banding
         joined = 0
-        with database(self.scratch / f"{TEMPORARY}spill-near") as db:
+        with scratch_database(self.scratch / f"{TEMPORARY}spill-near") as db:
             view(db, tuple(files))
             reader = db.sql(
                 f"""SELECT i.row, s.bands FROM read_parquet({literal(ids)}) i
@@ -171,7 +171,7 @@ def overlap(rows: Path, groups: list[str], bands: Path | None = None) -> dict[st
     count = len(groups)
     documents = [[0] * count for _ in groups]
     size = [[0] * count for _ in groups]
-    with database(rows.with_name(".spill-overlap")) as db:
+    with scratch_database(rows.with_name(".spill-overlap")) as db:
         read = f"read_parquet({literal(rows)}, file_row_number = true)"
         if bands is None:
             texts = f"SELECT hash AS text, grp, size, taken FROM {read}"

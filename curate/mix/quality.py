@@ -97,10 +97,10 @@ class Quality(BaseModel):
             preset = (tuple(map(float, range(1, curve.buckets))), tuple(curve.epochs(1.0)))
         derived = dict(zip(("edges", "epochs"), preset, strict=True))
         # OUT/recipe.yaml has them beside what they follow from.
-        given = {name: values[name] for name in derived if values.get(name)}
+        stated = {name: values[name] for name in derived if values.get(name)}
         other = any(
             not isinstance(value, (list, tuple)) or tuple(value) != derived[name]
-            for name, value in given.items()
+            for name, value in stated.items()
         )
         if len(named) == 2 or other:
             raise ValueError("preset, curve, or edges with epochs: give one of them")

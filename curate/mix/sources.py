@@ -60,7 +60,7 @@ def open_sources(inputs: dict[str, tuple[str, ...]]) -> list[Source]:
     from curate.corpus.direct import DirectInput
     from curate.formats.column_plan import carried_columns
     from curate.formats.inputs import plan_inputs
-    from curate.formats.reading import ReadSettings
+    from curate.formats.read_settings import ReadSettings
 
     read = ReadSettings(batch_rows=2000, batch_bytes=8 << 20)
     plans = {name: plan_inputs(inputs[name], read.partition_bytes) for name in sorted(inputs)}

@@ -57,7 +57,7 @@ def overlap_lines(mix: dict[str, Any]) -> list[str]:
     if not overlap:
         return []
     groups, size = overlap["groups"], overlap["documents"]
-    there = {row["name"]: row["documents"] for row in mix["rows"]}
+    documents = {row["name"]: row["documents"] for row in mix["rows"]}
     pairs = [
         (size[a][b], groups[a], groups[b])
         for a in range(len(groups))
@@ -70,7 +70,7 @@ def overlap_lines(mix: dict[str, Any]) -> list[str]:
         else f"  no text of one source stands in another ({overlap['by']})"
     ]
     for n, a, b in sorted(pairs, key=lambda p: (-p[0], p[1], p[2]))[:10]:
-        part = format_percent(n / max(1, there[a]))
+        part = format_percent(n / max(1, documents[a]))
         lines.append(f"    {plain(a, WIDE)} in {plain(b, WIDE)}: {counted(n, 'document')} ({part})")
     whole = mix["total"]["amount"]
     lines.append(

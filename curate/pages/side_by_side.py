@@ -53,12 +53,12 @@ def in_both(ours: Lines, others: Lines) -> list[list[bool]]:
     lines = Counter(tuple(line) for line in others if len(line) < RUN)
     result, at = [], 0
     for line in ours:
-        own = marks[at : at + len(line)]
+        line_marks = marks[at : at + len(line)]
         at += len(line)
         if len(line) < RUN and lines[tuple(line)] > 0:
             lines[tuple(line)] -= 1
-            own = [True] * len(line)
-        result.append(own)
+            line_marks = [True] * len(line)
+        result.append(line_marks)
     return result
 
 

@@ -97,8 +97,8 @@ def _compiled_folder() -> Path | None:
     try:
         folder = cache_folder() / "templates"
         folder.mkdir(parents=True, exist_ok=True)
-        own = not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
-        return folder if own else None
+        is_own = not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
+        return folder if is_own else None
     except (OSError, RuntimeError):
         return None
 

@@ -52,7 +52,7 @@ def as_shards(
         return Path(path)
     from curate.corpus.direct import DirectInput
     from curate.formats.part import plan_reading
-    from curate.formats.reading import ReadSettings
+    from curate.formats.read_settings import ReadSettings
     from tokenize_kit.errors import TokenizerError
     from tokenize_kit.shards.writer import encode_shards
 

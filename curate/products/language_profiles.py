@@ -104,8 +104,8 @@ class Counts:
 
     def share(self, words: Iterable[str]) -> float:
         """The share of all words that these have."""
-        wanted = set(words)
-        held = sum(n for h, n in self.words.items() if self.spelled[h] in wanted)
+        asked = set(words)
+        held = sum(n for h, n in self.words.items() if self.spelled[h] in asked)
         return held / max(self.total, 1)
 
     def word_length(self) -> tuple[float, float]:
@@ -308,9 +308,9 @@ def limit_of(limit: Any, values: np.ndarray, english: list[float]) -> float:
         learned = float(np.quantile(values, 1 - beyond if limit.above else beyond))
     else:
         # At least as widely spread about the mean as English is: few texts may all be alike.
-        own = float(values.mean())
-        spread = max(float(values.std()), sd * own / mean if mean else 0.0)
-        learned = own + (limit.threshold - mean) / sd * spread if sd else limit.threshold
+        own_mean = float(values.mean())
+        spread = max(float(values.std()), sd * own_mean / mean if mean else 0.0)
+        learned = own_mean + (limit.threshold - mean) / sd * spread if sd else limit.threshold
     wider = max(learned, limit.threshold) if limit.above else min(learned, limit.threshold)
     if limit.threshold < 1:  # a share
         far = WIDER * (limit.threshold if limit.above else 1 - limit.threshold)
@@ -360,7 +360,7 @@ def entry(
         earlier = shipped()[profile.code].limits.get("gopher_quality", {})
         kept = {k: v for k, v in earlier.items() if k == "min_stop_words"}
         limits.setdefault("gopher_quality", {}).update(kept)
-    return values | {"limits": {step: given for step, given in limits.items() if given}}
+    return values | {"limits": {step: bounds for step, bounds in limits.items() if bounds}}
 
 
 def text_of(entries: dict[str, dict[str, Any]]) -> str:
@@ -371,7 +371,7 @@ def text_of(entries: dict[str, dict[str, Any]]) -> str:
         for key, value in values.items():
             if key == "limits":
                 lines.append("  limits:")
-                lines += [f"    {step}: {_flow(given)}" for step, given in value.items()]
+                lines += [f"    {step}: {_flow(bounds)}" for step, bounds in value.items()]
             else:
                 lines.append(f"  {key}: {_flow(value)}")
     return "\n".join(lines) + "\n"

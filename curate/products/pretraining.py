@@ -17,8 +17,8 @@ from pydantic import Field, NonNegativeInt, model_validator
 from curate.disk.files import text_digest
 from curate.errors import RunFailed, UsageError, as_failure
 from curate.products.eval_texts import are_shards, as_shards, check_names
-from curate.products.training_forecast import forecast_lines
 from curate.steps.contracts import Estimate, Product, ProductContext, field_of, sha256
+from curate.terminal.tables import table
 from train.config import TrainConfig, stages_of
 from train.errors import TrainError
 
@@ -42,8 +42,8 @@ def pretrain_in(
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(processes), "-m", "train", str(shards or "-"), str(out)]
     command += ["--json", "--model", model, *(["--fresh"] if fresh else [])]
-    given = settings | {f"model.{name}": value for name, value in changes.items()}
-    for name, value in given.items():
+    changed = settings | {f"model.{name}": value for name, value in changes.items()}
+    for name, value in changed.items():
         command += ["--set", f"{name}={json.dumps(value)}"]
     summary: dict[str, Any] | None = None
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
@@ -203,6 +203,10 @@ class PretrainProduct(Product):
     compile: bool = _setting("compile")
     processes: int = Field(1, ge=1, description="Number of processes, one a GPU.")
     parallel: str = _setting("parallel")
+    replicas: int = _setting("replicas")
+    tensor: int = _setting("tensor")
+    context_parallel: int = _setting("context_parallel")
+    offload: bool = _setting("offload")
     spike: str = _setting("spike")
     spike_factor: float = _setting("spike_factor")
     spike_window: int = _setting("spike_window")
@@ -305,7 +309,7 @@ class PretrainProduct(Product):
         the text that is trained on."""
         if all(are_shards(path) for path in self.eval.values()):
             return self.eval
-        tokenizer = Path(self.tokenizer) if self.tokenizer else shards or Path(self._own()[0])
+        tokenizer = Path(self.tokenizer) if self.tokenizer else shards or Path(self._folders()[0])
         if tokenizer.is_dir():
             tokenizer = tokenizer / "tokenizer.json"
         if not tokenizer.is_file() or tokenizer.suffix != ".json":
@@ -321,7 +325,7 @@ class PretrainProduct(Product):
             for name, path in self.eval.items()
         }
 
-    def _own(self) -> list[str]:
+    def _folders(self) -> list[str]:
         """Folders of shards that the settings name."""
         stages = [s for stage in self.stages for s in stage.get("sources", ())]
         named = [source["shards"] for source in (*self.sources, *stages)]
@@ -337,7 +341,7 @@ class PretrainProduct(Product):
         after a spike for instance."""
         from train.model.presets import PRESETS
 
-        digests = [_shards_digest(Path(path)) for path in self._own()]
+        digests = [_shards_digest(Path(path)) for path in self._folders()]
         identity, free = super().identity(), TrainConfig.FREE | {"processes"}
         settings = {k: v for k, v in identity["settings"].items() if k not in free}
         if (folder := Path(self._preset)).is_dir() and self._preset not in PRESETS:
@@ -358,6 +362,7 @@ class PretrainProduct(Product):
             return None
         with _training():
             from train.loop.forecast import forecast
+            from train.loop.forecast_tables import forecast_tables
 
             figures = forecast(
                 Path(self.shards) if self.shards else inputs.get("shards"),
@@ -368,7 +373,10 @@ class PretrainProduct(Product):
                 resume=not fresh,
                 processes=self.processes,
             )
-        return Estimate(figures, list(forecast_lines(self._preset, figures)))
+        lines = []
+        for one in forecast_tables(self._preset, figures):
+            lines += ["", one.title, *table(one.head, one.rows, one.left, indent=2)]
+        return Estimate(figures, lines)
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         with _training():

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.corpus import indexes
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 from curate.disk.files import TEMPORARY
 from curate.disk.inside import remove
 from curate.disk.units import counted
@@ -72,7 +72,7 @@ def find_clusters(
             done = True
         finally:
             near.close(failed=not done)
-        with database(scratch / f"{TEMPORARY}spill") as db:
+        with scratch_database(scratch / f"{TEMPORARY}spill") as db:
             clusters(db, near.path)
             columns = db.execute("SELECT row, label FROM clusters ORDER BY row").fetchnumpy()
     finally:

@@ -221,12 +221,12 @@ class ShardsProduct(Product):
             raise ValueError(f"packing: {self.packing} is an order of its own; leave shuffle out")
         return self
 
-    def _own(self) -> Path:
+    def _tokenizer_file(self) -> Path:
         path = Path(self.tokenizer or "")
         return path / "tokenizer.json" if path.is_dir() else path
 
     def identity(self) -> dict[str, Any]:
-        digest = sha256(self._own()) if self.tokenizer else None
+        digest = sha256(self._tokenizer_file()) if self.tokenizer else None
         return super().identity() | {"tokenizer": digest}
 
     def _by_cluster(self, context: ProductContext) -> tuple[bool, list[str]]:
@@ -279,7 +279,7 @@ class ShardsProduct(Product):
         from tokenize_kit.shards.writer import Layout, encode_shards
 
         if self.tokenizer:
-            path = self._own()
+            path = self._tokenizer_file()
         elif "tokenizer" in context.inputs:
             path = context.inputs["tokenizer"] / "tokenizer.json"
             if not path.is_file():

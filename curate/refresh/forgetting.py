@@ -50,8 +50,8 @@ def scrub(runs: Iterable[Path], removals: Removals, held: frozenset[str]) -> Scr
     searched: set[str] = set()
     for run in runs:
         ids = held | _rejected_ids(run, removals)
-        own = _of(run / "ids.parquet", ids)
-        gone = own | _copies(run, ids)
+        own_ids = _of(run / "ids.parquet", ids)
+        gone = own_ids | _copies(run, ids)
         if not gone:
             continue
         documents = _blank_rejected(run, gone)
@@ -74,12 +74,12 @@ def _of(path: Path, ids: Iterable[str]) -> set[str]:
     """Those of the ids that stand in a file."""
     if not path.is_file():
         return set()
-    wanted = pa.array(sorted(i for i in ids if i is not None), pa.string())
+    keys = pa.array(sorted(i for i in ids if i is not None), pa.string())
     present: set[str] = set()
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(columns=["id"], use_threads=False):
             column = batch.column(0).cast(pa.string())
-            present.update(column.filter(pc.is_in(column, value_set=wanted)).to_pylist())
+            present.update(column.filter(pc.is_in(column, value_set=keys)).to_pylist())
     return present
 
 
@@ -89,8 +89,8 @@ def _copies(run: Path, ids: Set[str]) -> set[str]:
     if not path.is_file():
         return set()
     table = pq.read_table(path, columns=["id", "partner_id", "kept_id"])
-    wanted = pa.array(sorted(ids), pa.string())
-    of = [pc.fill_null(pc.is_in(table[n], value_set=wanted), False) for n in table.column_names[1:]]
+    keys = pa.array(sorted(ids), pa.string())
+    of = [pc.fill_null(pc.is_in(table[n], value_set=keys), False) for n in table.column_names[1:]]
     return set(table.filter(pc.or_(*of))["id"].to_pylist())
 
 
@@ -128,23 +128,23 @@ def _text_bytes(path: Path) -> int:
 
 def _count_texts(path: Path, ids: set[str]) -> int:
     """How many of these documents have a text there."""
-    wanted = pa.array(sorted(ids), pa.string())
+    keys = pa.array(sorted(ids), pa.string())
     count = 0
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(columns=["id", "text"], use_threads=False):
-            matches = pc.is_in(batch.column(0).cast(pa.string()), value_set=wanted)
+            matches = pc.is_in(batch.column(0).cast(pa.string()), value_set=keys)
             length = pc.fill_null(pc.binary_length(batch.column(1)), 0)
             count += pc.sum(pc.and_(matches, pc.greater(length, 0))).as_py() or 0
     return count
 
 
 def _blank(path: Path, ids: set[str]) -> None:
-    wanted = pa.array(sorted(ids), pa.string())
+    keys = pa.array(sorted(ids), pa.string())
     with pq.ParquetFile(path) as file, writing(path) as writer:
         writer.write(file.schema_arrow.empty_table())
         for batch in file.iter_batches(use_threads=False):
             table = pa.Table.from_batches([batch])
-            writer.write(emptied(table, pc.is_in(table["id"].cast(pa.string()), value_set=wanted)))
+            writer.write(emptied(table, pc.is_in(table["id"].cast(pa.string()), value_set=keys)))
 
 
 def _records(run: Path) -> int:

@@ -29,7 +29,8 @@ from curate.formats.fetched import (
     versions_now,
     wanted_inputs,
 )
-from curate.formats.listing import InputFile, find_files
+from curate.formats.input_file import InputFile
+from curate.formats.listing import find_files
 
 Seen = dict[str, tuple[str, str]]  # path or URL -> (state, stamp)
 
@@ -54,8 +55,8 @@ class Remote:
         for name in inputs:
             if self.takes(name) and name not in self._wanted:
                 self._wanted[name] = wanted_inputs(name, self.folder)
-        wanted = {w.url: w for listed in self._wanted.values() for w in listed}
-        seen_before = [url for url in wanted if url in seen]
+        by_url = {w.url: w for listed in self._wanted.values() for w in listed}
+        seen_before = [url for url in by_url if url in seen]
         if changed != "skip":
             self._now = versions_now({url: seen[url][0] for url in seen_before})
         self.silent = sum(now is None for now in self._now.values())
@@ -63,14 +64,14 @@ class Remote:
         if self.dry or (others and changed == "refuse"):
             return
         for url in others if changed == "new" else ():
-            old = wanted[url]
+            old = by_url[url]
             # One that has come already, for a refresh that was killed, stays.
             if version(old) != self._now.get(url):
                 for path in (old.target, old.note):
                     if path is not None:
                         path.unlink(missing_ok=True)
         fetched = {*others} if changed == "new" else set()
-        fetch_all([w for url, w in wanted.items() if url not in seen or url in fetched], self.quiet)
+        fetch_all([w for url, w in by_url.items() if url not in seen or url in fetched], self.quiet)
 
     def state(self, url: str, seen: Seen) -> str:
         """The version of a known file as it is now, as far as anybody says."""

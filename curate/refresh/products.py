@@ -12,7 +12,7 @@ from pathlib import Path
 
 from curate.disk.inside import inside
 from curate.errors import UsageError
-from curate.formats.reading import ReadSettings
+from curate.formats.read_settings import ReadSettings
 from curate.refresh import snapshot
 from curate.refresh.outcome import How
 from curate.refresh.retention import PRODUCTS as FOLDER

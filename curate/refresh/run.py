@@ -30,7 +30,8 @@ from curate.refresh.outcome import How, Refreshed
 from curate.refresh.products import check_products, make_products, products_folder
 from curate.refresh.removals import Removals
 from curate.refresh.state import Refresh, State
-from curate.run.driver import check_code, run_planned
+from curate.run.checks import check_code
+from curate.run.driver import run_planned
 from curate.run.homes import FILE
 from curate.run.ids import ISSUED
 from curate.run.outcome import Options
@@ -116,13 +117,13 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
     if pending:
         say(f"going on with the unfinished refresh {pending.name}", how.quiet)
         if pending.kind != "forget":
-            incremental.same_recipe(pending.plan.get("recipe"), described)
+            incremental.same_recipe(pending.plan.get("recipe"), recipe)
             check_unchanged(_plan(pending).files, recipe.read.fetch)
         return _finish(state, pending, recipe, how)
     lineage = state.lineage(state.current)
     earlier = [r for r in lineage if r.kind != "forget"]
     if earlier and not how.rebuild:
-        incremental.same_recipe(earlier[-1].plan.get("recipe"), described)
+        incremental.same_recipe(earlier[-1].plan.get("recipe"), recipe)
     files, columns, inputs_now = _new_files(state, earlier, recipe, inputs, how)
     if not files:
         if state.current and _has_new_removals(state, state.current):
@@ -293,8 +294,8 @@ def _check_earlier(state: State, earlier: list[Refresh], base: Path | None) -> N
         if find_manifest(base) == manifest_path(base):  # older versions wrote it elsewhere
             sealed[manifest_path(base)] = state.fact(f"manifest {base.name}")
     for path, of in sealed.items():
-        if of and (what := fault(path, of)):  # none of older versions
-            raise RunFailed(f"{path} {what}: {snapshot.PUT_BACK}")
+        if of and (difference := fault(path, of)):  # none of older versions
+            raise RunFailed(f"{path} {difference}: {snapshot.PUT_BACK}")
 
 
 def _plan_new(recipe: Recipe, plan: InputPlan, earlier: list[Refresh], home: Path) -> RunPlan:
@@ -431,7 +432,7 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
             return [f"{home}: would go on with the unfinished refresh {pending.name}"]
         earlier = [r for r in state.lineage(state.current) if r.kind != "forget"]
         if earlier and not how.rebuild and not missing:  # else nobody can say yet
-            incremental.same_recipe(earlier[-1].plan["recipe"], incremental.described(recipe))
+            incremental.same_recipe(earlier[-1].plan.get("recipe"), recipe)
         files, _, inputs_now = _new_files(state, earlier, recipe, inputs, how, dry=True)
         return _preview_lines(files, inputs_now.unchanged, home)
 

@@ -85,8 +85,8 @@ def check(folder: Path) -> None:
     for name, entry in files.items():
         path = folder / name
         later = path.is_file() and path.stat().st_mtime_ns > written
-        if what := fault(path, [None, entry.get("sha256", "")], content=later):
-            raise RunFailed(f"{path} {what}: {PUT_BACK}")
+        if difference := fault(path, [None, entry.get("sha256", "")], content=later):
+            raise RunFailed(f"{path} {difference}: {PUT_BACK}")
 
 
 def build(home: Path, name: str, source: Source) -> dict[str, Any]:

@@ -126,7 +126,7 @@ class State(Ledger):
     def begin(
         self, name: str, kind: str, base: str | None, plan: dict[str, Any], files: Iterable[Any]
     ) -> None:
-        """Records a refresh with its inputs (curate.formats.listing.InputFile), all or nothing."""
+        """Records a refresh with its inputs (InputFile of formats), all or nothing."""
         self._write("BEGIN IMMEDIATE")
         try:
             self._write(

@@ -19,7 +19,7 @@ from curate.corpus.stage_files import (
     read_kept,
     with_ids,
 )
-from curate.disk.database import database, literal
+from curate.disk.database import literal, scratch_database
 from curate.disk.elsewhere import Storage
 from curate.disk.files import clear_temporary, file_digest, replacing, sync_folder
 from curate.disk.inside import remove
@@ -142,7 +142,7 @@ def write_decisions(parts: list[Path], out: Path) -> None:
         selects.append(f"SELECT {nth} AS nth, part, n, {DECISIONS}, {corpus} FROM {of}")
     columns = f"{DECISIONS}, {OTHER_CORPUS}" if any(named) else DECISIONS
     union = " UNION ALL ".join(selects)
-    with database(out.parent / ".spill-decisions") as db, replacing(out) as aside:
+    with scratch_database(out.parent / ".spill-decisions") as db, replacing(out) as aside:
         db.execute(
             f"COPY (SELECT {columns} FROM ({union}) ORDER BY nth, part, n, span_start)"
             f" TO {literal(aside)} (FORMAT parquet)"

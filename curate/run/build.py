@@ -77,8 +77,9 @@ def build_product(
         else:  # a builder may go on from what it finds
             remove(folder, inside=home)
     for before in inputs.values():
-        made, sealed = stage_folder(home, before.folder_name), ledger.stage_result(before.key) or {}
-        verify({"sealed": [[str(made / n), s] for n, s in sealed.get("seals", {}).items()]})
+        source = stage_folder(home, before.folder_name)
+        sealed = ledger.stage_result(before.key) or {}
+        verify({"sealed": [[str(source / n), s] for n, s in sealed.get("seals", {}).items()]})
     folder.mkdir(parents=True, exist_ok=True)
     corpus, direct = out / "corpus", None
     if "corpus" in inputs:  # a product made another corpus of what was there
@@ -90,7 +91,7 @@ def build_product(
     steps = int(getattr(product, "steps", 0))
     began = time.perf_counter()
     lineage = _lineage(product, inputs)
-    fresh = in_place and _others(current, stage, lineage)
+    fresh = in_place and _is_foreign(current, stage, lineage)
     if fresh:
         _clear(product.makes, out, ledger)
     if in_place:
@@ -152,13 +153,13 @@ def estimates(plan: RunPlan, out: Path) -> dict[str, Estimate]:
         if not all(folder.exists() for folder in folders.values()):
             continue
         current = ledger.stage_result(f"published:{product.makes}") if ledger else None
-        fresh = _others(current or {}, stage, _lineage(product, inputs))
+        fresh = _is_foreign(current or {}, stage, _lineage(product, inputs))
         if (estimate := product.estimate(out, folders, fresh)) is not None:
             by_folder[stage.folder_name] = estimate
     return by_folder
 
 
-def _others(current: dict[str, Any], stage: ProductStage, lineage: str | None) -> bool:
+def _is_foreign(current: dict[str, Any], stage: ProductStage, lineage: str | None) -> bool:
     """Whether what stands in OUT is of other settings, so that nothing goes on from it."""
     related = lineage is not None and current.get("lineage") == lineage
     return bool(current) and current.get("key") != stage.key and not related

@@ -66,7 +66,7 @@ def find_culprit(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath:
                 raise _killed(f"partition {part} of {stage.folder_name}", death)
             return task
         first, last = death.documents or LOADING
-        told = how if death.seconds else f"died ({how})"
+        ending = how if death.seconds else f"died ({how})"
         if first < 0:
             before[part, first] += 1
             if before[part, first] > 1:
@@ -74,16 +74,16 @@ def find_culprit(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath:
                 names = ", ".join(sorted(files)[:3])
                 longer = " or set a larger read.batch_seconds," if death.seconds else ""
                 raise RunFailed(
-                    f"a worker {told} twice while reading {names}; take that file out{longer} and"
+                    f"a worker {ending} twice while reading {names}; take that file out{longer} and"
                     " run again"
                     if first == READING[0]
-                    else f"a worker {told} twice before the first document of {stage.folder_name}:"
-                    " see what its steps load"
+                    else f"a worker {ending} twice before the first document of"
+                    f" {stage.folder_name}: see what its steps load"
                 )
             return task
         batch = f"document {first}" if first == last else f"documents {first} to {last}"
         batch += f" of partition {part}"
-        say(f"a worker {told} on {batch}; looking for the cause", quiet)
+        say(f"a worker {ending} on {batch}; looking for the cause", quiet)
         careful = task.get("careful")
         if not careful or not careful[0] <= first <= last <= careful[1]:
             return {**task, "careful": [first, LAST if death.seconds else last]}

@@ -6,22 +6,14 @@ killed anywhere goes on with what is missing and ends with the same bytes.
 
 from __future__ import annotations
 
-import importlib
-import os
-import signal
 import sqlite3
-import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from curate.corpus import indexes, manifests
-from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Run
 from curate.disk.elsewhere import Storage
 from curate.disk.files import clear_temporary
 from curate.disk.inside import all_inside, remove
@@ -34,71 +26,19 @@ from curate.errors import Damaged, RunFailed, UsageError, disk_error, name_file
 from curate.formats.inputs import InputPlan
 from curate.formats.part import plan_reading
 from curate.run import assemble, deaths
+from curate.run.checks import check_code, check_out
 from curate.run.intact import Intact, changed_after, corpus_seals, finished_files, newest
+from curate.run.interrupt import prompt_interrupt
+from curate.run.late import Report, begin_report
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome
 from curate.run.plan import MapStage, RunPlan, decisions_path, plan_run, stage_folder
 from curate.run.records import read_record
-from curate.run.stages import REPORT, Stages
+from curate.run.stages import Stages
 from curate.steps.recipe import Recipe
-from curate.terminal.output import tell
 from curate.terminal.progress import Progress, say
 
-# Python raises KeyboardInterrupt only between two steps of its own; compiled code, as training a
-# tokenizer or a long query, can keep it from doing so for minutes. A run may end anywhere, so after
-# a grace period the process simply ends.
-GRACE_SECONDS = 3.0
 CORPUS = "corpus"  # the ledger's row of corpus/ and rejected/
-ALLOW_PYTHON = "LLMCURATE_ALLOW_PYTHON"  # a variable of the environment
-EXIT_CODE = 130  # 128 + SIGINT, as shells give it
-
-
-@contextmanager
-def prompt_interrupt() -> Iterator[None]:
-    """Within, an interrupt that raised nothing for GRACE_SECONDS ends the process.
-
-    Does nothing outside the main thread, in interactive Python, or where the caller handles SIGINT
-    in its own way.
-    """
-    main = threading.current_thread() is threading.main_thread()
-    typed = hasattr(sys, "ps1")  # a notebook or a prompt, which has more to lose than the run
-    if not main or typed or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    read_end, write_end = os.pipe()
-    os.set_blocking(write_end, False)
-    over = threading.Event()
-
-    def watch() -> None:
-        while number := os.read(read_end, 1):
-            if number[0] == signal.SIGINT and not over.wait(GRACE_SECONDS):
-                tell("stopped; the same command goes on from here")
-                os._exit(EXIT_CODE)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    try:
-        yield
-    finally:
-        over.set()
-        signal.set_wakeup_fd(before)
-        os.close(write_end)
-        watcher.join()
-        os.close(read_end)
-
-
-Report = Callable[[Outcome, int, Run, Sizes, Storage], Callable[[], None]]
-
-
-def begin_report(
-    outcome: Outcome, threads: int, run: Run, sizes: Sizes, storage: Storage
-) -> Callable[[], None]:
-    """Counts for run.json and the pages of a run; what it returns writes them."""
-    write: Callable[[], None] = importlib.import_module(REPORT).begin_report(
-        outcome, threads, run, sizes, storage
-    )
-    return write
 
 
 def run_planned(
@@ -110,7 +50,7 @@ def run_planned(
     check_code(plan.recipe, options.allow_python)
     for notice in plan.inputs.notices:
         say(notice, options.quiet)
-    _check_out(plan, out)
+    check_out(plan, out)
     if options.exchange:
         check_exchange(options.exchange)
         out = out.resolve()  # a worker's own folder has files by the driver's paths
@@ -128,17 +68,6 @@ def run_planned(
     except OSError as error:
         name_file(error, out)
         raise disk_error(error) or error from None
-
-
-def check_code(recipe: Recipe, allowed: bool) -> None:
-    """UsageError where the recipe names Python to run and nobody has allowed it: whoever wrote the
-    recipe could do with this machine what its user can."""
-    names = [code for step in recipe.steps if (code := step.named_code())]
-    if names and not allowed and os.environ.get(ALLOW_PYTHON) != "1":
-        raise UsageError(
-            f"recipe {recipe.name} runs Python of its own, {', '.join(names)}: read it, then allow"
-            f" it by --allow-python, allow_python=True in Python, or {ALLOW_PYTHON}=1"
-        )
 
 
 def make_plan(recipe: Recipe, inputs: list[str], on_paper: bool = False) -> RunPlan:
@@ -162,46 +91,6 @@ def _plan_inputs(recipe: Recipe, inputs: list[str], on_paper: bool) -> RunPlan:
 
         names = local_inputs(names, recipe.read.fetch, quiet=True, dry=False)
     return plan_run(recipe, plan_reading(names, recipe.read), on_paper=on_paper)
-
-
-def _check_out(plan: RunPlan, out: Path) -> None:
-    """UsageError where the run would overwrite its own input, or files that no run wrote."""
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"OUT {out} is a file; name a folder")
-    if not plan.stages:
-        _check_mixed(plan, out)
-        return
-    _check_apart((file.path for file in plan.inputs.files), out)
-    for folder in (out / name for name in manifests.FOLDERS):
-        ours = (out / "ledger.db").exists() or manifests.read_manifest(folder) is not None
-        if not ours and (taken := _taken(folder)):
-            raise UsageError(f"llmcurate did not write {taken}; name another folder as OUT")
-
-
-def _taken(folder: Path) -> Path | None:
-    """The folder where it holds anything, or its manifest; None where neither is there."""
-    if folder.is_dir() and any(folder.iterdir()):
-        return folder
-    manifest = manifests.manifest_path(folder)
-    return manifest if manifest.exists() else None
-
-
-def _check_apart(paths: Iterable[str], out: Path) -> None:
-    """UsageError where a file that is read lies in OUT."""
-    home = out.resolve()
-    for path in paths:
-        if "://" not in path and home in Path(path).resolve().parents:
-            raise UsageError(f"input {path} lies in OUT {out}; name another folder as OUT")
-
-
-def _check_mixed(plan: RunPlan, out: Path) -> None:
-    """UsageError where a product would write its corpus over one that it did not make."""
-    makers = [p for p in plan.recipe.products if p.makes == "corpus"]
-    for maker in makers:
-        _check_apart(maker.own_files(), out)
-    manifest = manifests.read_manifest(out / "corpus") or {}
-    if makers and makers[0].name not in manifest and (taken := _taken(out / "corpus")):
-        raise UsageError(f"{taken} is of another corpus; name another folder as OUT")
 
 
 class _Run:
@@ -438,8 +327,8 @@ class _Run:
         if self._stood:
             yield from changed_after(self._stood, corpus_seals(self.out))
         rows = [(self.ledger.stage_result(CORPUS) or {}, "files")]
-        made = self.plan.products if products else ()
-        rows += [(self.ledger.stage_result(p.key) or {}, "seals") for p in made]
+        made_products = self.plan.products if products else ()
+        rows += [(self.ledger.stage_result(p.key) or {}, "seals") for p in made_products]
         for row, name in rows:
             seals = row.get(name, {}).items()
             yield from changed_after(row.get("at"), ((self.out / file, of) for file, of in seals))

@@ -148,7 +148,7 @@ def eval_scores(summary: dict[str, Any]) -> dict[str, Any]:
     scores = {}
     for name, score in (summary.get("eval") or {}).items():
         scores[name] = score
-        scores |= {f"{name}: {source}": own for source, own in score["sources"].items()}
+        scores |= {f"{name}: {source}": value for source, value in score["sources"].items()}
     return scores
 
 

@@ -30,7 +30,7 @@ from curate.corpus.shuffle.tasks import read_slice, write_slices
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, run_here
 from curate.corpus.stage_files import part_path
-from curate.disk.database import arrow_batches, database, literal, paths_literal
+from curate.disk.database import arrow_batches, literal, paths_literal, scratch_database
 from curate.disk.files import replacing
 from curate.disk.inside import remove_files
 from curate.disk.parquet_writer import writing
@@ -187,7 +187,7 @@ def gather_ids(payload: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def _of_group(payload: dict[str, Any]) -> Iterator[Any]:
     """A database with the view `seen` of a group's documents, and `named` where bases are known."""
-    with database(Path(payload["folder"]) / f".spill-ids-{payload['part']:05d}") as db:
+    with scratch_database(Path(payload["folder"]) / f".spill-ids-{payload['part']:05d}") as db:
         db.execute(f"SET memory_limit = '{MEMORY}'")
         db.execute(f"CREATE VIEW seen AS {SEEN}({literal(payload['gathered'])})")
         if "bases" in payload:
@@ -244,7 +244,7 @@ def share_ids(payload: dict[str, Any]) -> dict[str, Any]:
     own number may be in the way of one that these are given."""
     keyed = [*map(Path, payload["keyed"])]
     rows = pa.Table.from_batches(read_slice(keyed, payload["part"]), KEYS)
-    with database(Path(payload["folder"]) / f".spill-shared-{payload['part']:05d}") as db:
+    with scratch_database(Path(payload["folder"]) / f".spill-shared-{payload['part']:05d}") as db:
         db.execute(f"SET memory_limit = '{MEMORY}'")
         db.register("rows", rows)
         _write(
@@ -312,7 +312,7 @@ def assign_ids(
     many = len(groups.bounds) > 1
     if many:
         groups.each(run, "gather_ids", written="gathered")
-    with database(folder / ".spill-ids") as db, replacing(folder / "ids.parquet") as aside:
+    with scratch_database(folder / ".spill-ids") as db, replacing(folder / "ids.parquet") as aside:
         for name, table in zip(("slices", "names"), _slices(plan), strict=True):
             db.register(name, table)
         if many and earlier is None:

@@ -52,7 +52,7 @@ class Intact:
         tasks = chain(first, source)
         # Objects of an exchange would travel to workers for this alone.
         apart = engine is not None and len(first) > 1 and not self.options.exchange
-        found: dict[str, str] = {}
+        differences: dict[str, str] = {}
         progress = Progress(f"compare {title}"[:24], most, self.options.quiet)
         with progress if apart else nullcontext():
             if apart and engine is not None:
@@ -60,11 +60,11 @@ class Intact:
             else:
                 results = run_here(COMPARE, tasks)
             for task, result in results:
-                found |= result["faults"]
+                differences |= result["faults"]
                 if apart:
                     progress.update(progress.done + len(task["files"]))
-        self.tell(found)
-        return found
+        self.tell(differences)
+        return differences
 
     @contextmanager
     def reading(
@@ -83,8 +83,8 @@ class Intact:
         except Exception as error:
             cause, engine = error, None  # which it may have ended
         faults = self.faults(files(), engine, title)
-        for path, what in faults.items():
-            raise Damaged(f"{path} {what}") from cause
+        for path, difference in faults.items():
+            raise Damaged(f"{path} {difference}") from cause
         if cause is not None:
             raise cause
 
@@ -113,22 +113,22 @@ class Intact:
     def changed_since(self, out: Path, ledger: Ledger) -> bool:
         """Whether a file of the finished run is another now, or one lies there that it did not
         write. Content is compared where size or time of change differ."""
-        found = {str(path): EXTRA for path in extra_files(out)}
+        differences = {str(path): EXTRA for path in extra_files(out)}
         rows, touched = [], False
         for name, sealed, changed in ledger.files():
             path = place(out, ledger, name)
-            what = seals.fault(path, sealed, content=False)
-            if what is None and path.lstat().st_mtime_ns != changed:
-                what = seals.fault(path, sealed)
+            difference = seals.fault(path, sealed, content=False)
+            if difference is None and path.lstat().st_mtime_ns != changed:
+                difference = seals.fault(path, sealed)
                 touched = True
-            if what is not None:
-                found[str(path)] = what
+            if difference is not None:
+                differences[str(path)] = difference
             else:
                 rows.append((name, sealed, path.lstat().st_mtime_ns))
-        self.tell(found)
-        if touched and not found:
+        self.tell(differences)
+        if touched and not differences:
             ledger.record_files(rows)
-        return bool(found)
+        return bool(differences)
 
     def corpus_stands(self, out: Path, entry: dict[str, Any], engine: Engine) -> bool:
         """Whether OUT's corpus is what was written, and nothing else lies there. entry: the seals

@@ -197,14 +197,14 @@ class Ledger:
             row = self._db.execute("SELECT pid, created, host, since, beat FROM lock").fetchone()
             if row:
                 pid, created, other, since, beat = row
-                told = f"{self.path.parent} is in use by process {pid} on {other}, started {since}"
-                holder = _Holder(told, beat)
+                owner = f"{self.path.parent} is in use by process {pid} on {other}, started {since}"
+                holder = _Holder(owner, beat)
                 if other != host and not (dead and holder == watched):
                     self._db.execute("ROLLBACK")
                     return holder
                 now = _created(pid) if other == host else None
                 if now is not None and abs(now - created) < 2 and pid != me:
-                    raise LockHeld(f"{told}; wait for it, or stop it and run again")
+                    raise LockHeld(f"{owner}; wait for it, or stop it and run again")
             since = datetime.now().astimezone().isoformat(timespec="seconds")
             self._db.execute("DELETE FROM lock")
             self._db.execute(

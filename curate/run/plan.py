@@ -182,10 +182,10 @@ def _product_stages(
         needs = (*product.needs, "corpus") if product.reads_corpus else product.needs
         inputs = {kind: positions[kind] for kind in needs if kind in positions}
         parents = [products[i].key for i in inputs.values()]
-        own = product.reads_corpus and "corpus" not in inputs
+        reads_result = product.reads_corpus and "corpus" not in inputs
         key = ""
         if not on_paper:
-            key = _hash(corpus_key if own else "", product.identity(), parents)
+            key = _hash(corpus_key if reads_result else "", product.identity(), parents)
         positions[product.makes] = len(products)
         products.append(ProductStage(start + len(products), key, product, inputs))
     return products

@@ -11,7 +11,7 @@ from curate.corpus import journal
 from curate.corpus.indexes import Index, earlier_files
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import MARK, Run, SketchedCorpus, Sketches, run_here
-from curate.disk.database import database, literal
+from curate.disk.database import literal, scratch_database
 from curate.disk.elsewhere import Storage
 from curate.disk.files import replacing
 from curate.disk.seals import seal
@@ -47,11 +47,11 @@ def resolve(
         index.check()
     own.mkdir(exist_ok=True)
     with (
-        database(corpus.folder / ".spill-resolve", workers) as db,
+        scratch_database(corpus.folder / ".spill-resolve", workers) as db,
         replacing(decisions) as aside,
     ):
         files = (*earlier_files(earlier), *corpus.files())
-        named = tuple((index.name, index.own) for index in earlier)
+        named = tuple((index.name, index.step_folder) for index in earlier)
         whole = corpus.folder / ".spill-resolve" / "with-earlier.parquet" if earlier else aside
         sketches = Sketches(db, whole, own, files, named, run, sizes, storage)
         dated = isinstance(step, DedupStep) and step.survivor == "newest"

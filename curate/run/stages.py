@@ -5,17 +5,13 @@ What is done is in the ledger and in the stage's folder; where both have it, it 
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 from curate.corpus import indexes, journal
@@ -32,6 +28,7 @@ from curate.errors import Damaged
 from curate.run import deaths
 from curate.run.ids import ISSUED
 from curate.run.intact import Intact
+from curate.run.late import load_ahead
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome, sum_up
 from curate.run.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_folder
@@ -39,24 +36,7 @@ from curate.run.worker.specification import for_rehearsal, named_files, relative
 from curate.steps.contracts import CorpusStep, Step
 from curate.terminal.progress import Progress, say
 
-# The module that writes a run's report, by its name: a third of a second to load.
-REPORT = "curate.inspect.report.page"
 RESOLVE = "curate.run.resolve:resolve_one_partition"
-
-
-def _load_ahead(decided_by: str | None) -> None:
-    """Imports, in a thread, what this process needs once its workers have done a stage.
-    decided_by: the module whose kernels decide behind it."""
-    names = [decided_by] if decided_by else []
-
-    def load() -> None:
-        for name in (*names, "duckdb", "jinja2", REPORT):
-            with suppress(ImportError):  # whoever needs it says so
-                importlib.import_module(name)
-            if name == decided_by and "kernel_cache.kernels" in sys.modules:
-                sys.modules["kernel_cache.kernels"].prepare()
-
-    Thread(target=load).start()
 
 
 class Stages:
@@ -85,7 +65,7 @@ class Stages:
         written = self._write_spec(stage, folder)
         unreadable = self._prepare(stage, folder)
         decided_by = stage.sketch.decided_by if stage.sketch else None
-        _load_ahead(None if self._decides_in_worker(stage, engine) else decided_by)
+        load_ahead(None if self._decides_in_worker(stage, engine) else decided_by)
         self._map(stage, folder, written, engine)
         record = sum_up(stage, self.parts, (r for _, r in self.ledger.results(stage.key)))
         for file in unreadable:  # of files beside the input
@@ -156,28 +136,29 @@ class Stages:
         from curate.run.resolve import guard
 
         assert stage.sketch is not None
-        path, own, label = decisions_path(self.out, stage), self._own(stage), stage.sketch.label
+        path, workdir = decisions_path(self.out, stage), self._workdir(stage)
+        label = stage.sketch.label
         decided, kept = f"{stage.decisions_key}:resolved", f"{stage.folder_key}:own"
         sealed = (self.ledger.stage_result(kept) or {}).get("files", {})
-        files = [(own / name, seal) for name, seal in sealed.items()]
-        if (path.exists() or own.exists()) and self.intact.faults(files, engine, label):
-            remove(own, inside=self.out)
+        files = [(workdir / name, seal) for name, seal in sealed.items()]
+        if (path.exists() or workdir.exists()) and self.intact.faults(files, engine, label):
+            remove(workdir, inside=self.out)
             self.ledger.forget_stage(decided)
 
         def resolve() -> dict[str, Any]:
-            if sealed and own.exists():
-                journal.write(own, sealed)
+            if sealed and workdir.exists():
+                journal.write(workdir, sealed)
             self.ledger.forget_stage(kept)  # it changes from here on
             try:
                 with self.intact.reading(partial(self._sketches, stage), engine, label):
                     counts = self._resolve(stage, record, engine)
-                if what := fault(path, counts.pop("seal")):
-                    raise Damaged(f"{path} {what}")
+                if difference := fault(path, counts.pop("seal")):
+                    raise Damaged(f"{path} {difference}")
             except Damaged:  # what it left may be made of what is damaged
-                remove(own, inside=self.out)
+                remove(workdir, inside=self.out)
                 raise
-            place = f"{own.parent.name}/{own.name}"
-            self.ledger.commit_stage(kept, {"folder": place, "files": journal.finish(own)})
+            place = f"{workdir.parent.name}/{workdir.name}"
+            self.ledger.commit_stage(kept, {"folder": place, "files": journal.finish(workdir)})
             return counts
 
         record["decides"] = stage.sketch.label
@@ -192,7 +173,7 @@ class Stages:
     def _forget_half_done(self, stage: MapStage) -> None:
         """Removes what a killed resolve left, of sketches or ids of which some are made anew."""
         if stage.sketch and self.ledger.stage_result(f"{stage.folder_key}:own") is None:
-            remove(self._own(stage), inside=self.out)
+            remove(self._workdir(stage), inside=self.out)
 
     def inputs(
         self, stage: MapStage, *kinds: str
@@ -333,9 +314,9 @@ class Stages:
             if not self.intact.faults(sealed):
                 return entry["value"], entry.get("cpu")
         began = cpu_seconds()
-        with sealing() as made:
+        with sealing() as seals_made:
             value = work()
-        seals: dict[str, Seal] = dict(made)
+        seals: dict[str, Seal] = dict(seals_made)
         paths = [path for path in (file, *beside) if path.exists()]
         files = {path.name: seals.get(str(path)) or seal(path) for path in paths}
         cpu = round(cpu_seconds() - began, 3)
@@ -348,7 +329,7 @@ class Stages:
 
         self._forget_half_done(stage)
 
-        def own() -> Iterator[tuple[Path, Seal]]:
+        def id_files() -> Iterator[tuple[Path, Seal]]:
             for _, files in self.inputs(stage, "ids"):
                 yield from ((Path(path), sealed) for path, sealed in files)
 
@@ -356,10 +337,10 @@ class Stages:
             return engine.map(function, tasks, deaths.retry_once("settling ids"))
 
         sizes = self.options.sizes
-        with self.intact.reading(own, engine, "ids"):
+        with self.intact.reading(id_files, engine, "ids"):
             return assign_ids(self.plan.inputs, folder, self.plan.earlier, run, sizes)
 
-    def _own(self, stage: MapStage) -> Path:
+    def _workdir(self, stage: MapStage) -> Path:
         folder = inside(stage_folder(self.out, stage.folder_name), f"resolve-{stage.folder_key}")
         check_links(folder)
         return folder
@@ -375,12 +356,12 @@ class Stages:
         label = stage.sketch.label
         say(f"{label}: resolving", self.options.quiet)
         before = engine.cpu
-        corpus, own = self._corpus(stage), self._own(stage)
+        corpus, workdir = self._corpus(stage), self._workdir(stage)
         decisions, size = decisions_path(self.out, stage), (record["kept"], record["bytes_out"])
-        elsewhere = [Path(e.path) for e, v in all_files(own) if v] if own.is_dir() else []
+        elsewhere = [Path(e.path) for e, v in all_files(workdir) if v] if workdir.is_dir() else []
         if not all(map(self.storage.has, elsewhere)):
-            say(f"{own} lacks files: {label} begins anew", self.options.quiet)
-            remove(own, inside=self.out)
+            say(f"{workdir} lacks files: {label} begins anew", self.options.quiet)
+            remove(workdir, inside=self.out)
 
         def mapped(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
             return engine.map(function, tasks, deaths.retry_once(label))
@@ -392,7 +373,7 @@ class Stages:
             payload = {
                 "part": 0,
                 "spec": str(self._spec_path(stage)),
-                "own": str(own),
+                "own": str(workdir),
                 "decisions": str(decisions),
                 "size": size,
                 "sizes": asdict(self.options.sizes),
@@ -404,7 +385,7 @@ class Stages:
             counts = resolve(
                 stage.sketch,
                 corpus,
-                own,
+                workdir,
                 decisions,
                 size,
                 workers,
@@ -425,12 +406,12 @@ class Stages:
 
     def seals(self, stage: MapStage) -> dict[str, Seal]:
         """Those of the files that an index of a stage links, as far as the ledger has them."""
-        folder, own = stage_folder(self.out, stage.folder_name), self._own(stage)
+        folder, workdir = stage_folder(self.out, stage.folder_name), self._workdir(stage)
         seals: dict[str, Seal] = {}
         for part, result in self.ledger.results(stage.sketch_key):
             files = result.get("files", {}).items()
             seals |= {str(part_path(folder, part, kind)): seal for kind, seal in files}
-        for key, home in ((f"{stage.key}:ids", folder), (f"{stage.folder_key}:own", own)):
+        for key, home in ((f"{stage.key}:ids", folder), (f"{stage.folder_key}:own", workdir)):
             files = (self.ledger.stage_result(key) or {}).get("files", {}).items()
             seals |= {str(home / name): seal for name, seal in files}
         return seals
@@ -442,7 +423,7 @@ class Stages:
                 stage.sketch,
                 stage.folder_key,
                 self._corpus(stage),
-                self._own(stage),
+                self._workdir(stage),
                 partial(self.seals, stage),
                 self.storage.fetch,
             )

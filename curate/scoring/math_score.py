@@ -126,8 +126,8 @@ class MathScore(FastTextStep):
         return decide(docs, self.limits())
 
     def limits(self) -> list[Limit]:
-        few, plain = self.threshold, self.plain_threshold
+        least, plain = self.threshold, self.plain_threshold
         return [
-            Limit("low_score", "formula_score", "threshold", few, above=False, closed=True),
+            Limit("low_score", "formula_score", "threshold", least, above=False, closed=True),
             Limit("low_plain", "plain_score", "plain_threshold", plain, above=False, closed=True),
         ]

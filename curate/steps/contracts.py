@@ -122,8 +122,8 @@ def field_of(kind: type, name: str, **changes: Any) -> Any:
     limits of the step alone."""
     note = get_type_hints(kind, include_extras=True)[name].__metadata__[0]
     limits = {limit: getattr(note, limit) for limit in LIMITS if getattr(note, limit) is not None}
-    own = kind.__dataclass_fields__[name]  # type: ignore[attr-defined]
-    default = own.default if own.default_factory is MISSING else own.default_factory()
+    stated = kind.__dataclass_fields__[name]  # type: ignore[attr-defined]
+    default = stated.default if stated.default_factory is MISSING else stated.default_factory()
     choices = {"json_schema_extra": {"enum": list(note.choices)}} if note.choices else {}
     return Field(default, description=note.description, **(limits | choices | changes))
 

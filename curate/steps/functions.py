@@ -126,8 +126,8 @@ class FunctionInFile:
             if file in files:
                 place = f"{_shown(Path(file))}:{trace.tb_lineno}"
             trace = trace.tb_next
-        said = " ".join(plain(str(error), MOST_SHOWN).split())
-        message = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        reason = " ".join(plain(str(error), MOST_SHOWN).split())
+        message = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
         return RunFailed(f"{place}: {message} ({self.name}, {where})")
 
 
@@ -138,5 +138,5 @@ def is_function(text: str) -> bool:
 
 def _shown(path: Path) -> str:
     """A path as from here where it lies below."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    folder = Path.cwd()
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

@@ -90,8 +90,8 @@ class Profiled(Step):
 
     def _changes(self, profile: Profile) -> dict[str, Any]:
         """The settings that a profile changes, checked as the recipe's are."""
-        given = profile.limits.get(self.name, {})
-        changes = {k: v for k, v in given.items() if k not in self.model_fields_set}
+        profile_limits = profile.limits.get(self.name, {})
+        changes = {k: v for k, v in profile_limits.items() if k not in self.model_fields_set}
         if not changes:
             return {}
         try:

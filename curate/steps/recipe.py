@@ -18,7 +18,7 @@ from curate.disk.files import check_regular, text_digest
 from curate.disk.units import counted
 from curate.disk.yaml_file import read_yaml
 from curate.errors import UsageError
-from curate.formats.reading import ReadSettings
+from curate.formats.read_settings import ReadSettings
 from curate.steps.contracts import CorpusStep, Product, Settings, Step
 from curate.steps.registry import step_class
 from curate.steps.shipped import text_of
@@ -106,14 +106,14 @@ class Recipe:
 
     def reading(self, **settings: Any) -> Recipe:
         """The recipe with other settings of `read`; those that are None stay as they are."""
-        given = {name: value for name, value in settings.items() if value is not None}
-        if not given:
+        stated = {name: value for name, value in settings.items() if value is not None}
+        if not stated:
             return self
         before = {n: getattr(self.read, n) for n in self.read.model_fields_set}
-        if "columns" in given:  # one more name, beside those of the recipe
-            given["columns"] = {**self.read.columns, **given["columns"]}
-        place = {name: f"--{name.replace('_', '-')} {value}" for name, value in given.items()}
-        read = _check(ReadSettings, {**before, **given}, "read", place.get)
+        if "columns" in stated:  # one more name, beside those of the recipe
+            stated["columns"] = {**self.read.columns, **stated["columns"]}
+        place = {name: f"--{name.replace('_', '-')} {value}" for name, value in stated.items()}
+        read = _check(ReadSettings, {**before, **stated}, "read", place.get)
         return replace(self, read=read)
 
 
@@ -138,10 +138,10 @@ class Change:
         """From the `section.key=value` of a `--set`; UsageError where it is none."""
         path, equals, raw = text.partition("=")
         section, dot, key = path.strip().partition(".")
-        given = f"--set {text}"
+        option = f"--set {text}"
         if not equals or not dot:
-            raise UsageError(f"{given}: write section.key=value, as in c4.min_sentences=5")
-        return cls(section, key, read_yaml(raw, given, lines=False)[0], given)
+            raise UsageError(f"{option}: write section.key=value, as in c4.min_sentences=5")
+        return cls(section, key, read_yaml(raw, option, lines=False)[0], option)
 
 
 class _Source:

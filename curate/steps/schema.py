@@ -18,7 +18,7 @@ STEPS = "#/$defs/"
 
 def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
     """The schema of recipes of the named steps; by default of all, plug-ins included."""
-    from curate.formats.reading import ReadSettings
+    from curate.formats.read_settings import ReadSettings
     from curate.steps.registry import step_class, step_names
 
     names = step_names() if names is None else names

@@ -67,7 +67,7 @@ def echo_json(value: Any, to: TextIO | None = None, default: Any = None) -> None
 
 def json_line(text: str) -> str:
     """JSON of the same value, whose characters a terminal obeys are escaped."""
-    return _JSON_RAW.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _JSON_RAW.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def tell(text: object, end: str = "\n") -> None:

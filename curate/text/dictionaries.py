@@ -65,8 +65,8 @@ def effective(words: str, codes: Iterable[str]) -> str:
     the lists there are for these languages. UsageError where a named list is another or absent."""
     if words == AUTO:
         paths = {code: file_of(code) for code in sorted(set(codes))}
-        there = [f"{code}={_digest(path)}" for code, path in paths.items() if path]
-        return ",".join(there) or ESTIMATE
+        dictionaries = [f"{code}={_digest(path)}" for code, path in paths.items() if path]
+        return ",".join(dictionaries) or ESTIMATE
     for code in named(words):
         dictionary_for(words, code)
     return words
@@ -83,17 +83,17 @@ def named(words: str) -> dict[str, str]:
 def dictionary_for(words: str, code: str) -> Dictionary | None:
     """The dictionary for a language by a setting that is effective; None: its words are estimated.
     UsageError where the list is absent or another."""
-    wanted = named(words)
-    if code not in wanted:
+    digests = named(words)
+    if code not in digests:
         return None
     path = file_of(code)
     if path is None:
         raise UsageError(
             f"words: no dictionary for {code}: pip install 'llmcurate[segment]', or words: estimate"
         )
-    if wanted[code] and wanted[code] != _digest(path):
+    if digests[code] and digests[code] != _digest(path):
         raise UsageError(
-            f"words: {path} is another list than the run had ({wanted[code]}): install the version"
+            f"words: {path} is another list than the run had ({digests[code]}): install the version"
             f" of {SOURCES[code].package} that it had, or take words: auto for a new run"
         )
     return _read(path, code)

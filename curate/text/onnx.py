@@ -70,5 +70,5 @@ class OnnxText:
         ids = np.array([encoding.ids or [0]], np.int64)
         mask = np.array([encoding.attention_mask or [1]], np.int64)
         inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        given = {name: value for name, value in inputs.items() if name in self._inputs}
-        return np.asarray(self._session.run(None, given)[0], np.float32), mask
+        taken_inputs = {name: value for name, value in inputs.items() if name in self._inputs}
+        return np.asarray(self._session.run(None, taken_inputs)[0], np.float32), mask

@@ -131,8 +131,8 @@ class Chosen:
     @property
     def profiles(self) -> list[Profile]:
         """All of them, each once, by code."""
-        every = {p.code: p for p in (*self.by_code.values(), self.always, self.unlabelled) if p}
-        return [every[code] for code in sorted(every)]
+        by_code = {p.code: p for p in (*self.by_code.values(), self.always, self.unlabelled) if p}
+        return [by_code[code] for code in sorted(by_code)]
 
 
 def file_of(setting: str) -> Path | None:
@@ -162,6 +162,6 @@ def chosen(setting: str) -> Chosen:
         raise UsageError(
             f"profile {setting}: no language with a profile ({names}), and no file or folder"
         )
-    own = read(path)
-    everyone = {**_auto().by_code, **own}
-    return Chosen(everyone, unlabelled=next(iter(own.values())) if len(own) == 1 else None)
+    of_file = read(path)
+    everyone = {**_auto().by_code, **of_file}
+    return Chosen(everyone, unlabelled=next(iter(of_file.values())) if len(of_file) == 1 else None)

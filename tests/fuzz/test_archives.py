@@ -17,7 +17,8 @@ from hypothesis import example, given
 
 from curate.errors import CurateError
 from curate.formats.inputs import plan_inputs
-from curate.formats.reading import PartitionReader, ReadSettings
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import PartitionReader
 from tests.curate.formats.test_warc import arc, http, warc
 from tests.fuzz.mutations import FUZZ, SEEDS, damaged, outcome
 

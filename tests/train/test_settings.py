@@ -9,29 +9,20 @@ import typing
 
 import pytest
 
-from train.config import Source, Stage, TrainConfig
+import train.config
+import train.model.config
+from train.config import TrainConfig
 from train.errors import TrainError
-from train.model.config import (
-    Alibi,
-    Buckets,
-    Dense,
-    Embedding,
-    Grouped,
-    Head,
-    Learned,
-    ModelConfig,
-    Norm,
-    Parallel,
-    Rope,
-    RopeScaling,
-)
+from train.model.config import Alibi
 from train.model.presets import preset
 from train.settings import Setting, change, check, from_dict, settings_of, to_dict
 
-KINDS = (
-    *(Source, Stage, TrainConfig, ModelConfig, Norm, Rope, RopeScaling, Learned, Alibi, Buckets),
-    *(Grouped, Dense, Parallel, Embedding, Head),
-)
+KINDS = [
+    kind
+    for module in (train.config, train.model.config)
+    for kind in vars(module).values()
+    if dataclasses.is_dataclass(kind) and kind.__module__ == module.__name__
+]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

@@ -192,13 +192,13 @@ def _use(card: dict[str, Any]) -> str:
             '- tokenizers: `Tokenizer.from_file("tokenizer.json")`',
         ]
     if file.endswith(".model") or card.get("model") == "unigram":
-        own = file if file.endswith(".model") else "tokenizer.model"
-        lines.append(f'- sentencepiece: `SentencePieceProcessor(model_file="{own}")`')
+        model = file if file.endswith(".model") else "tokenizer.model"
+        lines.append(f'- sentencepiece: `SentencePieceProcessor(model_file="{model}")`')
     if file.endswith(".gguf"):
         lines.append(f"- llama.cpp: {code_span(file)} is the vocabulary alone, without a model")
     else:
-        own = code_span(f"llmcurate tokenizer encode corpus/ --tokenizer {_name(card)} -o shards")
-        lines.append(f"- token shards: {own}")
+        command = f"llmcurate tokenizer encode corpus/ --tokenizer {_name(card)} -o shards"
+        lines.append(f"- token shards: {code_span(command)}")
     if "gguf" in card:
         lines.append(_gguf(card["gguf"]))
     return _section("How to load it", "\n".join(lines))

@@ -85,8 +85,8 @@ class Segments:
         ids: list[int] = []
         at = len(text)
         while at:
-            at, own = back[at]
-            ids = own + ids
+            at, piece_ids = back[at]
+            ids = piece_ids + ids
         return scores[-1], ids
 
     def _missing(self, character: str) -> list[int]:
@@ -111,8 +111,8 @@ def learn_pieces(
         corpus = write_lines(iter(texts), Path(folder) / "corpus")
         if not corpus.lines:
             raise TokenizerError("the corpus holds no text to learn from: give documents with text")
-        wanted = max(_LEAST, 2 * tokens + len(corpus.characters) // 2)
-        model, _, _ = train_unigram(corpus, vocab=wanted, special_tokens=[])
+        vocab = max(_LEAST, 2 * tokens + len(corpus.characters) // 2)
+        model, _, _ = train_unigram(corpus, vocab=vocab, special_tokens=[])
     segments = Segments(form)
     special = {text for text, _, kind in form.pieces if kind == CONTROL}
     new = []
@@ -137,8 +137,8 @@ def _with_characters(
     by_text = {piece[0]: piece for piece in new}
     chosen: dict[str, tuple[str, float, list[int]]] = {}
     for piece in new:
-        own = [c for c in dict.fromkeys(piece[0]) if c in by_text and c not in chosen]
-        group = dict.fromkeys([*own, piece[0]])
+        characters = [c for c in dict.fromkeys(piece[0]) if c in by_text and c not in chosen]
+        group = dict.fromkeys([*characters, piece[0]])
         if len(chosen) + len(group) <= tokens:
             chosen |= {text: by_text[text] for text in group}
     return list(chosen.values())
@@ -273,8 +273,8 @@ class _Division:
     @property
     def notes(self) -> list[str]:
         """Notes of the card on the measured texts."""
-        few = "measured on the texts that were learned from: too few to hold some out"
-        return [] if self._held.texts else [few]
+        note = "measured on the texts that were learned from: too few to hold some out"
+        return [] if self._held.texts else [note]
 
     def sample(self) -> tuple[Sample, str]:
         """Some of the measured texts, and what they are."""

@@ -37,8 +37,8 @@ def pack_texts(texts: list[str]) -> Buffers:
 
 def builtin_batches(form: Form) -> Iterator[Buffers]:
     """The built-in texts, and the text of every token alone and behind a letter."""
-    own = [] if isinstance(form, Pieces) else [token.content for token in form.added]
-    yield pack_texts([*HARD_TEXTS, *SCRIPTS, *own])
+    added = [] if isinstance(form, Pieces) else [token.content for token in form.added]
+    yield pack_texts([*HARD_TEXTS, *SCRIPTS, *added])
     if isinstance(form, Pieces):
         words = [text.replace(SPACE, " ") for text, _, kind in form.pieces if kind == NORMAL]
     else:

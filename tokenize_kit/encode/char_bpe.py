@@ -93,23 +93,23 @@ def make_char_bpe(merges: Merges) -> CharBpe:
     rows = rows.reshape(-1, 3)
     pairs = pair_table(rows, np.array([rank for *_, rank in merges.rows], np.int64))
     data, ends = numbers_of(alphabet, merges.tokens)
-    wanted = np.arange(size + 1, size + 1 + len(merges.tokens))
-    left, right = derive_merges(data, ends, np.arange(size + 1), pairs, wanted)
+    piece_ids = np.arange(size + 1, size + 1 + len(merges.tokens))
+    left, right = derive_merges(data, ends, np.arange(size + 1), pairs, piece_ids)
     mergeable = np.flatnonzero((left >= 0) & (right >= 0))
     times = ranks_of(pairs, left[mergeable], right[mergeable])
-    a, b, own = left[mergeable], right[mergeable], wanted[mergeable]
-    orderly = bool(np.all(a < own) and np.all(b < own) and np.all(np.diff(times) > 0))
+    a, b, merged = left[mergeable], right[mergeable], piece_ids[mergeable]
+    orderly = bool(np.all(a < merged) and np.all(b < merged) and np.all(np.diff(times) > 0))
     orderly = orderly and bool(
-        np.all(np.isin(np.append(a, b), np.append(own, np.arange(size + 1))))
+        np.all(np.isin(np.append(a, b), np.append(merged, np.arange(size + 1))))
     )
     tokens = np.repeat(np.arange(len(number) + 1, dtype=np.int32)[:, None], 5, axis=1)
     tokens[:, SHORTER], tokens[:, LENGTH] = -1, 1
-    tokens[wanted, LENGTH] = np.diff(ends)
+    tokens[piece_ids, LENGTH] = np.diff(ends)
     texts = [*characters, *merges.tokens]
     borders = np.empty((0, 2), np.int32)
     if orderly:
-        tokens[own, LEFT], tokens[own, RIGHT] = a, b
-        pairs = pair_table(np.stack([a, b, own], axis=1))
+        tokens[merged, LEFT], tokens[merged, RIGHT] = a, b
+        pairs = pair_table(np.stack([a, b, merged], axis=1))
         texts = [*characters, *(merges.tokens[k] for k in mergeable.tolist())]
         middle = ends[mergeable] + tokens[a, LENGTH]
         borders = np.stack([data[middle - 1], data[middle]], axis=1)
@@ -118,7 +118,7 @@ def make_char_bpe(merges: Merges) -> CharBpe:
         alphabet, size, texts or ["a"], used if texts else np.zeros(1, np.int64)
     )
     if orderly:
-        _fill_shorter(trie.links, trie.token_at, data, ends, wanted, tokens)
+        _fill_shorter(trie.links, trie.token_at, data, ends, piece_ids, tokens)
     tokens[:, ID], parts, part_ends = _ids(merges, number)
     inner = np.ones(len(data), np.bool_)
     inner[ends[1:] - 1] = False

@@ -71,7 +71,7 @@ def read_preparation(parts: dict[str, Any]) -> Preparation:
             raise Unsupported("a precompiled normaliser that doubles spaces")
     rest = [_step_name(step) for step in changes]
     kinds = [_step_name(step) for step in cuts]
-    every = ["Metaspace always split"]
+    always_split = ["Metaspace always split"]
     if rest == ["prepend", "replace"] and kinds == [] and not len(charsmap.units):
         return Preparation(charsmap, prefix=True)
     if rest == ["replace"] and kinds in ([], ["Split space"]) and not len(charsmap.units):
@@ -80,11 +80,11 @@ def read_preparation(parts: dict[str, Any]) -> Preparation:
         return Preparation(charsmap)
     if rest == [] and kinds in (["Metaspace first"], ["Metaspace always"]):
         return Preparation(charsmap, prefix=True, lead=True)
-    if (rest == [] and kinds == ["WhitespaceSplit", *every]) or (
-        rest in (["strip", "runs"], ["strip", "runs one"]) and kinds == every
+    if (rest == [] and kinds == ["WhitespaceSplit", *always_split]) or (
+        rest in (["strip", "runs"], ["strip", "runs one"]) and kinds == always_split
     ):
         return Preparation(charsmap, prefix=True, squeeze=True, words=True)
-    if rest == [] and kinds == every:
+    if rest == [] and kinds == always_split:
         return Preparation(charsmap, prefix=True, lead=True, words=True)
     if rest == [] and kinds == ["Split words"] and not len(charsmap.units):
         return Preparation(charsmap, plain=True)

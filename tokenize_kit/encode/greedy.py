@@ -165,20 +165,20 @@ def encode_greedy(greedy, data, a, z, out, dead):
 
 
 @njit(cache=True, nogil=True)
-def derive_merges(data, ends, byte_numbers, pairs, wanted):
+def derive_merges(data, ends, byte_numbers, pairs, ids):
     """(left, right: int64[tokens] of the last merge of each token's bytes): right is -1 for a byte,
     left is -1 where they do not merge to `wanted`."""
-    left, right = np.full(len(wanted), -1, np.int64), np.full(len(wanted), -1, np.int64)
+    left, right = np.full(len(ids), -1, np.int64), np.full(len(ids), -1, np.int64)
     symbols = np.empty(16, np.int64)
     ranks = np.empty(16, np.int64)
-    for t in range(len(wanted)):
+    for t in range(len(ids)):
         n = ends[t + 1] - ends[t]
         if n > len(symbols):
             symbols, ranks = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
         for k in range(n):
             symbols[k] = byte_numbers[data[ends[t] + k]]
         if n == 1:
-            if symbols[0] == wanted[t]:
+            if symbols[0] == ids[t]:
                 left[t] = symbols[0]
             continue
         for k in range(n - 1):
@@ -190,7 +190,7 @@ def derive_merges(data, ends, byte_numbers, pairs, wanted):
                     at = k
             if ranks[at] == NO_RANK:
                 break
-            if n == 2 and ranks[0] & 0xFFFFFFFF == wanted[t]:
+            if n == 2 and ranks[0] & 0xFFFFFFFF == ids[t]:
                 left[t], right[t] = symbols[0], symbols[1]
             symbols[at] = ranks[at] & 0xFFFFFFFF
             n -= 1
@@ -222,8 +222,8 @@ def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) ->
     number = np.full(int(ids.max()) + 1, -1, np.int64)
     number[byte_ids] = np.arange(256)
     number[ids[mergeable]] = 256 + np.arange(len(mergeable))
-    a, b, own = number[left[mergeable]], number[right[mergeable]], 256 + np.arange(len(mergeable))
-    if np.any(a < 0) or np.any(b < 0) or np.any(a >= own) or np.any(b >= own):
+    a, b, new = number[left[mergeable]], number[right[mergeable]], 256 + np.arange(len(mergeable))
+    if np.any(a < 0) or np.any(b < 0) or np.any(a >= new) or np.any(b >= new):
         return None
     count = 256 + len(mergeable)
     spelled = [bytes([k]) for k in range(256)] + [tokens[int(k)] for k in ids[mergeable]]
@@ -234,7 +234,7 @@ def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) ->
     ordered = np.cumsum([0, *map(len, spelled)])
     joined = np.frombuffer(bytearray().join(spelled), np.uint8)
     shorter = shorter_tokens(slots, token_at, joined, ordered, np.arange(count), count)
-    own_pairs = pair_table(np.stack([a, b, own], axis=1))
+    own_pairs = pair_table(np.stack([a, b, new], axis=1))
     made_of = np.concatenate([np.repeat(np.arange(256), 2).reshape(256, 2), np.stack([a, b], 1)])
     numbered = np.concatenate([byte_ids, ids[mergeable]])
     columns = [np.diff(ordered), shorter, made_of[:, 0], made_of[:, 1], numbered]

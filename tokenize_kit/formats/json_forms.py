@@ -123,9 +123,9 @@ def pieces_tokenizer(model: Pieces) -> Tokenizer:
     cuts = [pre_tokenizers.Split(Regex(_WORDS), "isolated")] if model.starts_words else []
     if runs := _known_characters(model):
         cuts.insert(0, pre_tokenizers.Split(Regex(runs), "isolated"))
-    own = sorted((t for t, _, k in model.pieces if k == USER_DEFINED), key=len, reverse=True)
-    if model.kind == "bpe" and own:
-        spelled = "|".join(re.sub(r"([^\w\s])", r"\\\1", text) for text in own)
+    defined = sorted((t for t, _, k in model.pieces if k == USER_DEFINED), key=len, reverse=True)
+    if model.kind == "bpe" and defined:
+        spelled = "|".join(re.sub(r"([^\w\s])", r"\\\1", text) for text in defined)
         cuts.insert(0, pre_tokenizers.Split(Regex(spelled), "isolated"))
     if cuts:
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(cuts)
@@ -227,7 +227,7 @@ def _bpe(model: Pieces) -> Any:
         before = order if pairs else before
         pairs.sort(key=lambda pair: (model.numbers[pair[0]], model.numbers[pair[1]]))
         merges += pairs
-    own = any(kind == USER_DEFINED for _, _, kind in model.pieces)
+    defined = any(kind == USER_DEFINED for _, _, kind in model.pieces)
     return models.BPE(
         vocab=model.numbers,
         merges=merges,
@@ -235,7 +235,7 @@ def _bpe(model: Pieces) -> Any:
         fuse_unk=True,
         byte_fallback=model.byte_fallback,
         # User-defined pieces stand alone behind the split; no merge makes them.
-        ignore_merges=own,
+        ignore_merges=defined,
     )
 
 

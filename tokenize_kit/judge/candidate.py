@@ -301,8 +301,8 @@ class SentencePiece:
         parts = [np.empty((0, 2), np.int64)]
         for text, start in zip(texts_of(data, offsets), offsets.tolist(), strict=False):
             message = self._model.encode(text, out_type="serialized_proto")
-            own = piece_spans(np.frombuffer(message, np.uint8))
-            parts.append(np.where(own < 0, own, own + start))
+            of_text = piece_spans(np.frombuffer(message, np.uint8))
+            parts.append(np.where(of_text < 0, of_text, of_text + start))
         positions = np.concatenate(parts)
         if len(positions) != len(ids) or (len(positions) and positions.min() < 0):
             raise TokenizerError(

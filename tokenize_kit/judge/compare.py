@@ -66,17 +66,17 @@ def add_gini(result: dict[str, Any], others: str) -> None:
 def add_lengths(results: list[dict[str, Any]], baseline: int, groups: Sequence[str]) -> None:
     """Puts `nsl` into every result and its rows by group: its tokens over the baseline's on the
     same texts (normalised sequence length, Dagan et al. 2024). baseline: the number of a result."""
-    own = results[baseline]
+    baseline_result = results[baseline]
     for result in results:
-        result["nsl"] = _length_ratio(result, own)
+        result["nsl"] = _length_ratio(result, baseline_result)
         for name in groups:
-            by_label = {row["label"]: row for row in own[name]}
+            by_label = {row["label"]: row for row in baseline_result[name]}
             for row in result[name]:
                 row["nsl"] = _length_ratio(row, by_label[row["label"]])
 
 
-def _length_ratio(row: dict[str, Any], own: dict[str, Any]) -> float | None:
-    return row["tokens"] / own["tokens"] if own["tokens"] else None
+def _length_ratio(row: dict[str, Any], baseline_row: dict[str, Any]) -> float | None:
+    return row["tokens"] / baseline_row["tokens"] if baseline_row["tokens"] else None
 
 
 Piece = tuple[str, int]  # text, tokens: more than one where a character is cut, 0 where none

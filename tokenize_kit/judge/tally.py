@@ -318,8 +318,8 @@ class Tally:
     def result(self) -> dict[str, Any]:
         """All figures as JSON values. A ratio of nothing is None; MB/s are of CPU time, of what the
         process did on all its threads."""
-        own = self.candidate
-        usable = [n for n in own.tokens if n not in own.special]
+        candidate = self.candidate
+        usable = [n for n in candidate.tokens if n not in candidate.special]
         used = int((self.counts > 0).sum())
         megabytes = int(self._all[1]) / 1e6
         speeds = {
@@ -327,15 +327,15 @@ class Tally:
             for task, seconds in self._seconds.items()
         }
         return {
-            "tokenizer": own.path,
-            "engine": own.engine,
-            "vocab": len(own.tokens),
-            "special": len(own.special),
+            "tokenizer": candidate.path,
+            "engine": candidate.engine,
+            "vocab": len(candidate.tokens),
+            "special": len(candidate.special),
             **_figures(self._all),
-            "renyi_efficiency": renyi_efficiency(self.counts, len(own.tokens)),
+            "renyi_efficiency": renyi_efficiency(self.counts, len(candidate.tokens)),
             "renyi_efficiency_of_used": renyi_efficiency(self.counts, used),
             "used": used,
-            "used_share": used / len(own.tokens),
+            "used_share": used / len(candidate.tokens),
             "never_used": sum(not self.counts[n] for n in usable),
             **self.vocabulary.dump(set(np.flatnonzero(self.counts).tolist())),
             "first_lost": self._first_lost,

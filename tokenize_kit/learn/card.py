@@ -121,12 +121,12 @@ def _gguf_note(options: TrainingOptions) -> str:
     if not options.lossless:
         return f"{begin}no text that is changed before it is cut; any other program can use it"
     names = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
-    own = PATTERNS.get(options.pattern_name)
+    named_pattern = PATTERNS.get(options.pattern_name)
     around = options.forbid or options.newlines or options.space_runs or options.script_boundaries
-    if own is None or not own.gguf or around:
+    if named_pattern is None or not named_pattern.gguf or around:
         hint = f"--pattern {names} alone"
     else:
-        hint = f"--digits {own.digits}"
+        hint = f"--digits {named_pattern.digits}"
     return (
         f"{begin}no pattern {options.pattern_name} with these rules; if you"
         f" want to run a model there, train with {hint}; any other program can use it"

@@ -401,8 +401,8 @@ class TrainingOptions:
             pattern = own_pattern(self.regex)
         else:
             named = self.pattern or self.graphemes or self.model == "wordpiece"
-            own = PATTERNS[name].digits if named else "single"
-            pattern = pattern_with(name, self.digits or own)
+            pattern_digits = PATTERNS[name].digits if named else "single"
+            pattern = pattern_with(name, self.digits or pattern_digits)
         return compose(pattern, self.forbid, self.newlines, self.space_runs, self.script_boundaries)
 
     @property

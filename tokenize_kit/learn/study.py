@@ -69,8 +69,8 @@ def study(
     none, and for too few texts.
     """
     least = _BYTES + len(special_tokens) + 1
-    wanted = sorted(set(sizes))
-    if not wanted or wanted[0] < least:
+    ascending = sorted(set(sizes))
+    if not ascending or ascending[0] < least:
         raise TokenizerError(f"vocabularies: give sizes of {least} or more", exit_code=2)
     parts = pattern_with(DEFAULT_PATTERN, digits).parts
     held = HeldOut()
@@ -82,11 +82,11 @@ def study(
         )
     banned = [token.encode() for token in special_tokens]
     laid = lay_out_words(*counted.words())
-    names, merges = learn_merges(laid, wanted[-1] - len(special_tokens), banned)
+    names, merges = learn_merges(laid, ascending[-1] - len(special_tokens), banned)
     raw = held.texts
     data, offsets = np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
     rows: list[dict[str, Any]] = []
-    for size in wanted:
+    for size in ascending:
         tokens = size - len(special_tokens)
         if rows and rows[-1]["vocab"] < rows[-1]["asked"]:
             break  # the corpus has no more

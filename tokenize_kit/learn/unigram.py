@@ -129,8 +129,8 @@ def train_unigram(
     than there are. normal: SentencePiece's rule of normalisation. Raises ``TokenizerError`` where
     the vocabulary is too small.
     """
-    own = [corpus.space] if corpus.space else []
-    available = vocab - _BYTE_PIECES - len(_PRINTABLE_ASCII) - len(special_tokens) - len(own) - 3
+    space = [corpus.space] if corpus.space else []
+    available = vocab - _BYTE_PIECES - len(_PRINTABLE_ASCII) - len(special_tokens) - len(space) - 3
     if available < 16:
         least = vocab - available + 16
         raise TokenizerError(f"vocab {vocab} is too small for unigram: ask for {least} or more")
@@ -163,7 +163,7 @@ def train_unigram(
             eos_id=-1,
             pad_id=-1,
             control_symbols=list(special_tokens),
-            user_defined_symbols=["\n", "\t", *own],
+            user_defined_symbols=["\n", "\t", *space],
             minloglevel=2,
         )
     except (RuntimeError, OSError) as error:

@@ -70,10 +70,10 @@ def members(name: str) -> np.ndarray:
         return inside
     if name in SCRIPTS:
         return scripts() == SCRIPTS.index(name)
-    wanted = [k for k, n in enumerate(NAMES) if n == name or (len(name) == 1 and n[0] == name)]
-    if not wanted:
+    numbers = [k for k, n in enumerate(NAMES) if n == name or (len(name) == 1 and n[0] == name)]
+    if not numbers:
         raise KeyError(name)
-    return np.isin(categories(), wanted)
+    return np.isin(categories(), numbers)
 
 
 def folds(code_point: int) -> set[int]:

@@ -55,8 +55,8 @@ def texts_of(
         text = batch.column("text")
         if text.type != pa.large_string():
             text = text.cast(pa.large_string())
-        own = batch.column(column) if column else None
-        for values in (*strings.values(), text, *([] if own is None else [own])):
+        of_column = batch.column(column) if column else None
+        for values in (*strings.values(), text, *([] if of_column is None else [of_column])):
             _hash(hashed, values)
         digest = hashed.hexdigest()
         first, number = min(max(start.documents - before, 0), len(text)), before
@@ -71,7 +71,7 @@ def texts_of(
             last = int(np.searchsorted(offsets, offsets[first] + piece_bytes, "right"))
             last = min(max(last, first + 1), len(text))
             part, position = slice(first, last), Position(number + last, digest)
-            more = own[part] if own is not None else None
+            more = of_column[part] if of_column is not None else None
             yield Texts(names[part], data, offsets[first : last + 1], more, position)
             first = last
     if before < start.documents:

@@ -2,14 +2,17 @@
 
 from train.attention.backends import BACKENDS, Backend
 from train.attention.choice import attend, check_name, prepare
+from train.attention.context import ContextParallel, SharedMask
 from train.attention.mask import Alibi, Mask, Relative, positions_of
 
 __all__ = [
     "BACKENDS",
     "Alibi",
     "Backend",
+    "ContextParallel",
     "Mask",
     "Relative",
+    "SharedMask",
     "attend",
     "check_name",
     "positions_of",

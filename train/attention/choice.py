@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from train.attention.backends import BACKENDS
+from train.attention.context import SharedMask
 from train.attention.mask import Mask
 from train.errors import TrainError
 
@@ -97,20 +98,36 @@ def resolve(backend: str, q: Any, mask: Mask, values: int | None = None) -> Row:
     return Row(backend=backend, why="as asked")
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, backend: str = "auto") -> Tensor:
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask | SharedMask, backend: str = "auto"
+) -> Tensor:
     """Attention of q [batch, heads, queries, head_dim] over k, v [batch, kv_heads, keys, head_dim].
 
     ``heads`` is a multiple of ``kv_heads``; the last dimension of v may be another. Returns [batch,
     heads, queries, v's last] in v's dtype.
+    With a ``SharedMask`` all three are those of this process's tokens.
     Raises ``TrainError`` where the back end is unknown or does not support the case.
     """
+    if isinstance(mask, SharedMask):
+        k, v = mask.parallel.gathered(k, v)
+        mixed = [
+            attend(queries, k[:, :, : each.keys], v[:, :, : each.keys], each, backend)
+            for queries, each in zip(q.chunk(2, dim=2), mask.chunks, strict=True)
+        ]
+        return torch.cat(mixed, dim=2)
     return BACKENDS[resolve(backend, q, mask, v.shape[-1]).backend].attention(q, k, v, mask)
 
 
-def prepare(q: Tensor, mask: Mask, backend: str = "auto", values: int | None = None) -> None:
+def prepare(
+    q: Tensor, mask: Mask | SharedMask, backend: str = "auto", values: int | None = None
+) -> None:
     """Make what the back end keeps with a mask for all layers; of q nothing is read but its kind.
     Whoever attends inside a checkpoint calls this before: made there, it would be a side effect.
     """
+    if isinstance(mask, SharedMask):
+        for each in mask.chunks:
+            prepare(q, each, backend, values)
+        return
     make = BACKENDS[resolve(backend, q, mask, values).backend].prepare
     if make is not None:
         make(mask)

@@ -79,7 +79,8 @@ Bias = Alibi | Relative
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Mask:
-    """The queries are the last ``queries`` of the ``keys`` in a row.
+    """The queries are the last ``queries`` of the ``keys`` in a row, but for ``ahead`` keys that
+    follow them.
 
     ``causal``: a query sees the keys up to its own. ``documents``: int [batch, keys]; a query sees
     only keys of its own document, which is that of the key at its place, or is in
@@ -104,11 +105,12 @@ class Mask:
     positions: Tensor | None = None
     bias: Bias | None = None
     gaps: bool = False
+    ahead: int = 0
 
     @property
     def offset(self) -> int:
-        """Keys before the first query: those a cache holds."""
-        return self.keys - self.queries
+        """Keys before the first query: those a cache holds, or another process has made."""
+        return self.keys - self.queries - self.ahead
 
     @property
     def features(self) -> frozenset[str]:
@@ -130,7 +132,32 @@ class Mask:
             names.add("alibi" if isinstance(self.bias, Alibi) else "relative")
         if self.gaps:
             names.add("gaps")
+        if self.ahead:
+            names.add("ahead")
         return frozenset(names)
+
+    def of_queries(self, first: int, last: int) -> Mask:
+        """Of the queries ``first`` to ``last`` alone, where each key has its query. Keys behind
+        them that none of them sees are left out.
+        """
+        keys = self.keys if self.prefix is not None or not self.causal else last
+
+        def cut(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x[:, :keys]
+
+        return Mask(
+            queries=last - first,
+            keys=keys,
+            device=self.device,
+            causal=self.causal,
+            documents=cut(self.documents),
+            window=self.window,
+            sinks=self.sinks,
+            prefix=cut(self.prefix),
+            positions=cut(self.positions),
+            bias=self.bias,
+            ahead=keys - last,
+        )
 
     @once
     def key_positions(self) -> Tensor:
@@ -156,7 +183,8 @@ class Mask:
         """
         if self.query_documents is not None:
             raise ValueError("queries that are other tokens than the keys have no distance to them")
-        return self.key_positions[:, self.offset :, None] - self.key_positions[:, None, :]
+        own = self.key_positions[:, self.offset : self.offset + self.queries, None]
+        return own - self.key_positions[:, None, :]
 
     @once
     def dense(self) -> Tensor:
@@ -173,7 +201,8 @@ class Mask:
             seen = seen | self.prefix[:, None, :]
         if self.documents is not None:
             own = self.query_documents
-            own = self.documents[:, self.offset :] if own is None else own
+            if own is None:
+                own = self.documents[:, self.offset : self.offset + self.queries]
             seen = seen & (own[:, :, None] == self.documents[:, None, :])
         return seen[:, None]
 

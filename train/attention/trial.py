@@ -17,11 +17,13 @@ BOUNDS = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 
 
 def small(like: Mask, device: torch.device) -> Mask:
-    """A mask of the same kind over a few documents of ``LENGTH`` tokens."""
+    """A mask of the same kind over a few documents of ``LENGTH`` tokens; of some of its queries
+    where ``like`` has keys before or behind them.
+    """
     index = torch.arange(LENGTH, device=device)
     documents = ((index >= 23).long() + (index >= 100).long())[None]
     positions = positions_of(documents)
-    return dataclasses.replace(
+    mask = dataclasses.replace(
         like,
         queries=LENGTH,
         keys=LENGTH,
@@ -30,7 +32,9 @@ def small(like: Mask, device: torch.device) -> Mask:
         window=None if like.window is None else min(like.window, 37),
         prefix=None if like.prefix is None else positions < 11,
         positions=positions if like.documents is not None else None,
+        ahead=0,
     )
+    return mask.of_queries(40, 120) if like.offset or like.ahead else mask
 
 
 def difference(
@@ -41,7 +45,8 @@ def difference(
     number.
     """
     draw = torch.Generator().manual_seed(0)
-    shapes = [(1, count, mask.keys, head_dim) for count in (heads, kv_heads, kv_heads, heads)]
+    sizes = ((heads, mask.queries), *[(kv_heads, mask.keys)] * 2, (heads, mask.queries))
+    shapes = [(1, count, length, head_dim) for count, length in sizes]
     drawn = [torch.randn(shape, generator=draw).to(mask.device, dtype) for shape in shapes]
     *inputs, weight = drawn
     wanted = _passes(BACKENDS["eager"].attention, [x.float() for x in inputs], weight, mask)

@@ -293,7 +293,7 @@ class Feed:
                 "repeated_tokens": max(0, tokens - unique),
             }
         stages = []
-        for name, config, sampler, wanted in zip(
+        for name, config, sampler, stage_sources in zip(
             names(self.config), self.stages, self.samplers, self.wanted, strict=True
         ):
             taken = sampler.taken(config.steps)
@@ -302,7 +302,7 @@ class Feed:
                     **dataclasses.asdict(self.rows.sources[index].figures()),
                     "taken_rows": rows,
                 }
-                for source, index, rows in zip(wanted, sampler.sources, taken, strict=True)
+                for source, index, rows in zip(stage_sources, sampler.sources, taken, strict=True)
             }
             shape = {"steps": config.steps, "rows": config.rows, "context": config.context}
             stages.append({"name": name, **shape, "sources": packed})
@@ -336,11 +336,11 @@ class Feed:
 
 def _sources(shards: Path | None, stage: TrainConfig) -> tuple[Source, ...]:
     """What a stage trains on: its sources, or the run's; raises where nothing says it."""
-    wanted = stage.sources or ((Source(shards=str(shards)),) if shards is not None else ())
-    if not wanted:
+    sources = stage.sources or ((Source(shards=str(shards)),) if shards is not None else ())
+    if not sources:
         raise TrainError("give a folder of shards, or sources", exit_code=2)
-    paths = [source.shards for source in wanted]
+    paths = [source.shards for source in sources]
     for path in paths:
         if paths.count(path) > 1:
             raise TrainError(f"source {path} is given twice: add up its amounts", exit_code=2)
-    return wanted
+    return sources

@@ -28,13 +28,13 @@ class Comparison:
 
     def __init__(self, shards: Iterable[Shards], record: Path, step: int) -> None:
         self._record = record
-        known, begun = _read(record)
+        compared, begun = _read(record)
         self.since = step if begun is None else min(begun, step)
         self._note({"begun": step})
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="compare")
         files = {path.resolve(): digest for part in shards for path, digest in part.sums}
-        self._work = self._pool.submit(self._compare, files, known)
+        self._work = self._pool.submit(self._compare, files, compared)
 
     def done(self) -> bool:
         """Whether all files are what their manifest says; raises ``TrainError`` naming one that is
@@ -56,17 +56,17 @@ class Comparison:
         self._stop.set()
         self._pool.shutdown()
 
-    def _compare(self, files: dict[Path, str], known: set[tuple[Any, ...]]) -> None:
+    def _compare(self, files: dict[Path, str], compared: set[tuple[Any, ...]]) -> None:
         try:
             facts = {path: path.stat() for path in files}
             for path in sorted(files, key=lambda path: (facts[path].st_size, path)):
                 size, changed, digest = facts[path].st_size, facts[path].st_mtime_ns, files[path]
-                if (str(path), size, changed, digest) in known:
+                if (str(path), size, changed, digest) in compared:
                     continue
-                found = self._digest(path)
-                if found is None:
+                actual = self._digest(path)
+                if actual is None:
                     return
-                if found != digest:
+                if actual != digest:
                     raise damaged_shard(path)
                 line = {"path": str(path), "bytes": size, "mtime_ns": changed, "sha256": digest}
                 self._note(line)
@@ -91,7 +91,7 @@ class Comparison:
 
 def _read(record: Path) -> tuple[set[tuple[Any, ...]], int | None]:
     """The files that were as they should be, and where training on others began, if it did."""
-    known: set[tuple[Any, ...]] = set()
+    compared: set[tuple[Any, ...]] = set()
     begun = None
     for text in record.read_bytes().splitlines() if record.is_file() else ():
         try:
@@ -105,5 +105,5 @@ def _read(record: Path) -> tuple[set[tuple[Any, ...]], int | None]:
         elif "complete" in line:
             begun = None
         elif all(isinstance(value, (str, int)) for value in line.values()):
-            known.add(tuple(line.get(name) for name in ("path", "bytes", "mtime_ns", "sha256")))
-    return known, begun
+            compared.add(tuple(line.get(name) for name in ("path", "bytes", "mtime_ns", "sha256")))
+    return compared, begun

@@ -109,9 +109,9 @@ class Mixture:
         answers: dict[int, str] = {}
         for source in self.sources:
             first, last = source.first, source.first + source.shards.documents
-            own = [d for d in documents if first <= d < last and d not in answers]
-            values = ask(source.shards, [document - first for document in own])
-            answers |= dict(zip(own, values, strict=True))
+            of_source = [d for d in documents if first <= d < last and d not in answers]
+            values = ask(source.shards, [document - first for document in of_source])
+            answers |= dict(zip(of_source, values, strict=True))
         return [answers[document] for document in documents]
 
     def width(self, row: int) -> int:

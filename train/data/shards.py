@@ -94,14 +94,14 @@ class Shards:
         return self._column("source", indices)
 
     def _column(self, name: str, indices: list[int]) -> list[str]:
-        wanted = np.asarray(indices, dtype=np.int64)
-        shard = self.shard[wanted]
+        asked = np.asarray(indices, dtype=np.int64)
+        shard = self.shard[asked]
         first = np.searchsorted(self.shard, np.arange(len(self.parts)))
         texts = [""] * len(indices)
         for number in np.unique(shard):
             part = self.parts[number]
             positions = np.flatnonzero(shard == number)
-            rows = wanted[positions] - first[number]
+            rows = asked[positions] - first[number]
             if part.table is not None:
                 values = read_column(part.table, name).take(pa.array(rows)).to_pylist()
             elif name == "id" and part.ids is not None:

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from train.data.shards import end_of_text, load_tokenizer
 from train.errors import TrainError, counted
@@ -32,7 +31,7 @@ from train.runs.checkpoint import (
     weights_of,
 )
 from train.runs.plan import Plan
-from train.runs.tensors import Stored
+from train.runs.tensors import Stored, write_tensors
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 SHARD_BYTES = 5 * 10**9  # what transformers' save_pretrained takes
@@ -128,22 +127,29 @@ def _write_weights(
     dtype: torch.dtype,
     limit: int,
 ) -> list[str]:
-    """The names of the files. No more than one of them is in memory at a time: ours are mapped."""
+    """The names of the files. One tensor is in memory at a time."""
     files = list(_shards(family.weights(config), dtype.itemsize, limit))
     names = ["model.safetensors"]
     if len(files) > 1:
         count = len(files)
         names = [f"model-{i + 1:05d}-of-{count:05d}.safetensors" for i in range(count)]
     weight_map: dict[str, str] = {}
+    by_name: dict[str, Weight] = {}
+
+    def packed(theirs: str) -> Tensor:
+        weight = by_name[theirs]
+        return weight.layout.pack([weights[own] for own in weight.ours]).to(dtype)
+
     try:
         for name, part in zip(names, files, strict=True):
-            tensors = {}
-            for weight in part:
-                ours = [weights[own] for own in weight.ours]
-                tensors[weight.theirs] = weight.layout.pack(ours).to(dtype).contiguous().clone()
-                weight_map[weight.theirs] = name
-            save_file(tensors, folder / name, metadata={"format": "pt"})
-    except (OSError, SafetensorError) as error:
+            by_name = {weight.theirs: weight for weight in part}
+            weight_map |= dict.fromkeys(by_name, name)
+            shapes = {
+                theirs: torch.empty(weight.shape, dtype=dtype, device="meta")
+                for theirs, weight in by_name.items()
+            }
+            write_tensors(folder / name, shapes, {"format": "pt"}, packed)
+    except OSError as error:
         raise TrainError(f"{folder / name}: cannot be written ({error})") from error
     if len(files) > 1:
         total = sum(_bytes(weight, dtype.itemsize) for part in files for weight in part)
@@ -180,15 +186,15 @@ def _bytes(weight: Weight, width: int) -> int:
 
 def _card(plan: Plan, family: Family, checkpoint: str, dtype: str) -> str:
     config = plan.model
-    own = config.attention
-    kept = f"{own.kv_heads} of keys and values, of {own.head_dim}"
-    if isinstance(own, Latent):
-        kept = f"keys and values of {own.rank} shared dimensions, {own.rotary_dim} turned"
+    attention = config.attention
+    kept = f"{attention.kv_heads} of keys and values, of {attention.head_dim}"
+    if isinstance(attention, Latent):
+        kept = f"keys and values of {attention.rank} shared, {attention.rotary_dim} turned"
     shape = {
         "parameters": f"{parameters(config):,}",
         "layers": config.layers,
         "width": config.hidden,
-        "heads": f"{own.heads} ({kept})",
+        "heads": f"{attention.heads} ({kept})",
         "feed-forward": f"{config.feed_forward.activation}, {config.feed_forward.width}",
         "positions": config.position.kind,
         "vocabulary": f"{config.vocab:,}",

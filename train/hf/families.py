@@ -36,7 +36,7 @@ _BIASES = {
 
 def traits(config: ModelConfig) -> dict[str, Any]:
     """What decides the family, by the setting that the user would change."""
-    own, windows, position = config.attention, set(config.windows), config.position
+    shape, windows, position = config.attention, set(config.windows), config.position
     window = "none" if windows == {None} else "some layers" if None in windows else "every layer"
     scaling = position.scaling if isinstance(position, Rope) else None
     # An NTK-scaled rotation is one with another theta.
@@ -60,20 +60,20 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "norm.place": config.norm.place,
         "norm.eps": "1e-5" if config.norm.eps == 1e-5 else "other",
         "embedding.norm": config.embedding.norm,
-        "attention.kind": own.kind,
-        "attention.qk_norm": own.qk_norm,
-        "bias": _BIASES[own.bias, config.feed_forward.bias],
+        "attention.kind": shape.kind,
+        "attention.qk_norm": shape.qk_norm,
+        "bias": _BIASES[shape.bias, config.feed_forward.bias],
         "head.bias": config.head.bias,
         "feed_forward.activation": config.feed_forward.activation,
         "feed_forward.width": "4 x hidden" if wide else "other",
         "residual.kind": config.residual.kind,
         "residual.norms": config.residual.norms if parallel else 1,  # type: ignore[union-attr]
-        "attention.kv_heads": "heads" if own.kv_heads == own.heads else "fewer than heads",
+        "attention.kv_heads": "heads" if shape.kv_heads == shape.heads else "fewer than heads",
         "attention.head_dim": _head_dim(config),
         "attention.window": window,
-        "attention.sinks": own.sinks if window != "none" else 0,
+        "attention.sinks": shape.sinks if window != "none" else 0,
         "position.kind": position.kind,
-        "position.dim": "a part of head_dim" if 0 < config.rotated < own.head_dim else "head_dim",
+        "position.dim": "a part of head_dim" if 0 < config.rotated < shape.head_dim else "head_dim",
         "position.scaling": scaled,
         "position.theta": "other" if theta else "10000",
         "position.offset": position.offset if isinstance(position, Learned) else 0,
@@ -125,5 +125,5 @@ def _shown(config: ModelConfig, family: Family, name: str) -> str:
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     value = traits(config)[name] if value is None or isinstance(value, dict) else value
-    wanted = " or ".join(str(choice) for choice in family.allows.get(name, ()))
-    return f"{name} {value} (there: {wanted})"
+    allowed = " or ".join(str(choice) for choice in family.allows.get(name, ()))
+    return f"{name} {value} (there: {allowed})"

@@ -61,9 +61,9 @@ def _write(config: ModelConfig) -> dict[str, Any]:
 def _read(context: int, eps: float = 1e-6) -> Callable[[Settings, int | None], dict[str, Any]]:
     """``context`` and ``eps``: transformers' defaults, for files that leave them out."""
 
-    def read(settings: Settings, wanted: int | None) -> dict[str, Any]:
+    def read(settings: Settings, context_asked: int | None) -> dict[str, Any]:
         hidden, heads = settings.whole("hidden_size"), settings.whole("num_attention_heads")
-        length = wanted or settings.whole("max_position_embeddings", context)
+        length = context_asked or settings.whole("max_position_embeddings", context)
         settings.expect("partial_rotary_factor", 1.0, 1.0)
         return {
             "layers": settings.whole("num_hidden_layers"),

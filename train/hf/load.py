@@ -202,14 +202,14 @@ def _match(
             )
         files[weight.theirs] = path, name
     if missing:
-        raise TrainError(f"{folder}: {_few(missing)} missing in the weights", exit_code=2)
+        raise TrainError(f"{folder}: {_first_names(missing)} missing in the weights", exit_code=2)
     if config.head.tied:
         for head in _spellings("lm_head.weight", family):
             if head in unmatched:
                 _same(unmatched.pop(head)[0], head, files[f"{family.parts[0].theirs}.weight"])
     if unmatched:
         raise TrainError(
-            f"{folder}: the weights hold {_few(sorted(unmatched))}, which {family.name} as"
+            f"{folder}: the weights hold {_first_names(sorted(unmatched))}, which {family.name} as"
             " config.json describes it has not",
             exit_code=2,
         )
@@ -241,10 +241,10 @@ def _tensors(source: Source) -> Iterator[tuple[str, Tensor]]:
         path, name = source.files[weight.theirs]
         with safe_open(path, framework="pt") as file:
             theirs = file.get_tensor(name).float()
-        for own, tensor in zip(weight.ours, weight.layout.unpack(theirs), strict=True):
-            yield own, tensor.contiguous().clone()
+        for our_name, tensor in zip(weight.ours, weight.layout.unpack(theirs), strict=True):
+            yield our_name, tensor.contiguous().clone()
 
 
-def _few(names: list[str]) -> str:
+def _first_names(names: list[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more

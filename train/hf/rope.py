@@ -8,6 +8,7 @@ from typing import Any
 
 from train.hf.settings import Settings
 from train.model.config import ModelConfig, Rope, RopeScaling
+from train.model.rope import rope_frequencies
 from train.settings import to_dict
 
 
@@ -23,6 +24,8 @@ def written(config: ModelConfig) -> dict[str, Any]:
     values: dict[str, Any] = {"rope_type": scaling.kind, "factor": scaling.factor}
     if scaling.kind != "linear":
         values["original_max_position_embeddings"] = scaling.original_context
+    if scaling.kind in ("yarn", "longrope"):
+        values["attention_factor"] = rope_frequencies(config)[1]
     if scaling.kind == "yarn":
         values |= {"beta_fast": scaling.beta_fast, "beta_slow": scaling.beta_slow}
     if scaling.kind == "llama3":
@@ -40,7 +43,6 @@ def _longrope(config: ModelConfig, scaling: RopeScaling) -> dict[str, Any]:
     used = scaling.long if config.context > scaling.original_context else scaling.short
     return {
         "factor": stretch,
-        "attention_factor": math.sqrt(1 + math.log(stretch) / math.log(scaling.original_context)),
         "short_factor": list(used),
         "long_factor": list(used),
     }
@@ -74,23 +76,24 @@ def read(settings: Settings, context: int, *, theta: str = "rope_theta") -> dict
     if kind == "yarn":
         scaling["beta_fast"] = values.number("beta_fast", 32.0)
         scaling["beta_slow"] = values.number("beta_slow", 1.0)
-        _check_yarn(values, scaling["factor"])
+        scaling["attention_factor"] = _read_yarn(values, scaling["factor"])
     if kind == "longrope":
         scaling |= _read_longrope(values, context, original)
     return {"position.theta": base, "position.scaling": to_dict(RopeScaling(**scaling))}
 
 
-def _check_yarn(values: Settings, factor: float) -> None:
+def _read_yarn(values: Settings, factor: float) -> float | None:
+    """The attention factor, where it is not the usual one."""
     values.expect("truncate", True, True)
-    usual = 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0
-    stated = values.number("attention_factor", usual)
-    if not math.isclose(stated, usual, rel_tol=1e-6):
-        raise values.refusal(
-            "attention_factor", stated, f"ours is 0.1 ln(factor) + 1 = {usual:.6g}"
-        )
     mscale, all_dim = values.number("mscale", 0.0), values.number("mscale_all_dim", 0.0)
     if mscale and all_dim:
-        raise values.refusal("mscale", mscale, "ours follows from the factor alone")
+        raise values.refusal("mscale", mscale, "give attention_factor in its place")
+    return _unusual(values, 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0)
+
+
+def _unusual(values: Settings, usual: float) -> float | None:
+    stated = values.number("attention_factor", usual)
+    return None if math.isclose(stated, usual, rel_tol=1e-6) else stated
 
 
 def _read_longrope(values: Settings, context: int, original: int) -> Mapping[str, Any]:
@@ -103,9 +106,7 @@ def _read_longrope(values: Settings, context: int, original: int) -> Mapping[str
         )
     stretch = max(1.0, context / original)
     usual = math.sqrt(1 + math.log(stretch) / math.log(original)) if original > 1 else 1.0
-    factor = values.number("attention_factor", usual)
-    if not math.isclose(factor, usual, rel_tol=1e-6):
-        raise values.refusal(
-            "attention_factor", factor, f"ours follows from the context: {usual:.6g}"
-        )
-    return {"short": short, "long": long}
+    factor = _unusual(values, usual)
+    if factor is not None and context <= original:
+        raise values.refusal("attention_factor", factor, "ours is 1 up to the original context")
+    return {"short": short, "long": long, "attention_factor": factor}

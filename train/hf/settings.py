@@ -77,11 +77,11 @@ class Settings:
             raise self.refusal(name, value, "expected an object")
         return Settings(value, f"{self.where}: {name}", {}) if value else None
 
-    def expect(self, name: str, wanted: Any, default: Any) -> None:
+    def expect(self, name: str, expected: Any, default: Any) -> None:
         """Refuse a setting that our models have no counterpart for."""
         value = self._get(name, default)
-        if value != wanted:
-            raise self.refusal(name, value, f"our models know {wanted!r} alone")
+        if value != expected:
+            raise self.refusal(name, value, f"our models know {expected!r} alone")
 
     def _get(self, name: str, default: Any) -> Any:
         value = self._values.get(name)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from train.data.shards import end_of_text, load_tokenizer, read_shards
+from train.data.shards import Shards, end_of_text, load_tokenizer, read_shards
 from train.device import autocast, pick_device
 from train.errors import TrainError, counted
 from train.files import read_json, sha256
@@ -67,8 +67,8 @@ def open_model(folder: Path, *, device: str = "auto") -> Judged:
         model.load_state_dict(weights)
         model = model.eval().to(place)
         begin = read_json(folder / "config.json").get("bos_token_id")
-        known = isinstance(begin, int) and not isinstance(begin, bool)
-        begin = begin if known and 0 <= begin < config.vocab else None
+        is_number = isinstance(begin, int) and not isinstance(begin, bool)
+        begin = begin if is_number and 0 <= begin < config.vocab else None
     if begin is None:
         added = tokenizer.get_added_tokens_decoder()
         begin = end_of_text({t.content: index for index, t in added.items() if t.special})
@@ -101,19 +101,22 @@ def judge(
         batch_rows=batch_rows, ranks=Ranks(device=device), autocast=autocast(device, precision)
     )
     asked = {name: read_questions(path) for name, path in questions.items()}
-    opened = {name: _text(judged, path, width) for name, path in texts.items()}
+    opened = {
+        name: Text(shards_of(judged, path), width, judged.begin) for name, path in texts.items()
+    }
     of_texts = {name: _scores(text, model, how, seed) for name, text in opened.items()}
     of_questions = {
         name: score_questions(
-            model, judged.tokenizer, judged.begin, own, how, context=width, seed=seed
+            model, judged.tokenizer, judged.begin, own_questions, how, context=width, seed=seed
         )
-        for name, own in asked.items()
+        for name, own_questions in asked.items()
     }
     facts = {"model": str(judged.folder), "context": width, "seed": seed, "device": device.type}
     return {**facts, "texts": of_texts, "questions": of_questions}
 
 
-def _text(judged: Judged, folder: Path, context: int) -> Text:
+def shards_of(judged: Judged, folder: Path) -> Shards:
+    """Texts as token shards; raises ``TrainError`` where another tokenizer encoded them."""
     shards = read_shards(folder)
     if shards.tokenizer_sha256 != sha256(judged.tokenizer_file):
         raise TrainError(
@@ -121,7 +124,7 @@ def _text(judged: Judged, folder: Path, context: int) -> Text:
             exit_code=2,
         )
     vocab = min(shards.vocab_size, judged.model.config.vocab)
-    return Text(replace(shards, vocab_size=vocab), context, judged.begin)
+    return replace(shards, vocab_size=vocab)
 
 
 def _scores(text: Text, model: Decoder, how: Scoring, seed: int) -> dict[str, Any]:

@@ -226,8 +226,8 @@ def _choice(questions: Sequence[Question], nats: Any, sizes: Any, seed: int) -> 
         return np.array(likeliest) == answers
 
     plain, by_bytes = right(-nats), right(-nats / sizes)
-    own = nats[firsts + answers]
-    bits, of_bytes = own / math.log(2), sizes[firsts + answers]
+    answer_nats = nats[firsts + answers]
+    bits, of_bytes = answer_nats / math.log(2), sizes[firsts + answers]
     return {
         "kind": "multiple choice",
         "questions": len(questions),
@@ -236,8 +236,8 @@ def _choice(questions: Sequence[Question], nats: Any, sizes: Any, seed: int) -> 
         "accuracy_interval": interval(plain, ones, seed),
         "accuracy_by_bytes": float(by_bytes.mean()),
         "accuracy_by_bytes_interval": interval(by_bytes, ones, seed),
-        "log_likelihood": float(-own.mean()),
-        "log_likelihood_interval": interval(-own, ones, seed),
+        "log_likelihood": float(-answer_nats.mean()),
+        "log_likelihood_interval": interval(-answer_nats, ones, seed),
         "bits_per_byte": float(bits.sum() / of_bytes.sum()),
         "bits_per_byte_interval": interval(bits, of_bytes, seed),
     }

@@ -74,21 +74,23 @@ def _not_for_triton(like: Any, mask: Mask, values: int) -> str:
 
 
 def _mask(model: ModelConfig, train: TrainConfig, window: int | None, device: torch.device) -> Mask:
-    """Of the kind that the decoder makes in training; two tokens long."""
-    prefix = both_ways(train.objective)
+    """Of the kind that the decoder makes in training; a few tokens long."""
+    prefix, shared = both_ways(train.objective), train.context_parallel > 1
+    length = 8 if shared else 2
     with device:
         bias = positions(model).bias()
-    return Mask(
-        queries=2,
-        keys=2,
+    mask = Mask(
+        queries=length,
+        keys=length,
         device=device,
         causal=model.causal,
-        documents=torch.zeros(1, 2, dtype=torch.long, device=device),
+        documents=torch.zeros(1, length, dtype=torch.long, device=device),
         window=window,
         sinks=model.attention.sinks if window is not None else 0,
-        prefix=torch.zeros(1, 2, dtype=torch.bool, device=device) if prefix else None,
+        prefix=torch.zeros(1, length, dtype=torch.bool, device=device) if prefix else None,
         bias=bias,
     )
+    return mask.of_queries(2, 4) if shared else mask
 
 
 def backends_line(rows: list[dict[str, Any]]) -> str:

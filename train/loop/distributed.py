@@ -1,5 +1,9 @@
 """The processes of a run, as torchrun starts them: DDP or FSDP2, or one process alone.
 
+They form a grid (PyTorch's DeviceMesh) of ``replicate`` x ``shard`` x ``tensor``, the last counting
+fastest. Those that differ in ``tensor`` alone read the same tokens, others different ones. Under
+FSDP2 weights are split along ``shard``, and the same in each place of ``replicate``.
+
 A step's rows are shared out in order, so which documents a step takes, and where they stand in it,
 does not depend on how many processes there are. Of split weights each process writes its part of a
 checkpoint, and any number of processes takes them over.
@@ -9,48 +13,89 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.utils.checkpoint import set_checkpoint_early_stop
 
+from train.attention import ContextParallel
 from train.config import TrainConfig, stages_of
 from train.device import computes_in, pick_device
-from train.errors import TrainError
+from train.errors import TrainError, counted
+from train.model.config import Latent, ModelConfig
 from train.model.decoder import Decoder
 from train.model.positions import positions
+from train.split import local
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """This process among ``count``; ``device`` is where it computes."""
+    """This process among ``count``; ``device`` is where it computes. ``context`` processes in a row
+    of ``shard`` read pieces of the same rows, ``tensor`` share the matrices of each block. ``mesh``
+    is the grid, None where a process is alone.
+    """
 
     device: torch.device
     rank: int = 0
     count: int = 1
+    context: int = 1
+    tensor: int = 1
+    mesh: DeviceMesh | None = None
+    sharers: Any = None  # the group of processes that read pieces of this one's rows
 
     @property
     def first(self) -> bool:
         """The one that writes files and reports."""
         return self.rank == 0
 
+    @property
+    def readers(self) -> int:
+        """How many processes read different tokens: gradients are averaged over them."""
+        return self.count // self.tensor
+
+    @property
+    def parts(self) -> int:
+        """How many parts the rows of a step are shared out in."""
+        return self.readers // self.context
+
+    @property
+    def part(self) -> int:
+        """Which of them is this process's."""
+        return self.rank // (self.tensor * self.context)
+
+    @property
+    def reader(self) -> int:
+        """Which of the readers this process is, or helps."""
+        return self.rank // self.tensor
+
+    @property
+    def context_parallel(self) -> ContextParallel | None:
+        """How the tokens of this process's rows are shared out; None where it reads them whole."""
+        if self.context == 1:
+            return None
+        place = self.reader % self.context
+        return ContextParallel(group=self.sharers, rank=place, count=self.context)
+
     def share(self, rows: Sequence[int]) -> Sequence[int]:
-        """This process's part of a step's rows, whose number ``count`` divides."""
-        size = len(rows) // self.count
-        return rows[self.rank * size : (self.rank + 1) * size]
+        """This process's part of a step's rows, whose number ``parts`` divides."""
+        size = len(rows) // self.parts
+        return rows[self.part * size : (self.part + 1) * size]
 
     def shards(self, config: TrainConfig) -> bool:
-        """Whether the weights are split over the processes."""
-        return self.count > 1 and config.parallel == "fsdp"
+        """Whether weights are split over the processes."""
+        return self.mesh is not None and (config.parallel == "fsdp" or self.tensor > 1)
 
     def total(self, value: Tensor) -> Tensor:
-        """The sum over all processes, in each of them."""
-        if self.count > 1:
-            dist.all_reduce(value)
+        """The sum over the readers, in each process."""
+        for dim in (0, 1):  # replicate and shard
+            if self.mesh is not None and self.mesh.size(dim) > 1:
+                dist.all_reduce(value, group=self.mesh.get_group(dim))
         return value
 
     def agreed(self, value: Tensor) -> Tensor:
@@ -70,15 +115,42 @@ def processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def check_shares(config: TrainConfig, count: int) -> None:
-    """Raise ``TrainError`` where ``count`` processes cannot share the rows of a step equally."""
-    rows = [stage.rows for stage in stages_of(config)]
-    if uneven := [n for n in rows if n % (count * config.accumulate)]:
+def parts_of(config: TrainConfig, count: int) -> int:
+    """How many parts ``count`` processes share the rows of a step out in. Raises ``TrainError``
+    where they form no grid, or the parts would not be equal.
+    """
+    context = config.context_parallel
+    together = config.replicas * context * config.tensor
+    if count % together:
+        each = f"replicas {config.replicas} x tensor {config.tensor}"
+        each += f" x context_parallel {context}" if context > 1 else ""
         raise TrainError(
-            f"rows is {uneven[0]}: {count} processes of {config.accumulate} micro-batches cannot "
+            f"{each} on {counted(count, 'process')}: start a multiple of {together}",
+            exit_code=2,
+        )
+    readers = count // config.tensor
+    parts = readers // context
+    if config.tensor > 1 and readers > 1 and config.parallel != "fsdp":
+        raise TrainError(
+            f"tensor {config.tensor} with parallel {config.parallel} on {count} processes: set"
+            f" parallel fsdp (with replicas {readers} for whole copies)",
+            exit_code=2,
+        )
+    rows = [stage.rows for stage in stages_of(config)]
+    if uneven := [n for n in rows if n % (parts * config.accumulate)]:
+        raise TrainError(
+            f"rows is {uneven[0]}: {parts} processes of {config.accumulate} micro-batches cannot "
             "share them equally; choose a multiple",
             exit_code=2,
         )
+    contexts = [stage.context for stage in stages_of(config)]
+    if context > 1 and (uneven := [n for n in contexts if n % (2 * context)]):
+        raise TrainError(
+            f"context is {uneven[0]}: with context_parallel {context} choose a multiple of"
+            f" {2 * context}",
+            exit_code=2,
+        )
+    return parts
 
 
 @contextmanager
@@ -87,76 +159,207 @@ def ranks(config: TrainConfig) -> Iterator[Ranks]:
     caller had joined them.
     """
     device, count = pick_device(config.device), processes()
-    if count == 1:
+    parts_of(config, count)
+    if count == 1 and not config.offload:  # which is FSDP2's, of one process too
         yield Ranks(device=device)
         return
-    check_shares(config, count)
     if device.type == "cuda":
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", device.index or 0)))
         torch.cuda.set_device(device)
     joined = dist.is_initialized()
     if not joined:
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        on_gpu = "cpu:gloo,cuda:nccl" if config.offload else "nccl"  # both hold what is offloaded
+        alone: Any = {"store": dist.HashStore(), "rank": 0, "world_size": 1} if count == 1 else {}
+        dist.init_process_group(on_gpu if device.type == "cuda" else "gloo", **alone)
     try:
-        yield Ranks(device=device, rank=dist.get_rank(), count=count)
+        shape = (config.replicas, count // (config.replicas * config.tensor), config.tensor)
+        names = ("replicate", "shard", "tensor")
+        mesh = dist.init_device_mesh(device.type, shape, mesh_dim_names=names)
+        yield Ranks(
+            device=device,
+            rank=dist.get_rank(),
+            count=count,
+            context=config.context_parallel,
+            tensor=config.tensor,
+            mesh=mesh,
+            sharers=_sharers(config.context_parallel, config.tensor, count),
+        )
     finally:
         if not joined:
             dist.destroy_process_group()
 
 
+def _sharers(context: int, tensor: int, count: int) -> Any:
+    """The group of ``context`` neighbours among those in one place of ``tensor``."""
+    if context == 1:
+        return None
+    size = context * tensor
+    firsts = [start + place for start in range(0, count, size) for place in range(tensor)]
+    groups = [list(range(first, first + size, tensor)) for first in firsts]
+    group, _ = dist.new_subgroups_by_enumeration(groups)
+    return group
+
+
 def place_model(build: Callable[[], Decoder], config: TrainConfig, ranks: Ranks) -> Decoder:
-    """The model that ``build`` makes, on this process's device, its weights yet to be filled. Under
-    FSDP2 they are split over the processes, a block at a time, before they take any memory; blocks
-    get theirs together in the dtype of matrix products, and add up gradients in float32.
+    """The model that ``build`` makes, on this process's device, its weights yet to be filled. Split
+    over processes they are before they take any memory.
     """
-    if not ranks.shards(config):
+    if ranks.mesh is None or not ranks.shards(config):
         return build().to(ranks.device)
+    with torch.device("meta"):
+        model = build()
+    if ranks.tensor > 1:
+        _split_blocks(model, ranks.mesh["tensor"])
+    if config.parallel == "fsdp" and (ranks.readers > 1 or config.offload):
+        _shard(model, config, ranks.device, ranks.mesh)
+    model.to_empty(device="cpu" if config.offload else ranks.device)
+    for name, table in positions(model.config).named_buffers():  # they follow from the config
+        setattr(model.stack.positions, name, table.to(ranks.device))
+    return model
+
+
+def _split_blocks(model: Decoder, mesh: DeviceMesh) -> None:
+    """Tensor parallel: each process has some heads of a block and some of its feed-forward's width,
+    as the roles of the matrices say; what they make is added up.
+    """
+    from torch.distributed.tensor import DTensor, Replicate
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
+    if not hasattr(nn.utils, "get_total_norm"):
+        raise TrainError("tensor needs PyTorch 2.6; leave it out", exit_code=2)
+
+    def read_together(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        # As one input of all its matrices, so that their gradients of it are added up once.
+        first = DTensor.from_local(inputs[0], mesh, [Replicate()], run_check=False)
+        return (first, *inputs[1:])
+
+    plan: dict[str, Any] = {}
+    for name, module in model.named_modules():
+        splits = [_split_of(child) for child in module.children()]
+        if "outputs" in splits:
+            module.register_forward_pre_hook(read_together)
+        for split, style in (("outputs", ColwiseParallel), ("inputs", RowwiseParallel)):
+            if _split_of(module) == split:
+                plan[name] = style()
+    parallelize_module(model, mesh, plan)
+    size, place = model.config.attention.heads // mesh.size(), mesh.get_local_rank()
+    model.stack.positions.heads = slice(size * place, size * (place + 1))
+
+
+def _split_of(module: nn.Module) -> str:
+    """How the matrix of a linear layer is split; of other modules nothing."""
+    role = getattr(module, "roles", {}).get("weight")
+    return role.split if isinstance(module, nn.Linear) and role is not None else ""
+
+
+def check_split(model: ModelConfig, config: TrainConfig) -> None:
+    """Raise ``TrainError`` where the processes of ``tensor`` cannot share the model's blocks, or
+    those of ``context_parallel`` its rows.
+    """
+    own, parts = model.attention, config.tensor
+    for setting, count in (("tensor", parts), ("context_parallel", config.context_parallel)):
+        for name, there in (
+            ("attention latent", isinstance(own, Latent)),
+            (f"head.mtp {model.head.mtp}", model.head.mtp > 0),
+        ):
+            if count > 1 and there:
+                raise TrainError(
+                    f"{setting} {count} with {name}: it is not shared so; leave one of them out",
+                    exit_code=2,
+                )
+    for name, size in (
+        ("attention.heads", own.heads),
+        ("attention.kv_heads", own.kv_heads),
+        ("feed_forward.width", model.feed_forward.width),
+    ):
+        if size % parts:
+            raise TrainError(
+                f"tensor {parts}: model.{name} is {size}, which {parts} processes cannot share"
+                " equally; choose a divisor of it",
+                exit_code=2,
+            )
+
+
+def part_of(model: ModelConfig, config: TrainConfig) -> ModelConfig:
+    """The model of the shapes that a process of tensor parallel has."""
+    own, parts = model.attention, config.tensor
+    if isinstance(own, Latent):  # not shared
+        return model
+    return replace(
+        model,
+        attention=replace(own, heads=own.heads // parts, kv_heads=own.kv_heads // parts),
+        feed_forward=replace(model.feed_forward, width=model.feed_forward.width // parts),
+    )
+
+
+def complete(weights: Iterable[Tensor], ranks: Ranks) -> None:
+    """Add up the gradients of weights that each process has used for its own heads alone."""
+    if ranks.mesh is None or ranks.tensor == 1:
+        return
+    for weight in weights:
+        if weight.grad is not None:
+            dist.all_reduce(local(weight.grad), group=ranks.mesh.get_group("tensor"))
+
+
+def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: DeviceMesh) -> None:
+    """FSDP2: weights are split over processes, a block at a time; blocks get theirs together in the
+    dtype of matrix products, and add up gradients in float32.
+    """
     try:
         from torch.distributed.fsdp import (
+            CPUOffloadPolicy,
             MixedPrecisionPolicy,
+            OffloadPolicy,
             fully_shard,
             register_fsdp_forward_method,
         )
     except ImportError as error:
         raise TrainError("parallel fsdp needs PyTorch 2.6; use ddp", exit_code=2) from error
 
-    with torch.device("meta"):
-        model = build()
-    mesh = dist.init_device_mesh(ranks.device.type, (ranks.count,))
+    mesh = whole["replicate", "shard"] if config.replicas > 1 else whole["shard"]
+    pinned = device.type == "cuda"
+    place = CPUOffloadPolicy(pin_memory=pinned) if config.offload else OffloadPolicy()
     # What is outside of blocks stays as it is: embeddings begin the residual stream, in float32.
-    half = computes_in(ranks.device, config.precision)
+    half = computes_in(device, config.precision)
     policy = MixedPrecisionPolicy(
         param_dtype=half, reduce_dtype=torch.float32, cast_forward_inputs=False
     )
     for block in (*model.stack.blocks, *model.mtp):
-        fully_shard(block, mesh=mesh, mp_policy=policy)
-    fully_shard(model, mesh=mesh)
+        fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=place)
+    fully_shard(model, mesh=mesh, offload_policy=place)
     register_fsdp_forward_method(model, "features")
-    model.to_empty(device=ranks.device)
-    for name, table in positions(model.config).named_buffers():  # they follow from the config
-        setattr(model.stack.positions, name, table.to(ranks.device))
-    return model
 
 
 def parallel(objective: nn.Module, config: TrainConfig, ranks: Ranks) -> nn.Module:
     """The objective over all processes: under DDP its backward pass averages the gradients."""
-    if ranks.count == 1 or config.parallel != "ddp":
+    if ranks.readers == 1 or config.parallel != "ddp" or ranks.mesh is None:
         return objective
     ids = [ranks.device.index] if ranks.device.type == "cuda" else None
     # Buffers follow from the configuration. PyTorch 2.13 renames the setting.
     wrapper = nn.parallel.DistributedDataParallel
     renamed = "forward_sync_buffers" in inspect.signature(wrapper).parameters
     buffers: Any = {"forward_sync_buffers" if renamed else "broadcast_buffers": False}
-    return wrapper(objective, device_ids=ids, gradient_as_bucket_view=True, **buffers)
+    group = ranks.mesh.get_group("shard")
+    return wrapper(
+        objective, device_ids=ids, process_group=group, gradient_as_bucket_view=True, **buffers
+    )
 
 
-def averaging(objective: nn.Module, model: Any, last: bool) -> AbstractContextManager[Any]:
-    """Around a micro-batch: processes exchange gradients with the ``last`` of a step alone."""
+def exchanging(
+    objective: nn.Module, model: Any, ranks: Ranks, *, last: bool
+) -> AbstractContextManager[Any]:
+    """Around a micro-batch: processes exchange gradients with the ``last`` of a step alone. What a
+    block has sent it is to wait for, where it is computed again too.
+    """
     if hasattr(model, "set_requires_gradient_sync"):  # FSDP2
         model.set_requires_gradient_sync(last)
     elif isinstance(objective, nn.parallel.DistributedDataParallel) and not last:
         return objective.no_sync()
-    return nullcontext()
+    return set_checkpoint_early_stop(False) if ranks.tensor > 1 else nullcontext()
 
 
 def settle(model: Any) -> None:

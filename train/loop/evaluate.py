@@ -184,10 +184,10 @@ def batches(
     FSDP2 needs it.
     """
     firsts = range(0, count, how.batch_rows)
-    turns = -(-len(firsts) // how.ranks.count)
+    turns = -(-len(firsts) // how.ranks.readers)
     training = model.training
     model.eval()
-    for number in range(how.ranks.rank, turns * how.ranks.count, how.ranks.count):
+    for number in range(how.ranks.reader, turns * how.ranks.readers, how.ranks.readers):
         first = firsts[min(number, len(firsts) - 1)]
         last = min(first + how.batch_rows, count)
         example = examples(objective, rows, [(row, 0) for row in range(first, last)])
@@ -207,8 +207,8 @@ def evaluate(model: Decoder, scored: Scored, objective: Objective, how: Scoring)
     Nats are added up in the order of the rows, so that the number of processes changes no bit.
     """
     ranks, count = how.ranks, scored.rows.count
-    turns = -(-count // (how.batch_rows * ranks.count))
-    nats = np.zeros((turns * ranks.count, len(scored.sources.names)))
+    turns = -(-count // (how.batch_rows * ranks.readers))
+    nats = np.zeros((turns * ranks.readers, len(scored.sources.names)))
     tokens = np.zeros_like(nats, dtype=np.int64)
     for number, documents, values in batches(model, scored.rows, count, objective, how):
         groups = scored.group_of(documents)

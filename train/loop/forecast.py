@@ -12,7 +12,7 @@ import torch
 from train.config import TrainConfig, stages_of
 from train.device import computes_in, pick_device
 from train.loop.backends import layer_backends
-from train.loop.distributed import check_shares
+from train.loop.distributed import part_of, parts_of
 from train.loop.pretrain import start_from
 from train.loop.start import make_plan
 from train.measure.accounting import parameters, parts, run_cost
@@ -44,7 +44,7 @@ def forecast(
     """
     plan, feed = make_plan(shards, model, train or TrainConfig(), changes)
     settings, device = plan.train, pick_device(plan.train.device)
-    check_shares(settings, processes)
+    parts_of(settings, processes)
     start = start_from(plan, out / "checkpoints") if resume else None
     done = 0 if start is None else step_of(start)
     counted, (positions, _) = parts(plan.model), run_cost(plan.model, settings)
@@ -92,34 +92,52 @@ def _precision(settings: TrainConfig, kind: str) -> str:
 
 def _memory(plan: Plan, kind: str, processes: int) -> Memory:
     """Of one process, in the stage that takes most. FSDP splits weights, gradients and the
-    optimizer's state; what it gathers of a block for a moment is not counted.
+    optimizer's state, which of ``offload`` are the host's; what it gathers of a block for a moment
+    is not counted.
     """
     settings = plan.train
-    shapes = {(s.rows // (processes * s.accumulate), s.context) for s in stages_of(settings)}
-    stages = [
-        training_memory(
-            plan.model,
+    parts, pieces = parts_of(settings, processes), settings.context_parallel
+    shapes = {(s.rows // (parts * s.accumulate), s.context) for s in stages_of(settings)}
+    stages = []
+    for rows, context in shapes:
+        memory = training_memory(
+            part_of(plan.model, settings),
             rows=rows,
-            context=context,
+            context=context // pieces,
             precision=_precision(settings, kind),
             recompute=settings.recompute,
             optimizer=settings.optimizer,
             loss_chunk=chunk_of(plan.model.vocab, settings.loss_chunk, kind),
         )
-        for rows, context in shapes
-    ]
+        more = _gathered(plan, kind, rows * (context - context // pieces))
+        activations, peak = memory.activations + more, memory.peak + more
+        stages.append(dataclasses.replace(memory, activations=activations, peak=peak))
     most = max(stages, key=lambda memory: memory.peak)
     average = most.weights if settings.ema else 0
-    share = processes if settings.parallel == "fsdp" else 1
+    share = parts * pieces // settings.replicas if settings.parallel == "fsdp" else 1
     weights, gradients, optimizer = (
         size // share for size in (most.weights + average, most.gradients, most.optimizer)
     )
     taught = 0 if plan.teaches is None else 4 * parameters(plan.teaches.config)  # whole, in fp32
     whole = most.weights + most.gradients + most.optimizer
+    kept = 0 if settings.offload and kind == "cuda" else weights + gradients + optimizer
     return Memory(
         weights=weights + taught,
         gradients=gradients,
         optimizer=optimizer,
         activations=most.activations,
-        peak=most.peak - whole + weights + gradients + optimizer + taught,
+        peak=max(most.peak - whole, 0 if kept else most.activations) + kept + taught,
     )
+
+
+def _gathered(plan: Plan, kind: str, tokens: int) -> int:
+    """Bytes of the keys and values that a process gathers of so many tokens of others: of the
+    blocks that are not recomputed, or of one.
+    """
+    own, every = part_of(plan.model, plan.train).attention, int(plan.train.recompute)
+    heads = own.kv_heads if kind == "cuda" else own.heads  # on a CPU they are repeated
+    blocks = plan.model.layers
+    if every:
+        blocks = max(1, blocks - -(-blocks // every))
+    width = 2 if _precision(plan.train, kind) == "bf16" else 4
+    return 2 * blocks * heads * own.head_dim * width * tokens

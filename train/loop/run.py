@@ -30,7 +30,6 @@ from train.optim.optimizers import optimizers
 from train.optim.schedules import learning_rate
 from train.optim.weights import Average
 from train.runs.checkpoint import (
-    Saver,
     State,
     load_average,
     load_model,
@@ -40,6 +39,7 @@ from train.runs.checkpoint import (
 )
 from train.runs.metrics import Log, Pending
 from train.runs.plan import Plan
+from train.runs.saver import Saver
 
 Progress = Callable[[dict[str, Any]], None]
 

@@ -20,6 +20,7 @@ from train.files import sha256
 from train.hf.family import our_shapes as shapes
 from train.hf.load import look, tensors_of
 from train.loop.backends import layer_backends
+from train.loop.distributed import check_split
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.presets import PRESETS, preset
@@ -191,6 +192,7 @@ def make_plan(
             " lion; choose one of them, or leave mup_base out",
             exit_code=2,
         )
+    check_split(model, train)
     check_packages(train)
     layer_backends(model, train, pick_device(train.device))  # refuse before anything is written
     weights = "" if start is None else start.digest

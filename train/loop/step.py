@@ -10,19 +10,20 @@ from functools import partial
 from typing import Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from train.config import TrainConfig
 from train.data.feed import Feed
 from train.device import autocast
-from train.loop.distributed import Ranks, averaging, parallel
+from train.loop.distributed import Ranks, complete, exchanging, parallel
 from train.model.decoder import Decoder
+from train.model.roles import roles
 from train.objectives.example import Example, examples
 from train.objectives.losses import Losses
 from train.objectives.objectives import objective
 from train.optim.optimizers import Optimizers
 from train.runs.metrics import LAST, Measured
-from train.split import gather
+from train.split import clip
 
 Allow = Callable[[float, float], bool]
 Data = TypeVar("Data")
@@ -69,12 +70,13 @@ class Stepper:
     ) -> None:
         self.model, self.optimizer, self.sampler = model, optimizer, sampler
         self.config, self.ranks = config, ranks
-        losses = Losses(model, config, teacher)
+        losses = Losses(model, config, teacher, ranks.context_parallel)
         if config.compile:
             # FSDP2's hooks run between blocks: those are compiled one by one.
             for part in model.stack.blocks if config.parallel == "fsdp" else [losses]:
                 part.compile()
         self.losses = parallel(losses, config, ranks)
+        self.by_heads = [weight for _, weight, role in roles(model) if role.split == "heads"]
         self.objective = objective(config, sampler.vocabulary)
         self.ahead = Ahead(self.batches, config.steps)
 
@@ -114,13 +116,17 @@ class Stepper:
             counts.update(example.counts)
         # Filled there: a copy from ordinary memory would wait for the device at every step.
         fill = partial(torch.full, (), dtype=torch.float64, device=device)
-        counted = {name: self.ranks.total(fill(count)) for name, count in counts.items()}
+        # Processes that share the tokens of their rows have all counted the whole rows.
+        counted = {
+            name: self.ranks.total(fill(count)) / self.ranks.context
+            for name, count in counts.items()
+        }
         # Processes average their gradients. Of a step in which nothing counts the loss is 0.
-        scales = {name: self.ranks.count / n.clamp(min=1) for name, n in counted.items()}
+        scales = {name: self.ranks.readers / n.clamp(min=1) for name, n in counted.items()}
         sums: dict[str, Tensor] = {}
         self.optimizer.zero_grad()
         for number, (example, draws) in enumerate(batches):
-            with averaging(self.losses, self.model, number == len(batches) - 1):
+            with exchanging(self.losses, self.model, self.ranks, last=number == len(batches) - 1):
                 there = None if draws is None else draws.to(device, non_blocking=True)
                 with autocast(device, config.precision):
                     terms = self.losses(example.on(device), there)
@@ -136,8 +142,9 @@ class Stepper:
         names = [name for name in sums if name != "objective"]
         totals = self.ranks.total(torch.stack([sums[name] for name in names]))
         means = totals / torch.stack([counted[terms[name].per].clamp(min=1) for name in names])
-        norm = gather(nn.utils.clip_grad_norm_(self.model.parameters(), config.clip))
-        last = torch.stack((norm.detach().double(), counted["targets"], counted["tokens"]))
+        complete(self.by_heads, self.ranks)
+        norm = clip(self.model.parameters(), config.clip)
+        last = torch.stack((norm.double().to(device), counted["targets"], counted["tokens"]))
         measured = Measured(names=(*names, *LAST), values=torch.cat((means, last)))
         if allow is not None:
             now = measured.figures()

@@ -158,35 +158,35 @@ def cache_bytes_per_token(config: ModelConfig, width: int = 2) -> int:
 
 def cache_bytes(config: ModelConfig, context: int) -> int:
     """Bytes of keys and values of one text, bfloat16; layers with a window keep that much."""
-    own, held = config.attention, 0
+    attention, held = config.attention, 0
     for window in config.windows:
-        held += context if window is None else min(context, window + own.sinks)
-    return 2 * own.cached * held
+        held += context if window is None else min(context, window + attention.sinks)
+    return 2 * attention.cached * held
 
 
 def sharing(config: ModelConfig) -> str:
     """``MHA``, ``GQA 4:1`` or ``MQA``: how many queries share a key; or ``MLA``, where all keys are
     made of what is shared.
     """
-    own = config.attention
-    if isinstance(own, Latent):
+    attention = config.attention
+    if isinstance(attention, Latent):
         return "MLA"
-    share = own.heads // own.kv_heads
-    return "MHA" if share == 1 else "MQA" if own.kv_heads == 1 else f"GQA {share}:1"
+    share = attention.heads // attention.kv_heads
+    return "MHA" if share == 1 else "MQA" if attention.kv_heads == 1 else f"GQA {share}:1"
 
 
 def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str, str]:
     """The model's row in a table of architectures; with the weight decay it was published with,
     where it is that preset.
     """
-    own, norms = config.attention, config.norm
+    attention, norms = config.attention, config.norm
     where = {"pre": "before", "post": "after", "sandwich": "before and after"}[norms.place]
     norm = f"{_NORMS[norms.kind]}, {where}"
     norm += ", after the embedding" if config.embedding.norm else ""
-    norm += ", of queries and keys" if own.qk_norm else ""
+    norm += ", of queries and keys" if attention.qk_norm else ""
     activation = _ACTIVATIONS[config.feed_forward.activation]
     width, biased = config.feed_forward.width, config.feed_forward.bias
-    biases = {"qkv": "queries, keys, values", "all": "attention"}.get(own.bias, "")
+    biases = {"qkv": "queries, keys, values", "all": "attention"}.get(attention.bias, "")
     biases += (", " if biases and biased else "") + ("feed-forward" if biased else "")
     decay = {}
     if preset is not None:
@@ -221,10 +221,12 @@ def _position(config: ModelConfig) -> str:
 
 
 def _sight(config: ModelConfig) -> str:
-    own = config.attention
-    if own.window is None:
+    attention = config.attention
+    if attention.window is None:
         return "full"
-    text = f"window {own.window}"
-    if "F" in own.window_pattern:
-        text += f" in {own.window_pattern.count('W')} of {len(own.window_pattern)} layers"
-    return text + (f", {own.sinks} sinks" if own.sinks else "")
+    text = f"window {attention.window}"
+    if "F" in attention.window_pattern:
+        text += (
+            f" in {attention.window_pattern.count('W')} of {len(attention.window_pattern)} layers"
+        )
+    return text + (f", {attention.sinks} sinks" if attention.sinks else "")

@@ -26,15 +26,16 @@ def at_width(config: ModelConfig, width: int, base: int | None) -> ModelConfig:
     """The model at another hidden size of the same head_dim, and as many times more heads and
     feed-forward. Raises ``TrainError`` where that is none.
     """
-    own = config.attention
-    if not isinstance(own, Grouped):
-        raise TrainError(f"attention {own.kind}: only grouped attention is widened", exit_code=2)
-    heads, rest = divmod(own.heads * width, config.hidden)
-    kv_heads, more = divmod(own.kv_heads * width, config.hidden)
+    attention = config.attention
+    if not isinstance(attention, Grouped):
+        line = f"attention {attention.kind}: only grouped attention is widened"
+        raise TrainError(line, exit_code=2)
+    heads, rest = divmod(attention.heads * width, config.hidden)
+    kv_heads, more = divmod(attention.kv_heads * width, config.hidden)
     if rest or more or not kv_heads:
         raise TrainError(
-            f"width {width}: {own.heads} heads and {own.kv_heads} of keys at {config.hidden} are no"
-            " whole numbers there; choose multiples",
+            f"width {width}: {attention.heads} heads and {attention.kv_heads} of keys at "
+            f"{config.hidden} are no whole numbers there; choose multiples",
             exit_code=2,
         )
     between = max(1, config.feed_forward.width * width // config.hidden)
@@ -70,18 +71,18 @@ def sizes(config: ModelConfig, train: TrainConfig) -> dict[str, float]:
 
 @torch.no_grad()
 def _outputs(model: Decoder, tokens: Tensor) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
     ends = {"first block": model.stack.blocks[0], "last block": model.stack.blocks[-1]}
     hooks = [
         block.register_forward_hook(
-            lambda _module, _inputs, out, name=name: found.__setitem__(name, out.clone())
+            lambda _module, _inputs, out, name=name: outputs.__setitem__(name, out.clone())
         )
         for name, block in ends.items()
     ]
-    found["logits"] = model(tokens)
+    outputs["logits"] = model(tokens)
     for hook in hooks:
         hook.remove()
-    return found
+    return outputs
 
 
 def coordinates(

@@ -109,12 +109,12 @@ def decoding(config: ModelConfig, *, batch: int, context: int, width: int = 2) -
     """One new token for each of ``batch`` texts whose caches hold ``context`` tokens. Latent
     attention looks at the compressed vectors themselves.
     """
-    own = config.attention
-    window = own.window_of(0)
-    held = context if window is None else min(context, window + own.sinks)
-    read, sizes = own.cached * batch * held, (own.head_dim, own.value_dim)
-    if isinstance(own, Latent):
-        sizes = own.rank + own.rotary_dim, own.rank
+    attention = config.attention
+    window = attention.window_of(0)
+    held = context if window is None else min(context, window + attention.sinks)
+    read, sizes = attention.cached * batch * held, (attention.head_dim, attention.value_dim)
+    if isinstance(attention, Latent):
+        sizes = attention.rank + attention.rotary_dim, attention.rank
     return _operations(config, batch, held, read, *sizes, width)
 
 
@@ -124,7 +124,7 @@ def _operations(
     """``read``: numbers of keys and values; ``size`` and ``value``: dimensions of a query and of
     what attention sums, as it meets them.
     """
-    own, hidden, width_between = config.attention, config.hidden, config.feed_forward.width
+    attention, hidden, width_between = config.attention, config.hidden, config.feed_forward.width
     gates = 2 if config.feed_forward.gated else 1
 
     def matmul(name: str, inputs: int, outputs: int) -> Operation:
@@ -136,13 +136,13 @@ def _operations(
         Operation(
             name="norm and residual", flops=5.0 * tokens * hidden, bytes=3 * tokens * hidden * width
         ),
-        *_projections(own, hidden, matmul),
+        *_projections(attention, hidden, matmul),
         Operation(
             name="attention",
-            flops=2.0 * tokens * own.heads * (size + value) * keys,
-            bytes=(tokens * own.heads * (size + value) + read) * width,
+            flops=2.0 * tokens * attention.heads * (size + value) * keys,
+            bytes=(tokens * attention.heads * (size + value) + read) * width,
         ),
-        matmul("attention output", own.heads * own.value_dim, hidden),
+        matmul("attention output", attention.heads * attention.value_dim, hidden),
         matmul("feed-forward in", hidden, gates * width_between),
         matmul("feed-forward out", width_between, hidden),
         matmul("output head", hidden, config.vocab),

@@ -79,7 +79,7 @@ def _shared(config: ModelConfig) -> list[ModelConfig]:
         grouped_attention = Grouped(heads=heads, kv_heads=heads, head_dim=size)
         return [*_shared(dataclasses.replace(config, attention=grouped_attention)), config]
     heads = config.attention.heads
-    own = config.attention.kv_heads
-    grouped = [8] if own in (1, heads) and heads % 8 == 0 else []
-    counts = sorted({heads, own, *grouped, 1}, reverse=True)
+    kv_heads = config.attention.kv_heads
+    grouped = [8] if kv_heads in (1, heads) and heads % 8 == 0 else []
+    counts = sorted({heads, kv_heads, *grouped, 1}, reverse=True)
     return [change(config, {"attention.kv_heads": count}, "model") for count in counts]

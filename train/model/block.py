@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from train.attention import Mask
+from train.attention import Mask, SharedMask
 from train.model.attention import SelfAttention
 from train.model.cache import LayerCache
 from train.model.config import ACTIVATIONS, Grouped, Latent, ModelConfig, Parallel, Serial
@@ -43,9 +43,10 @@ class FeedForward(nn.Module):
         name, gated = ACTIVATIONS[own.activation]
         self.activation = FUNCTIONS[name]
         make = partial(linear, part="feed_forward", bias=own.bias, rate=1 / config.wider)
-        self.gate = make(hidden, own.width) if gated else None
-        self.up = make(hidden, own.width)
-        self.down = make(own.width, hidden, shrink=(2 * config.layers) ** -0.5)
+        self.gate = make(hidden, own.width, split="outputs") if gated else None
+        self.up = make(hidden, own.width, split="outputs")
+        shrink = (2 * config.layers) ** -0.5
+        self.down = make(own.width, hidden, shrink=shrink, split="inputs")
 
     def forward(self, x: Tensor) -> Tensor:
         if self.gate is None:
@@ -60,7 +61,7 @@ class View:
     ``kept`` stay, or all.
     """
 
-    mask: Mask
+    mask: Mask | SharedMask
     rotation: Tensor | None = None
     draws: Tensor | None = None
     cache: LayerCache | None = None

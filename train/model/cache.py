@@ -114,6 +114,17 @@ class Cache:
         """Memory held by keys and values."""
         return sum(layer.bytes for layer in self.layers)
 
+    def extend(
+        self, window: int | None, positions: Tensor, documents: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Where all keys stand that the new tokens look at in layers with this window, and their
+        documents, or None where there is no padding.
+        """
+        if documents is None:
+            documents = torch.zeros_like(positions)
+        positions, documents = self.kinds[window].extend(positions, documents)
+        return positions, documents if self.padded else None
+
     def next_positions(
         self, batch: int, length: int, documents: Tensor | None, device: torch.device
     ) -> Tensor:

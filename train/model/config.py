@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 from train.errors import TrainError
-from train.settings import Setting, check, from_dict, unflat
+from train.settings import Setting, check
 
 NORMS = ("rms", "layer", "layer_no_bias", "layer_plain")
 PLACES = ("pre", "post", "sandwich")
@@ -110,6 +110,14 @@ class RopeScaling:
         Setting("Divisors of longrope while the context is at most the original one."),
     ] = ()
     long: Annotated[tuple[float, ...], Setting("Divisors of longrope in longer contexts.")] = ()
+    attention_factor: Annotated[
+        float | None,
+        Setting(
+            "Number that yarn, and longrope in longer contexts, multiply sines and cosines by. "
+            "Without a value it follows from how many times longer the context becomes.",
+            gt=0,
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         check(self, "position.scaling.")
@@ -646,45 +654,3 @@ def gated_width(hidden: int, multiple: int = 256, ratio: float = 4.0) -> int:
     """
     width = int(2 * ratio * hidden / 3)
     return -(-width // multiple) * multiple
-
-
-def model_config(values: Any, where: str) -> ModelConfig:
-    """A configuration from parsed JSON, today's or that of checkpoints before version 4, in which
-    all settings stood side by side. Raises ``TrainError``.
-    """
-    old = isinstance(values, dict) and "heads" in values
-    return from_dict(ModelConfig, _upgraded(values) if old else values, where)
-
-
-_RENAMED = {
-    **{name: f"attention.{name}" for name in ("heads", "kv_heads", "head_dim", "qk_norm")},
-    **{name: f"attention.{name}" for name in ("window", "window_pattern", "sinks")},
-    "mlp_hidden": "feed_forward.width",
-    "mlp": "feed_forward.activation",
-    "norm": "norm.kind",
-    "norm_place": "norm.place",
-    "norm_eps": "norm.eps",
-    "embedding_norm": "embedding.norm",
-    "tied_embeddings": "head.tied",
-    "head_bias": "head.bias",
-    "position": "position.kind",
-}
-_OF_POSITIONS = {
-    "rope": {"rope_theta": "theta", "rope_dim": "dim", "rope_scaling": "scaling"},
-    "learned": {"learned_offset": "offset"},
-    "t5": {"t5_buckets": "buckets", "t5_distance": "distance"},
-}
-
-
-def _upgraded(flat: dict[str, Any]) -> dict[str, Any]:
-    known = _OF_POSITIONS.get(flat.get("position", "rope"), {})
-    names = _RENAMED | {old: f"position.{new}" for old, new in known.items()}
-    other = {old for names in _OF_POSITIONS.values() for old in names}
-    other |= {"bias", "parallel", "parallel_norms"}
-    values = {names.get(n, n): v for n, v in flat.items() if n in names or n not in other}
-    bias = flat.get("bias", "none")
-    values["attention.bias"] = bias if bias in BIASES else "none"
-    values["feed_forward.bias"] = bias in ("all", "mlp")
-    if flat.get("parallel"):
-        values |= {"residual.kind": "parallel", "residual.norms": flat.get("parallel_norms", 1)}
-    return unflat(values)

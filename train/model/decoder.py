@@ -9,11 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from train.attention import ContextParallel
 from train.model import roles
-from train.model.block import FUNCTIONS
 from train.model.cache import Cache
-from train.model.config import ACTIVATIONS, ModelConfig
-from train.model.dropout import Dropout
+from train.model.config import ModelConfig
+from train.model.dropout import Dropout, of_tokens
+from train.model.heads import PairHead, Transform
 from train.model.mtp import Ahead, later
 from train.model.norms import norm
 from train.model.positions import EMBEDDING
@@ -22,21 +23,28 @@ from train.model.stack import Stack
 
 
 class Embedding(nn.Embedding):
-    """A vector for each token, and one for its segment."""
+    """A vector for each token, and for the segment that it is in."""
 
     def __init__(self, config: ModelConfig) -> None:
         own, size = config.embedding, config.embedded
         super().__init__(config.vocab, size)
-        std = EMBEDDING * (config.mup_base or size) ** -0.5
-        role = Role(part="embedding", use="lookup", std=std)
+        role = Role(
+            part="embedding", use="lookup", std=EMBEDDING * (config.mup_base or size) ** -0.5
+        )
         roles.give(self, weight=role)
         self.segments = nn.Embedding(own.segments, size) if own.segments else None
         if self.segments is not None:
             roles.give(self.segments, weight=role)
-        self.norm = norm(config, config.positioned) if own.norm else None
+        self.norm = norm(config, config.positioned) if own.norm else nn.Identity()
         self.out = None
         if own.size is not None:
             self.out = roles.linear(size, config.hidden, part="embedding", bias=own.bias)
+
+    def forward(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
+        x = super().forward(tokens)
+        if self.segments is None:
+            return x
+        return x + self.segments(torch.zeros_like(tokens) if segments is None else segments)
 
 
 class Head(nn.Module):
@@ -57,32 +65,6 @@ class Head(nn.Module):
         if self.transform is None and own.tied and config.embedding.size is not None:
             self.out = roles.linear(config.hidden, size, part="head", bias=False)
         self.pair = PairHead(config) if own.pair != "none" else None
-
-
-class Transform(nn.Module):
-    """What BERT's head begins with: norm(activation(linear(x)))."""
-
-    def __init__(self, config: ModelConfig, size: int) -> None:
-        super().__init__()
-        bias = config.feed_forward.bias
-        self.linear = roles.linear(config.hidden, size, part="head", bias=bias)
-        self.activation = FUNCTIONS[ACTIVATIONS[config.feed_forward.activation][0]]
-        self.norm = norm(config, size)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.norm(self.activation(self.linear(x)))
-
-
-class PairHead(nn.Module):
-    """Features of the first token to two logits: whether two segments belong together, or not."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.pool = roles.linear(config.hidden, config.hidden, part="head", bias=True)
-        self.out = roles.linear(config.hidden, 2, part="head", bias=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.out(torch.tanh(self.pool(x)))
 
 
 class Decoder(nn.Module):
@@ -132,6 +114,7 @@ class Decoder(nn.Module):
         cache: Cache | None = None,
         segments: Tensor | None = None,
         draws: Tensor | None = None,
+        parallel: ContextParallel | None = None,
     ) -> Tensor:
         """What the head reads: [batch, length, hidden].
 
@@ -140,26 +123,26 @@ class Decoder(nn.Module):
         [batch, length], tokens that all of their document see. With a ``cache`` the tokens
         continue what it holds, and are added to it; there ``documents`` is -1 for the padding
         before shorter texts of a batch. ``segments``: int64 [batch, length], 0 for all where
-        absent. ``draws``: int64 [batch], what decides on dropout.
+        absent. ``draws``: int64 [batch], what decides on dropout. With ``parallel`` the result is
+        that of this process's tokens of the rows.
         """
         if cache is not None and prefix is not None and cache.started:
             raise ValueError("a prefix goes with the first tokens of a text")
         places = self.stack.where(tokens, documents, cache)
-        embedding = self.embedding
-        x = embedding(tokens)
-        if embedding.segments is not None:
-            kinds = torch.zeros_like(tokens) if segments is None else segments
-            x = x + embedding.segments(kinds)
-        late = self.config.embedding.positions == "before"
-        if embedding.out is not None and not late:
-            x = embedding.out(x)
-        x = self.stack.positions.embed(x, places)
-        if embedding.norm is not None:
-            x = embedding.norm(x)
-        x = self.drop(x, draws)
-        if embedding.out is not None and late:
-            x = embedding.out(x)
-        x = self.stack(x, places, documents=documents, prefix=prefix, cache=cache, draws=draws)
+        index, own = torch.arange(tokens.shape[1], device=tokens.device)[None], places
+        if parallel is not None:
+            tokens, index, own = (parallel.own(each) for each in (tokens, index, places))
+            segments = None if segments is None else parallel.own(segments)
+        draws = None if draws is None else of_tokens(draws, index, self.config.hidden)
+        x, out = self.embedding(tokens, segments), self.embedding.out
+        before = self.config.embedding.positions == "before"
+        if out is not None and not before:
+            x = out(x)
+        x = self.drop(self.embedding.norm(self.stack.positions.embed(x, own)), draws)
+        if out is not None and before:
+            x = out(x)
+        seen: dict[str, Any] = {"documents": documents, "prefix": prefix, "cache": cache}
+        x = self.stack(x, places, **seen, draws=draws, parallel=parallel)
         return x if self.config.mup_base is None else x / self.config.wider
 
     def ahead(
@@ -176,6 +159,9 @@ class Decoder(nn.Module):
         document ends before, it means nothing.
         """
         places = self.stack.where(tokens, documents)
+        if draws is not None:
+            index = torch.arange(tokens.shape[1], device=tokens.device)[None]
+            draws = of_tokens(draws, index, self.config.hidden)
         view = self.stack.last_view(
             features, places, documents=documents, prefix=prefix, draws=draws
         )

@@ -1,5 +1,6 @@
-"""Dropout that follows from a row's seed and the place in the model, so that neither the number of
-rows computed at once, nor of processes, nor computing again changes what is dropped.
+"""Dropout that follows from a row's seed, the token and the place in the model, so that neither the
+number of rows or tokens computed at once, nor of processes, nor computing again changes what is
+dropped.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 _BITS = 24  # of a number drawn
+_STEP = -0x61C8864680B583EB  # from the state of one number to that of the next
 
 
 class Dropout(nn.Module):
@@ -17,29 +19,43 @@ class Dropout(nn.Module):
 
     def __init__(self, share: float, site: int) -> None:
         super().__init__()
-        self.share, self.site = share, site
+        self.share = share
+        # Made here: torch.compile, for which it is a symbol, cannot compute it in 64 bits.
+        self.key = wrapped(site * 0x632BE59BD9B4E019)
 
     def forward(self, x: Tensor, draws: Tensor | None) -> Tensor:
-        """x [rows, length, hidden]; ``draws``: int64 [rows], a seed a row, or None for any."""
+        """x [rows, length, hidden]; ``draws``: int64 [rows, length], as ``of_tokens`` gives them,
+        or None for any.
+        """
         if not self.share or not self.training:
             return x
         if draws is None:
-            draws = torch.randint(2**62, (x.shape[0],), device=x.device)
+            draws = torch.randint(2**62, x.shape[:2], device=x.device)
         least = int(self.share * 2**_BITS)
-        kept = drawn(draws, self.site, x[0].numel()).view(x.shape) >= least
-        return x * kept / (1 - self.share)
+        return x * (drawn(draws, self.key, x.shape[-1]) >= least) / (1 - self.share)
 
 
-def drawn(draws: Tensor, site: int, count: int) -> Tensor:
-    """``count`` numbers of 24 bits a row: int64 [rows, count], of SplitMix64's kind (Steele et al.
-    2014) with the row's seed and the site as its key.
+def of_tokens(draws: Tensor, index: Tensor, hidden: int) -> Tensor:
+    """A seed a token, int64 [rows, tokens], of a seed a row, [rows]. ``index``: [1, tokens], which
+    they are in the row. Token after token draws ``hidden`` numbers of what its row draws.
+    """
+    return draws[:, None] + index * wrapped(hidden * _STEP)
+
+
+def drawn(draws: Tensor, key: int, count: int) -> Tensor:
+    """``count`` numbers of 24 bits for each seed: int64 [..., count], of SplitMix64's kind (Steele
+    et al. 2014), which begins at the seed + ``key``.
     """
     index = torch.arange(count, device=draws.device)
-    key = (site * 0x632BE59BD9B4E019 + 2**63) % 2**64 - 2**63
-    x = (draws + key)[:, None] + index * -0x61C8864680B583EB
+    x = (draws + key)[..., None] + index * _STEP
     x = (x ^ _shifted(x, 30)) * -0x40A7B892E31B1A47
     x = (x ^ _shifted(x, 27)) * -0x6B2FB644ECCEEE15
     return _shifted(x ^ _shifted(x, 31), 64 - _BITS)
+
+
+def wrapped(x: int) -> int:
+    """As 64 bits with a sign have it."""
+    return (x + 2**63) % 2**64 - 2**63
 
 
 def _shifted(x: Tensor, bits: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,10 +18,10 @@ SCALE = Role(part="norms", use="vector", start=1.0)
 class RMSNorm(nn.Module):
     """x / rms(x) * weight, computed in float32 or wider (Zhang and Sennrich 2019)."""
 
-    def __init__(self, hidden: int, eps: float) -> None:
+    def __init__(self, hidden: int, eps: float, *, split: str = "") -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(hidden))
-        give(self, weight=SCALE)
+        give(self, weight=replace(SCALE, split=split))
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:

@@ -29,10 +29,11 @@ EMBEDDING = 0.4
 
 
 class Positions(nn.Module):
-    """No positions, and what an encoding may do."""
+    """No positions, and what an encoding may do. ``heads``: those that a bias is for."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        self.heads = slice(None)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Embeddings [batch, length, hidden] with their positions, [batch or 1, length]."""
@@ -112,7 +113,7 @@ class Slopes(Positions):
         self.register_buffer("slopes", slopes, persistent=False)
 
     def bias(self) -> AlibiBias:
-        return AlibiBias(slopes=self.slopes)
+        return AlibiBias(slopes=self.slopes[self.heads])
 
 
 class RelativeBuckets(Positions):
@@ -123,10 +124,11 @@ class RelativeBuckets(Positions):
         assert isinstance(config.position, Buckets)
         self.distance, self.both_ways = config.position.distance, not config.causal
         self.weight = nn.Parameter(torch.zeros(config.position.buckets, config.attention.heads))
-        roles.give(self, weight=Role(part="positions", use="lookup", std=0.02))
+        roles.give(self, weight=Role(part="positions", use="lookup", std=0.02, split="heads"))
 
     def bias(self) -> Relative:
-        return Relative(weight=self.weight, distance=self.distance, both_ways=self.both_ways)
+        weight = self.weight[:, self.heads]
+        return Relative(weight=weight, distance=self.distance, both_ways=self.both_ways)
 
 
 ENCODINGS: dict[type, type[Positions]] = {

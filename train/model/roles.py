@@ -17,7 +17,9 @@ class Role:
     ``lookup``, of which a token reads a row; ``head``, the output head; ``vector``, a scale or a
     bias. ``std``: the deviation of its first values, drawn from a normal distribution, or None
     where all begin as ``start``. ``fan_in``: the numbers that each of its outputs sums over.
-    ``rate``: its learning rate over the run's.
+    ``rate``: its learning rate over the run's. ``split``: how processes share it that compute a
+    block together: each has some of the ``outputs`` or of the ``inputs``, whose products are added
+    up; of ``heads`` each has all and uses it for its own heads; else it is in all the same.
     """
 
     part: str
@@ -26,6 +28,7 @@ class Role:
     start: float = 0.0
     fan_in: int = 0
     rate: float = 1.0
+    split: str = ""
 
 
 def give(module: nn.Module, **roles: Role) -> None:
@@ -41,12 +44,14 @@ def linear(
     bias: bool,
     shrink: float = 1.0,
     rate: float = 1.0,
+    split: str = "",
 ) -> nn.Linear:
     """A linear layer with its roles; its weights' deviation is shrink / sqrt(inputs)."""
     layer = nn.Linear(inputs, outputs, bias=bias)
     std = shrink * inputs**-0.5
-    weight = Role(part=part, use="matrix", std=std, fan_in=inputs, rate=rate)
-    give(layer, weight=weight, bias=Role(part=part, use="vector"))
+    weight = Role(part=part, use="matrix", std=std, fan_in=inputs, rate=rate, split=split)
+    addend = Role(part=part, use="vector", split=split if split == "outputs" else "")
+    give(layer, weight=weight, bias=addend)
     return layer
 
 
@@ -54,14 +59,14 @@ def roles(model: nn.Module) -> Iterator[tuple[str, nn.Parameter, Role]]:
     """Name, parameter and role of each trained weight, in the order of ``named_parameters``. A
     parameter whose module says nothing of it is told by its shape, as PyTorch's own layers are.
     """
-    said: dict[str, Role] = {}
+    found_roles: dict[str, Role] = {}
     for prefix, module in model.named_modules():
-        own = getattr(module, "roles", None)
+        stated = getattr(module, "roles", None)
         for name, parameter in module.named_parameters(recurse=False):
-            role = own[name] if own else _by_shape(module, parameter)
-            said[f"{prefix}.{name}" if prefix else name] = role
+            role = stated[name] if stated else _by_shape(module, parameter)
+            found_roles[f"{prefix}.{name}" if prefix else name] = role
     for name, parameter in model.named_parameters():
-        yield name, parameter, said[name]
+        yield name, parameter, found_roles[name]
 
 
 def _by_shape(module: nn.Module, parameter: nn.Parameter) -> Role:

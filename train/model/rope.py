@@ -26,14 +26,15 @@ def rope_frequencies(config: ModelConfig) -> tuple[Tensor, float]:
         return frequencies / scaling.factor, 1.0
     if scaling.kind == "llama3":
         return _llama3(frequencies, scaling), 1.0
+    given = scaling.attention_factor
     if scaling.kind == "yarn":
-        factor = 0.1 * math.log(scaling.factor) + 1.0
-        return _yarn(frequencies, scaling, size, theta), factor
-    long = config.context > scaling.original_context
-    divisors = torch.tensor(scaling.long if long else scaling.short)
-    stretch = max(1.0, config.context / scaling.original_context)
-    factor = math.sqrt(1 + math.log(stretch) / math.log(scaling.original_context))
-    return frequencies / divisors, factor
+        usual = 0.1 * math.log(scaling.factor) + 1.0
+        return _yarn(frequencies, scaling, size, theta), given or usual
+    if config.context <= scaling.original_context:
+        return frequencies / torch.tensor(scaling.short), 1.0
+    stretch = config.context / scaling.original_context
+    usual = math.sqrt(1 + math.log(stretch) / math.log(scaling.original_context))
+    return frequencies / torch.tensor(scaling.long), given or usual
 
 
 def window_frequencies(config: ModelConfig) -> Tensor | None:

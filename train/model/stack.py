@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from train.attention import Mask, positions_of, prepare
+from train.attention import ContextParallel, Mask, SharedMask, positions_of, prepare
 from train.model.block import View, block
-from train.model.cache import Cache, Kind
+from train.model.cache import Cache
 from train.model.config import ModelConfig
+from train.model.dropout import wrapped
 from train.model.norms import norm
 from train.model.positions import positions
 
@@ -56,12 +57,16 @@ class Stack(nn.Module):
         prefix: Tensor | None = None,
         cache: Cache | None = None,
         draws: Tensor | None = None,
+        parallel: ContextParallel | None = None,
     ) -> Tensor:
-        """x [batch, length, hidden] at ``places``, as ``where`` gives them, to the same shape."""
-        masks = self._masks(x, places, documents, prefix, cache)
-        rotations = {
-            window: self.positions.rotation(places, window is not None) for window in masks
-        }
+        """x [batch, length, hidden] at ``places``, as ``where`` gives them, to the same shape. With
+        ``parallel`` x is this process's tokens, all else but ``draws`` is of whole rows.
+        """
+        masks: dict[int | None, Any] = self._masks(x, places, documents, prefix, cache)
+        if parallel is not None:
+            masks = {w: SharedMask(parallel=parallel, rows=mask) for w, mask in masks.items()}
+            places = parallel.own(places)
+        rotations = {w: self.positions.rotation(places, w is not None) for w in masks}
         every = int(self.recompute) if cache is None and torch.is_grad_enabled() else 0
         if every:
             self._prepare(x, masks)
@@ -69,7 +74,7 @@ class Stack(nn.Module):
             each = self.blocks[layer // self.config.share]
             given: dict[str, Any] = {"mask": masks[window], "rotation": rotations[window]}
             if draws is not None:  # blocks that are run again draw anew
-                given["draws"] = draws + layer % self.config.share * AGAIN
+                given["draws"] = draws + wrapped(layer % self.config.share * AGAIN)
             if cache is not None:
                 given |= {"cache": cache.layers[layer], "kept": cache.kinds[window].kept}
             view = View(**given)
@@ -92,7 +97,7 @@ class Stack(nn.Module):
         rotation = self.positions.rotation(places, window is not None)
         return View(mask=mask, rotation=rotation, draws=draws)
 
-    def _prepare(self, x: Tensor, masks: dict[int | None, Mask]) -> None:
+    def _prepare(self, x: Tensor, masks: dict[int | None, Mask | SharedMask]) -> None:
         """What masks keep for all layers, made before the blocks are run twice."""
         kind, own = x.device.type, self.config.attention
         halved = torch.is_autocast_enabled(kind)
@@ -110,11 +115,11 @@ class Stack(nn.Module):
         cache: Cache | None,
     ) -> dict[int | None, Mask]:
         """A mask for each kind of layer: its window, or None."""
-        length, bias, masks = x.shape[1], self.positions.bias(), {}
+        length, bias, masks = places.shape[1], self.positions.bias(), {}
         for window in dict.fromkeys(self.config.windows):
             keys, where, docs = length, places, documents
             if cache is not None:
-                where, docs = _cached(cache.kinds[window], cache, places, documents)
+                where, docs = cache.extend(window, places, documents)
                 keys = where.shape[1]
             masks[window] = Mask(
                 queries=length,
@@ -130,12 +135,3 @@ class Stack(nn.Module):
                 gaps=window is not None and keys > length,
             )
         return masks
-
-
-def _cached(
-    kind: Kind, cache: Cache, places: Tensor, documents: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    if documents is None:
-        documents = torch.zeros_like(places)
-    where, docs = kind.extend(places, documents)
-    return where, docs if cache.padded else None

@@ -15,6 +15,7 @@ from train.data.packing import key_of, scatter
 from train.data.rows import Piece
 
 if TYPE_CHECKING:
+    from train.attention import ContextParallel
     from train.model.decoder import Decoder
 
 _STEP = 0x9E3779B97F4A7C15
@@ -54,9 +55,14 @@ class Example:
         pairs = {} if self.pairs is None else {"pairs": int((self.pairs != IGNORED).sum())}
         return {"targets": self.tokens, "tokens": read, **pairs}
 
-    def read_by(self, model: Decoder, draws: Tensor | None = None) -> Tensor:
+    def read_by(
+        self,
+        model: Decoder,
+        draws: Tensor | None = None,
+        parallel: ContextParallel | None = None,
+    ) -> Tensor:
         """The model's features of the rows, [rows, context, hidden]; ``draws``: int64 [rows], what
-        decides on dropout.
+        decides on dropout. With ``parallel`` of this process's tokens.
         """
         return model.features(
             self.inputs,
@@ -64,6 +70,7 @@ class Example:
             prefix=self.prefix,
             segments=self.segments,
             draws=draws,
+            parallel=parallel,
         )
 
     def pinned(self) -> Example:

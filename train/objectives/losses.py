@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from train.attention import ContextParallel
 from train.config import TrainConfig
 from train.model.decoder import Decoder
 from train.model.mtp import later_targets
@@ -49,12 +50,12 @@ def loss_sums(
     """
     device = features.device.type
     low = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else features.dtype
-    wanted = [tensor is not None and tensor.requires_grad for tensor in (features, weight, bias)]
+    needed = [tensor is not None and tensor.requires_grad for tensor in (features, weight, bias)]
     if not torch.is_grad_enabled():
-        wanted = [False] * 3
+        needed = [False] * 3
     with torch.autocast(device, enabled=False):
         sums: tuple[Tensor, Tensor, Tensor] = _Sums.apply(
-            features, weight, bias, targets, chunk, z_loss, low, tuple(wanted)
+            features, weight, bias, targets, chunk, z_loss, low, tuple(needed)
         )
     return sums
 
@@ -72,14 +73,14 @@ class _Sums(torch.autograd.Function):
         chunk: int,
         z_loss: float,
         low: torch.dtype,
-        wanted: tuple[bool, bool, bool],
+        needed: tuple[bool, bool, bool],
     ) -> tuple[Tensor, Tensor, Tensor]:
         x, matrix = features.to(low), weight.to(low)
         addend = None if bias is None else bias.to(low)
         counts = targets != IGNORED
-        of_x = torch.empty_like(x) if wanted[0] else None
-        of_weight = torch.zeros_like(weight) if wanted[1] else None
-        of_bias = torch.zeros_like(bias) if wanted[2] and bias is not None else None
+        of_x = torch.empty_like(x) if needed[0] else None
+        of_weight = torch.zeros_like(weight) if needed[1] else None
+        of_bias = torch.zeros_like(bias) if needed[2] and bias is not None else None
         exact = torch.promote_types(low, torch.float32)
         scores, softmax = _operations(min(chunk, len(x)), matrix, exact)
         nats, squares = x.new_zeros((), dtype=exact), x.new_zeros((), dtype=exact)
@@ -91,16 +92,16 @@ class _Sums(torch.autograd.Function):
             shares = softmax(logits)
             # The largest share is 1 / sum(exp(logits - largest)).
             log_sum = logits.amax(-1) - shares.amax(-1).log()
-            own = logits.gather(-1, wanted_ids)[:, 0]
-            nats = nats + torch.where(counted, log_sum - own, 0).sum()
+            target_logits = logits.gather(-1, wanted_ids)[:, 0]
+            nats = nats + torch.where(counted, log_sum - target_logits, 0).sum()
             squared = torch.where(counted, log_sum.square(), 0)
             squares = squares + squared.sum()
-            if not any(wanted):
+            if not any(needed):
                 continue
             weight_of_row = counted.to(exact)[:, None]
             if z_loss:
                 shares *= 1 + 2 * z_loss * log_sum[:, None]
-            gradient = shares.scatter_add_(-1, wanted_ids, -torch.ones_like(own)[:, None])
+            gradient = shares.scatter_add_(-1, wanted_ids, -torch.ones_like(target_logits)[:, None])
             gradient = gradient.to(low)
             # Targets that do not count are taken out of the small factors, not of the large one.
             if of_x is not None:
@@ -206,10 +207,18 @@ class Losses(nn.Module):
     ``pairs`` (nats); of modules that predict later tokens ``mtp`` (nats, their mean, over all
     targets of the rows, as DeepSeek-V3's equation 24); with a ``teacher``, which learns nothing,
     ``distillation`` (``distance``).
+    With ``parallel`` the sums are those of this process's tokens of the rows.
     """
 
-    def __init__(self, model: Decoder, config: TrainConfig, teacher: Decoder | None = None) -> None:
+    def __init__(
+        self,
+        model: Decoder,
+        config: TrainConfig,
+        teacher: Decoder | None = None,
+        parallel: ContextParallel | None = None,
+    ) -> None:
         super().__init__()
+        self.parallel = parallel
         self.model, self.z_loss, self.chunk = model, config.z_loss, config.loss_chunk
         self.mtp_weight = config.mtp_weight
         self.share = config.teacher_weight if teacher is not None else 0.0
@@ -218,8 +227,8 @@ class Losses(nn.Module):
 
     def forward(self, example: Example, draws: Tensor | None = None) -> dict[str, Term]:
         """``draws``: int64 [rows], what decides on dropout."""
-        features = example.read_by(self.model, draws)
-        read, targets = _scored(self.model, features, example)
+        features = example.read_by(self.model, draws, self.parallel)
+        read, targets = self._scored(self.model, features, example)
         device = features.device.type
         chunk = chunk_of(self.model.config.vocab, self.chunk, device)
         loss, nats, squares = loss_sums(
@@ -231,14 +240,15 @@ class Losses(nn.Module):
             "z_loss": Term(self.z_loss * squares, "targets", 0.0),
         }
         if self.model.head.pair is not None:
-            terms["pairs"] = _of_pairs(self.model.head.pair, features, example)
+            terms["pairs"] = self._of_pairs(self.model.head.pair, features, example)
         if self.model.mtp:
             nats_ahead = self._ahead(features, example, draws, chunk)
             terms["mtp"] = Term(nats_ahead, "targets", self.mtp_weight)
         (teacher,) = self.teacher
         if teacher is not None:
             with torch.no_grad():
-                taught, _ = _scored(teacher, example.read_by(teacher), example)
+                features = example.read_by(teacher, parallel=self.parallel)
+                taught, _ = self._scored(teacher, features, example)
             apart = distance(
                 read,
                 self.model.head_weights(),
@@ -269,23 +279,28 @@ class Losses(nn.Module):
             sums.append(loss_sums(x, targets.flatten(), *model.head_weights(), chunk=chunk)[0])
         return torch.stack(sums).mean()
 
+    def _own(self, tensor: Tensor) -> Tensor:
+        """The part of this process's tokens, flattened."""
+        return (tensor if self.parallel is None else self.parallel.own(tensor)).flatten()
 
-def _of_pairs(head: nn.Module, features: Tensor, example: Example) -> Term:
-    """Nats of the pairs of segments; of none nothing, in which the head takes part nonetheless."""
-    if example.pairs is None:
-        return Term(0.0 * head(features[:, 0]).float().sum(), "targets", 1.0)
-    labels = example.pairs.flatten()
-    known = labels != IGNORED
-    logits = head(features.flatten(0, 1)[known]).float()
-    return Term(F.cross_entropy(logits, labels[known], reduction="sum"), "pairs", 1.0)
+    def _of_pairs(self, head: nn.Module, features: Tensor, example: Example) -> Term:
+        """Nats of the pairs of segments; of none nothing, in which the head takes part."""
+        if example.pairs is None:
+            return Term(0.0 * head(features[:, 0]).float().sum(), "targets", 1.0)
+        labels = self._own(example.pairs)
+        known = labels != IGNORED
+        logits = head(features.flatten(0, 1)[known]).float()
+        return Term(F.cross_entropy(logits, labels[known], reduction="sum"), "pairs", 1.0)
 
-
-def _scored(model: Decoder, features: Tensor, example: Example) -> tuple[Tensor, Tensor]:
-    """What the head's matrix reads of the tokens that are scored, and their targets."""
-    x, targets = features.flatten(0, 1), example.targets.flatten()
-    if example.scored is not None:
-        x, targets = x.index_select(0, example.scored), targets.index_select(0, example.scored)
-    return model.read_out(x), targets
+    def _scored(self, model: Decoder, features: Tensor, example: Example) -> tuple[Tensor, Tensor]:
+        """What the head's matrix reads of the tokens that are scored, and their targets."""
+        x, targets = features.flatten(0, 1), self._own(example.targets)
+        places = example.scored
+        if places is not None:
+            if self.parallel is not None:
+                places = (targets != IGNORED).nonzero().flatten()
+            x, targets = x.index_select(0, places), targets.index_select(0, places)
+        return model.read_out(x), targets
 
 
 @torch.no_grad()
@@ -301,8 +316,8 @@ def token_losses_and_hits(model: Decoder, example: Example, chunk: int = 0) -> T
     """``token_losses``, and 1 where the target is the likeliest token: [rows * context, 2]."""
     return torch.cat(
         [
-            torch.stack([_nats(logits, wanted), (logits.argmax(-1) == wanted).float()], -1)
-            for logits, wanted in _logits(model, example, chunk)
+            torch.stack([_nats(logits, target), (logits.argmax(-1) == target).float()], -1)
+            for logits, target in _logits(model, example, chunk)
         ]
     )
 
@@ -312,8 +327,8 @@ def _logits(model: Decoder, example: Example, chunk: int) -> Iterator[tuple[Tens
     features = example.read_by(model).flatten(0, 1)
     targets = example.targets.flatten()
     size = chunk_of(model.config.vocab, chunk, features.device.type)
-    for x, wanted in zip(features.split(size), targets.split(size), strict=True):
-        yield model.logits(x), wanted
+    for x, target in zip(features.split(size), targets.split(size), strict=True):
+        yield model.logits(x), target
 
 
 def _nats(logits: Tensor, targets: Tensor) -> Tensor:

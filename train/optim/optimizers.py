@@ -13,7 +13,7 @@ from train.config import TrainConfig
 from train.errors import TrainError
 from train.model.roles import roles
 from train.optim.weights import mapped
-from train.split import gather, shares, split_like
+from train.split import by_mesh, gather, mesh_of, shares, split_like
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,14 +139,15 @@ def _decay_groups(
     config: TrainConfig,
     rates: dict[int, float],
 ) -> list[dict[str, Any]]:
-    """What torch's optimisers take: weights that decay, and weights that do not, by their rates. A
-    decay is that of a step, whatever the rate.
+    """What torch's optimisers take: weights that decay, and weights that do not, by their rates and
+    the processes that share them. A decay is that of a step, whatever the rate.
     """
     groups = []
     for weights, decay in ((decayed, config.weight_decay), (exempt, 0.0)):
         for rate in sorted({rates.get(id(weight), 1.0) for weight in weights}) or [1.0]:
             of_rate = [weight for weight in weights if rates.get(id(weight), 1.0) == rate]
-            groups.append({"params": of_rate, "weight_decay": decay / rate, "rate": rate})
+            for own in by_mesh(of_rate) or [[]]:
+                groups.append({"params": own, "weight_decay": decay / rate, "rate": rate})
     return groups
 
 
@@ -212,10 +213,10 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:
-            shapes: dict[torch.Size, list[Tensor]] = {}
+            shapes: dict[tuple[torch.Size, Any], list[Tensor]] = {}
             for weight in group["params"]:
                 if weight.grad is not None:
-                    shapes.setdefault(weight.shape, []).append(weight)
+                    shapes.setdefault((weight.shape, mesh_of(weight)), []).append(weight)
             for weights in shapes.values():  # a few of one shape go through the iteration together
                 size = max(1, PIECE_BYTES // (weights[0].numel() * weights[0].element_size()))
                 turn = size * shares(weights[0])

@@ -52,7 +52,7 @@ def decay_begins(config: TrainConfig) -> int:
     return max(config.warmup, config.steps - max(1, round(config.decay * config.steps)))
 
 
-def _done(config: TrainConfig, step: int, begin: int) -> float:
+def _passed(config: TrainConfig, step: int, begin: int) -> float:
     """How much of the way from ``begin`` to the end lies behind after ``step``; 1 at the last step,
     but 0 in a run of one, whose rate is not to be 0.
     """
@@ -64,11 +64,13 @@ def _done(config: TrainConfig, step: int, begin: int) -> float:
 def _cosine(config: TrainConfig, step: int) -> float:
     """Loshchilov and Hutter 2017, one period."""
     floor = config.lr_floor
-    return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * _done(config, step, config.warmup)))
+    return floor + (1 - floor) * 0.5 * (
+        1 + math.cos(math.pi * _passed(config, step, config.warmup))
+    )
 
 
 def _linear(config: TrainConfig, step: int) -> float:
-    return 1 - (1 - config.lr_floor) * _done(config, step, config.warmup)
+    return 1 - (1 - config.lr_floor) * _passed(config, step, config.warmup)
 
 
 def _wsd(fall: Callable[[float], float]) -> Callable[[TrainConfig, int], float]:
@@ -78,7 +80,7 @@ def _wsd(fall: Callable[[float], float]) -> Callable[[TrainConfig, int], float]:
         begin = decay_begins(config)
         if step < begin:
             return 1.0
-        return config.lr_floor + (1 - config.lr_floor) * fall(_done(config, step, begin))
+        return config.lr_floor + (1 - config.lr_floor) * fall(_passed(config, step, begin))
 
     return share
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from train.split import gather, local, shares, split_like
+from train.split import gather, local, mesh_of, split_like, spread
 
 
 def mapped(work: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> Iterator[Tensor]:
@@ -16,26 +16,25 @@ def mapped(work: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> Iterator[
     as its tensor is. Where these are split over processes, each works on its part of them and sends
     the results, so that all together do what one would.
     """
-    count = shares(tensors[0])
-    if count == 1:
+    mesh = mesh_of(tensors[0])
+    if mesh is None:
         yield from work(torch.stack(tensors))
         return
-    import torch.distributed as dist
-
-    size = -(-len(tensors) // count)
+    ranks, here = mesh.mesh.flatten().tolist(), mesh.get_rank()
+    size = -(-len(tensors) // len(ranks))
     own = None
-    for rank in range(count):  # a gathering is a turn of all
-        part = [gather(tensor) for tensor in tensors[rank * size : (rank + 1) * size]]
-        if rank == dist.get_rank() and part:
+    for turn, rank in enumerate(ranks):  # a gathering is a turn of all
+        part = [gather(tensor) for tensor in tensors[turn * size : (turn + 1) * size]]
+        if rank == here and part:
             own = work(torch.stack(part))
     for number, tensor in enumerate(tensors):
-        rank = number // size
-        if rank == dist.get_rank():
+        rank = ranks[number // size]
+        if rank == here:
             assert own is not None
-            whole = own[number - rank * size].contiguous()
+            whole = own[number % size].contiguous()
         else:
             whole = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-        dist.broadcast(whole, rank)
+        spread(whole, mesh, rank)
         yield split_like(whole, tensor)
 
 

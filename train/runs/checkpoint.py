@@ -8,7 +8,7 @@
                              config.json            model, train, shards: the plan of the run
                              state.json             step, tokens, held-out scores, losses; sums
 
-Versions 2 and 3 named weights otherwise (``_renamed``), and 2 had no sums.
+Versions 2 and 3 named weights otherwise (older.py of model), and 2 had no sums.
 state.json has the xxh3-128 of config.json, of each tensor (made of what is in memory, before it is
 written; of a part's file, of its header), of the run's tokenizer.json, of the log up to there and
 of itself; all that is read again is compared with it.
@@ -22,24 +22,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import torch.distributed as dist
 from torch import Tensor
 
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.files import checksum, clear, drop, encode_json, replacing, seal, unseal
-from train.model.config import ModelConfig, model_config
+from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.model.older import current_name, model_config
 from train.optim.optimizers import Optimizers
-from train.optim.schedules import decay_begins
 from train.optim.weights import Average
 from train.runs.plan import VERSION, Plan
 from train.runs.tensors import Damaged, Stored, tensor_checksum, write_tensors
@@ -50,18 +47,6 @@ _NAME = re.compile(r"step-(\d{7,})")
 _FILE = re.compile(r"(\w+)(?:-\d{5,}-of-\d{5,})?\.safetensors")
 _UNSEALED = 2  # the version before checksums
 VERSIONS = (_UNSEALED, 3, VERSION)
-# Names of weights before version 4, behind the name of an optimiser's state or not.
-_RENAMED = tuple(
-    (re.compile(old), new)
-    for old, new in (
-        (r"^((?!embedding\.|stack\.)\w+\.)?norm\.", r"\1stack.norm."),
-        (r"(^|\.)(position_embedding\.weight|relative)$", r"\1stack.positions.weight"),
-        (r"(^|\.)embedding_norm\.", r"\1embedding.norm."),
-        (r"(^|\.)head_bias$", r"\1head.bias"),
-        (r"(?<!stack\.)\bblocks\.", r"stack.blocks."),
-        (r"\.mlp(\.|_)", r".feed_forward\1"),
-    )
-)
 _JSON_BYTES = 64_000_000
 Tensors = dict[str, Tensor]
 
@@ -138,13 +123,14 @@ def writing(
         for old in superfluous(folder, keep):
             drop(old)
     except OSError as error:
-        raise _unwritten(final, error) from error
+        raise unwritten(folder, state, error) from error
 
 
-def _unwritten(final: Path, error: OSError) -> TrainError:
+def unwritten(folder: Path, state: State, error: OSError) -> TrainError:
+    """The error where the checkpoint of ``state`` cannot be written."""
     return TrainError(
-        f"{final}: cannot be written ({error}); earlier checkpoints are whole: make room, and "
-        "start again to go on"
+        f"{_path(folder, state)}: cannot be written ({error}); earlier checkpoints are whole: "
+        "make room, and start again to go on"
     )
 
 
@@ -319,7 +305,7 @@ def stored(checkpoint: Path, kind: str) -> Stored:
     if files is None:
         raise Damaged(checkpoint / f"{kind}.safetensors", "it is not there")
     current = _state(checkpoint)["version"] == VERSION
-    return Stored(files, str if current else _renamed)
+    return Stored(files, str if current else current_name)
 
 
 def weights_of(checkpoint: Path, *, average: bool = True) -> Stored:
@@ -388,81 +374,3 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict) or values.get("version") not in VERSIONS:
         raise Damaged(path, f"not of a version {VERSION} checkpoint")
     return values
-
-
-def _renamed(name: str) -> str:
-    """Today's name of a tensor of an earlier version."""
-    for old, new in _RENAMED:
-        name = old.sub(new, name)
-    return name
-
-
-class Saver:
-    """Writes a run's checkpoints: the first process whole tensors, or, where they are split, each
-    its parts. ``beside``: a thread writes a copy; the next save waits for it, so that at most one
-    copy is held.
-    """
-
-    def __init__(self, folder: Path, plan: Plan, *, first: bool, parts: bool) -> None:
-        self.folder, self.plan, self.parts, self.writes = folder, plan, parts, first or parts
-        settings = plan.train
-        self.trunk = decay_begins(settings) if settings.schedule.startswith("wsd") else None
-        self.keep = Keep(newest=settings.keep_checkpoints, best=settings.keep_best, step=self.trunk)
-        self.beside = settings.async_checkpoints
-        self._pool = ThreadPoolExecutor(1) if self.beside and self.writes else None
-        self._writing: Future[None] | None = None
-        # Processes that write while they train must not mix up what they say of both.
-        self._group = dist.new_group(backend="gloo") if parts else None
-
-    def due(self, step: int) -> bool:
-        """After ``step`` steps: every ``checkpoint_every``, at the end, and before WSD's decay,
-        from where more steps, or a decay on other data, may begin.
-        """
-        settings = self.plan.train
-        return step in (settings.steps, self.trunk) or step % settings.checkpoint_every == 0
-
-    def save(
-        self, model: Decoder, optimizer: Optimizers, average: Average | None, state: State
-    ) -> None:
-        """Write what is now, or begin to; every process must call."""
-        if not self.writes:
-            return
-        self.wait()
-        tensors = {"model": model.state_dict(), "optimizer": optimizer.state(model)}
-        if average is not None:
-            tensors["average"] = average.weights
-        if self._pool is None:
-            self._write(tensors, state)
-        else:
-            copied = {kind: _copies(own) for kind, own in tensors.items()}
-            self._writing = self._pool.submit(self._write, copied, state)
-
-    def _write(self, tensors: dict[str, Tensors], state: State) -> None:
-        if self._group is None:
-            snapshot = Snapshot(plan=self.plan, state=state, tensors=tensors)
-            write(self.folder, snapshot, self.keep)
-            return
-        from train.runs.parts import write_parts
-
-        begin = partial(writing, self.folder, self.plan, state, self.keep)
-        try:
-            write_parts(tensors, begin, self._group)
-        except OSError as error:  # of another process
-            raise _unwritten(_path(self.folder, state), error) from error
-
-    def wait(self) -> None:
-        """Until what was begun is written; raises what went wrong there."""
-        if self._writing is not None:
-            begun, self._writing = self._writing, None
-            begun.result()
-
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True)
-        if self._group is not None:
-            dist.destroy_process_group(self._group)
-            self._group = None
-
-
-def _copies(tensors: Tensors) -> Tensors:
-    return {name: value.detach().to("cpu", copy=True) for name, value in tensors.items()}

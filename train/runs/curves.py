@@ -79,14 +79,14 @@ class Wandb:
 
     def __init__(self, out: Path, step: int, config: dict[str, Any]) -> None:
         wandb = _package("wandb")
-        known = out / "wandb" / "id"
-        if step == 0 or not known.is_file():
-            known.parent.mkdir(exist_ok=True)
-            known.write_text(uuid.uuid4().hex)
+        id_file = out / "wandb" / "id"
+        if step == 0 or not id_file.is_file():
+            id_file.parent.mkdir(exist_ok=True)
+            id_file.write_text(uuid.uuid4().hex)
         try:
             self._run = wandb.init(
                 dir=str(out),
-                id=known.read_text(),
+                id=id_file.read_text(),
                 name=out.resolve().name,
                 resume="allow",
                 config=config,

@@ -55,8 +55,8 @@ class Plan:
             ("teacher's weights", self.teacher[:12] or "none", other.teacher[:12] or "none"),
             ("first weights", self.weights[:12] or "random", other.weights[:12] or "random"),
         ]
-        for own, theirs in ((self.model, other.model), (self.train, other.train)):
-            ours, others = (flat(_placeless(to_dict(one))) for one in (own, theirs))
+        for current, earlier in ((self.model, other.model), (self.train, other.train)):
+            ours, others = (flat(_placeless(to_dict(config))) for config in (current, earlier))
             pairs += [(name, ours.get(name), others.get(name)) for name in ours | others]
         return [
             f"{name}: {a}, not {b}"

@@ -56,11 +56,16 @@ def _bytes(tensor: Tensor) -> memoryview:
 
 
 def write_tensors(
-    path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
+    path: Path,
+    tensors: Mapping[str, Tensor],
+    metadata: dict[str, str] | None = None,
+    values: Callable[[str], Tensor] | None = None,
 ) -> bytes:
     """Write a safetensors file, tensor by tensor: at most one is copied, from a GPU or because it
-    is not contiguous. Returns the header.
+    is not contiguous. ``tensors`` may be on the meta device where ``values`` makes each by its
+    name. Returns the header.
     """
+    made = values or tensors.__getitem__
     header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
     # Wide types first, so that each tensor begins at a multiple of its own.
     order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
@@ -77,7 +82,7 @@ def write_tensors(
         file.write(text)
         for name in order:
             if tensors[name].numel():
-                file.write(_bytes(tensors[name]))
+                file.write(_bytes(made(name)))
     return text
 
 
@@ -185,8 +190,8 @@ class Stored(Mapping[str, Tensor]):
             return self.read(parts[0])
         whole = torch.zeros(shape, dtype=self.dtypes[name])
         for part in parts:
-            there = zip(part.offsets, part.shape, strict=True)
-            whole[tuple(slice(first, first + size) for first, size in there)] = self.read(part)
+            extents = zip(part.offsets, part.shape, strict=True)
+            whole[tuple(slice(first, first + size) for first, size in extents)] = self.read(part)
         return whole
 
     def __iter__(self) -> Iterator[str]:

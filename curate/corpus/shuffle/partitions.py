@@ -234,11 +234,11 @@ def read_partitions(
         make = partial(new_array, size, folder=scratch, mapped_bytes=mapped_bytes)
         partitions.append(([make(dtype) for dtype in dtypes], make))
     filled = [0] * len(partitions)
-    for each, starts, wanted, length in zip(files, slices, sums, lengths, strict=True):
+    for each, starts, file_sums, length in zip(files, slices, sums, lengths, strict=True):
         with ExitStack() as stack:
             opened = [stack.enter_context(path.open("rb")) for path in each[: len(dtypes)]]
             before = 0
-            for segment, own, pairs in zip(starts, wanted, length.tolist(), strict=True):
+            for segment, expected, pairs in zip(starts, file_sums, length.tolist(), strict=True):
                 counts = np.diff(segment).tolist()
                 for number, (file, dtype) in enumerate(zip(opened, dtypes, strict=True)):
                     file.seek((before + int(segment[0])) * np.dtype(dtype).itemsize)
@@ -248,7 +248,7 @@ def read_partitions(
                 for p, count in enumerate(counts):
                     read = [x[filled[p] : filled[p] + count] for x in partitions[p][0]]
                     values = read[1] if valued else np.empty(0, np.uint32)
-                    if pair_sums(read[0], values, np.array([0, count]))[0] != own[p]:
+                    if pair_sums(read[0], values, np.array([0, count]))[0] != expected[p]:
                         raise Damaged(f"{each.keys} is not what was written")
                 filled = [at + count for at, count in zip(filled, counts, strict=True)]
                 before += pairs

@@ -101,7 +101,7 @@ def check_documents_first(
     reached,
     hits,
     seen,
-    own,
+    of_document,
     total,
 ):
     """bff's `both` as its comments plan it: a document goes by the share of all its keys; of one
@@ -129,13 +129,13 @@ def check_documents_first(
             j += last[u]
         for k in range(stop - at):
             if begin[k] == finish[k]:
-                own[begin[k]] += 1
+                of_document[begin[k]] += 1
                 seen[begin[k]] += hits[at + k]
         if _exceeds(total[r], stop - at, threshold, reached):
             continue
         for k in range(stop - at):
             for u in range(begin[k], finish[k] + 1):
-                if _exceeds(seen[u], own[u], threshold, reached):
+                if _exceeds(seen[u], of_document[u], threshold, reached):
                     hits[at + k] = 1  # goes with the unit: not inserted
         insert_new(words, slices, keys, at, stop, hits)
     return read

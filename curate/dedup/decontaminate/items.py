@@ -15,8 +15,9 @@ from typing import Any
 
 from curate.errors import UsageError
 from curate.formats.compression import open_input
+from curate.formats.input_file import InputFile
 from curate.formats.kinds import FORMATS, PACKING
-from curate.formats.listing import InputFile, find_files
+from curate.formats.listing import find_files
 
 READ = ("jsonl", "parquet", "text")
 MOST_BYTES = 1 << 30  # of a file after unpacking: these are evaluation sets, not corpora

@@ -248,8 +248,8 @@ def _table(
     """The arguments that the kernels search with."""
     begins, where = _numbered(begin)
     lengths = kernel.length_bits(where, length - least, len(begins))
-    wanted = max(64, _BITS_A_WINDOW * len(begins))
-    shift = 64 - min(30, int(wanted - 1).bit_length())
+    slots = max(64, _BITS_A_WINDOW * len(begins))
+    shift = 64 - min(30, int(slots - 1).bit_length())
     return kernel.filter_bits(begins, shift), begins, lengths, keys, np.uint64(shift), least
 
 

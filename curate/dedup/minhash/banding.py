@@ -124,10 +124,10 @@ def bands_for(threshold: float, recall: float, rows: int) -> int:
     share = threshold**rows  # probability that a band is shared
     if share >= 1.0:
         return 1
-    wanted = log1p(-recall) / log1p(-share) if share > 0.0 else inf
-    if wanted > MOST_BANDS:
+    fewest = log1p(-recall) / log1p(-share) if share > 0.0 else inf
+    if fewest > MOST_BANDS:
         return MOST_BANDS + 1
-    bands = ceil(wanted)
+    bands = ceil(fewest)
     # Rounding may put the quotient on either side of a whole number.
     while bands > 1 and predicted(bands - 1, rows, threshold) >= recall:
         bands -= 1

@@ -23,7 +23,7 @@ from curate.corpus.sketches import Task, sketch_batches
 from curate.dedup import survivors
 from curate.dedup.passages.keys import unpacked
 from curate.dedup.passages.shared import repeated_file, shared_files, shared_of
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 from curate.disk.files import replacing, temporary_name
 from kernel_cache import njit
 
@@ -89,7 +89,7 @@ def ranks(documents: pa.Table, policy: str, folder: Path) -> np.ndarray:
     if survivors.preference(policy) == survivors.preference("first") or count < 2:
         return np.arange(count)
     rank = np.empty(count, np.int64)
-    with database(folder / temporary_name("spill-ranks")) as db:
+    with scratch_database(folder / temporary_name("spill-ranks")) as db:
         db.execute(f"SET memory_limit = '{SORT_MEMORY}'")
         db.register("documents", documents.append_column("k", pa.array(np.arange(count))))
         order = f"SELECT k FROM documents ORDER BY {survivors.preference(policy)}, k"

@@ -168,8 +168,8 @@ class DedupPassages(DedupStep):
             for name, values in (("sentences_left", rest.sentences), ("words_left", rest.words)):
                 column = pa.array(values.astype(np.int32), mask=~edited)
                 docs = docs.annotate(name, column)
-            few = edited & (rest.words < self._words)
-            docs = docs.drop(few, "few_words", rest.words, self._words)
-            few = edited & (rest.sentences < self._sentences)
-            docs = docs.drop(few, "few_sentences", rest.sentences, self._sentences)
+            short = edited & (rest.words < self._words)
+            docs = docs.drop(short, "few_words", rest.words, self._words)
+            short = edited & (rest.sentences < self._sentences)
+            docs = docs.drop(short, "few_sentences", rest.sentences, self._sentences)
         return cut_marked(docs, mark, edited & ~docs.marked(), RULES)

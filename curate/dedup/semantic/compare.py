@@ -123,11 +123,11 @@ def highest(
         ]
         run_tasks(matrix.run, f"{__name__}:compare_clusters", tasks)
         for arrays in map(_load_result, tasks):
-            own, similar, other = arrays["rows"], arrays["similarity"], arrays["partner"]
-            same = (similar == best[own]) & (rank[other] < rank[partner[own]])
-            better = (similar > best[own]) | same
-            own = own[better]
-            best[own], partner[own] = similar[better], other[better]
+            row, similar, other = arrays["rows"], arrays["similarity"], arrays["partner"]
+            same = (similar == best[row]) & (rank[other] < rank[partner[row]])
+            better = (similar > best[row]) | same
+            row = row[better]
+            best[row], partner[row] = similar[better], other[better]
     return best, partner
 
 

@@ -205,16 +205,16 @@ def hashed_basis(
 ) -> Basis:
     """The basis in the step's folder: kept there, else that of the first earlier corpus with one,
     else fitted now."""
-    own = sketches.folder / BASIS
-    if own.exists():
-        return Basis.load(own)
-    earlier = [path for _, folder in sketches.earlier if (path := folder / own.name).exists()]
+    file = sketches.folder / BASIS
+    if file.exists():
+        return Basis.load(file)
+    earlier = [path for _, folder in sketches.earlier if (path := folder / file.name).exists()]
     if earlier:
         basis = Basis.load(earlier[0])
     else:
         df, sample = frequencies(sketches, _work(sketches), row_of, features)
         basis = hashed.fit(df, len(row_of), sample, dimensions, residual, seed)
-    basis.save(own)
+    basis.save(file)
     return basis
 
 

@@ -163,22 +163,22 @@ def highest_similarities(
 def find(step: DedupSemantic, sketches: Sketches) -> Nearest:
     """The similarities in the step's folder, or, where none are yet, those computed now."""
     db = sketches.connection
-    own = _column(db, "part >= 0", "place")
+    corpus_rows = _column(db, "part >= 0", "place")
     path = sketches.folder / SIMILARITY
     if path.exists():
         kept = pq.read_table(path, columns=["place", "similarity", "partner"])
-        similarity, partner = np.zeros(len(own)), np.full(len(own), -1)
+        similarity, partner = np.zeros(len(corpus_rows)), np.full(len(corpus_rows), -1)
         row = kept["place"].to_numpy()
         similarity[row] = kept["similarity"].fill_null(0.0).to_numpy()
         partner[row] = kept["partner"].fill_null(-1).to_numpy()
-        return Nearest(similarity, partner, own)
+        return Nearest(similarity, partner, corpus_rows)
     rank = _column(db, "rank", "place")
     matrix = matrix_of(step, sketches)
     similarity, partner = highest_similarities(step, matrix, rank, sketches.folder)
     none = partner < 0
     table = pa.table(
         {
-            "place": np.arange(len(own)),
+            "place": np.arange(len(corpus_rows)),
             "similarity": pa.array(similarity, mask=none),
             "partner": pa.array(partner, mask=none),
         }
@@ -192,7 +192,7 @@ def find(step: DedupSemantic, sketches: Sketches) -> Nearest:
             ORDER BY d.part, d.n) TO {literal(aside)} (FORMAT parquet)"""
         )
     db.unregister("found")
-    return Nearest(similarity, partner, own)
+    return Nearest(similarity, partner, corpus_rows)
 
 
 def removed_share(nearest: Nearest, keep_fraction: float) -> tuple[np.ndarray, float]:
@@ -203,9 +203,9 @@ def removed_share(nearest: Nearest, keep_fraction: float) -> tuple[np.ndarray, f
     Fewer go where fewer have a similar document. Documents of earlier corpora count as removed
     where own ones of their similarity are, so that chains go through them.
     """
-    wanted = round((1.0 - keep_fraction) * int(nearest.own.sum()))
+    removals = round((1.0 - keep_fraction) * int(nearest.own.sum()))
     rows = np.flatnonzero(nearest.own & (nearest.partner >= 0))
-    first = rows[np.lexsort((rows, -nearest.similarity[rows]))[:wanted]]
+    first = rows[np.lexsort((rows, -nearest.similarity[rows]))[:removals]]
     removed = np.zeros(len(nearest.own), np.bool_)
     removed[first] = True
     if not len(first):
@@ -266,9 +266,9 @@ def decide(step: DedupSemantic, order: str, sketches: Sketches) -> dict[str, Any
     _write(
         db, sketches.decisions, step.method, members, removed, root, nearest, least, pruned, cosines
     )
-    own = nearest.similarity[nearest.own]
-    shares = count_removed(own, EPSILONS) / max(1, len(own))
-    now = float(removed[nearest.own].mean()) if len(own) else 0.0
+    similarity = nearest.similarity[nearest.own]
+    shares = count_removed(similarity, EPSILONS) / max(1, len(similarity))
+    now = float(removed[nearest.own].mean()) if len(similarity) else 0.0
     epsilon = step.epsilon if step.keep_fraction is None else max(0.0, 1.0 - least)
     return {
         "clusters": int(len(members) - removed.sum()),

@@ -371,8 +371,8 @@ def merge_windows(task: Task) -> dict[str, Any]:
         with replacing(pairs_path) as aside, aside.open("wb") as file:
             for position, first in windows:
                 # Numbers of 16 bits are sorted by counting.
-                few = np.uint16 if len(starts) < 1 << 16 else np.int64
-                number = np.searchsorted(starts, position, side="right").astype(few)
+                kind = np.uint16 if len(starts) < 1 << 16 else np.int64
+                number = np.searchsorted(starts, position, side="right").astype(kind)
                 order = np.argsort(number, kind="stable")
                 pairs = np.empty((len(position), 2), np.int64)
                 pairs[:, 0], pairs[:, 1] = position[order], first[order]

@@ -333,8 +333,8 @@ def _decide(step: DedupSuffixArray, sketches: Sketches, sort_bytes: int) -> dict
     region_text = RegionText(work, dtype_of(work).str, step.window, step.of == "characters")
     orders = sort(sketches.run, region_text, regions.symbols, sort_bytes)
     earlier = db.execute("SELECT count(*) FROM documents WHERE part < 0").fetchone()[0]
-    own = int(np.searchsorted(regions.document, earlier)) if earlier else 0
-    own_begin = int(regions.at[own]) if own < len(regions.at) else regions.symbols
+    first_own = int(np.searchsorted(regions.document, earlier)) if earlier else 0
+    own_begin = int(regions.at[first_own]) if first_own < len(regions.at) else regions.symbols
     size = sketches.sizes.task_windows
     passages = find_passages(sketches.run, region_text, orders, none, own_begin, size)
     insert_passages(db, passages, regions)

@@ -65,5 +65,5 @@ class Meanings:
         if above is None and reason.value != reason.threshold:
             above = reason.value > reason.threshold
         side = {None: "at", True: "above", False: "below"}[above]
-        what = (figures.get("column") or "").partition(".")[2].replace("_", " ") or "its value"
-        return f"drops where {what} is {side} {format_measure(reason.threshold)}"
+        measure = (figures.get("column") or "").partition(".")[2].replace("_", " ") or "its value"
+        return f"drops where {measure} is {side} {format_measure(reason.threshold)}"

@@ -133,7 +133,8 @@ class Originals:
         """The document as the step `first` received it, from the input."""
         from curate.documents.documents import NUMBER
         from curate.formats.inputs import InputPlan
-        from curate.formats.reading import PartitionReader, ReadSettings
+        from curate.formats.read_settings import ReadSettings
+        from curate.formats.reading import PartitionReader
         from curate.steps.contracts import Step
         from curate.steps.registry import step_class
 

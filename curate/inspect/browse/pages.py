@@ -120,14 +120,14 @@ def _cuts(document: Document, position: Position, originals: Originals) -> None:
 
 def _partners(document: Document, library: Library) -> None:
     """Texts of those it was found to be a copy of, and else of some of its cluster."""
-    own = document.row.get("id") or ""
+    own_id = document.row.get("id") or ""
     ids: dict[str, None] = {}
     for d in document.decisions[:20]:
-        if d["partner_id"] and d["partner_id"] != own and not d["partner_corpus"]:
+        if d["partner_id"] and d["partner_id"] != own_id and not d["partner_corpus"]:
             ids[d["partner_id"]] = None
     for d in document.decisions[:3]:
         if d["cluster"] is not None and d["span_start"] is None and len(ids) < 3:
-            ids |= dict.fromkeys(library.members(d["method"], d["cluster"], own)[:3])
+            ids |= dict.fromkeys(library.members(d["method"], d["cluster"], own_id)[:3])
     chosen = list(ids)[:6]
     where = {i: library.position(i) for i in chosen}
     rows = read_rows([w for w in where.values() if w], ["text"], CHARS)
@@ -239,11 +239,11 @@ def static_pages(library: Library, each: int) -> dict[str, str]:
         report = ""
     ids = ids_of(report)
     pages = {DOCUMENTS: sample_page(library, each, ids, REPORT if report else "")}
-    there = set(re.findall(r'id="(d[0-9a-f]{16})"', pages[DOCUMENTS]))
+    anchors = set(re.findall(r'id="(d[0-9a-f]{16})"', pages[DOCUMENTS]))
 
     def to(id: str) -> str:
         anchor = _anchor(id)
-        return DOCUMENTS if not id else f"{DOCUMENTS}#{anchor}" if anchor in there else ""
+        return DOCUMENTS if not id else f"{DOCUMENTS}#{anchor}" if anchor in anchors else ""
 
     return pages | ({REPORT: linked(report, to)} if report else {})
 

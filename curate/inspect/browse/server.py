@@ -87,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             return 400, pages.message_page("the address has too many fields")
         if parts.path == "/":
-            query = asked(fields)
+            query = query_of(fields)
             return 200, pages.list_page(library, query, *library.find(query))
         if parts.path == "/report" and (report := pages.report_page(library)) is not None:
             return 200, report
@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Quiet: what is looked at is nobody's concern."""
 
 
-def asked(fields: dict[str, str]) -> Query:
+def query_of(fields: dict[str, str]) -> Query:
     """The query of a form's fields. UsageError where one is no number."""
 
     def number(name: str) -> float | None:

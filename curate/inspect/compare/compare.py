@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pyarrow.parquet as pq
 
-from curate.disk.database import database, literal, paths_literal
+from curate.disk.database import literal, paths_literal, scratch_database
 from curate.disk.files import part_files
 from curate.disk.units import format_bytes, format_percent, format_scaled
 from curate.documents.rejected import rejected_files
@@ -98,8 +98,8 @@ def compare(
     runs: list[Measured] = []
     for method, recipe in recipes.items():
         say(f"method {method}", quiet)
-        own = tuple(s for s in sets if _is_of(s, [x.label for x in recipe.steps]))
-        runs.append(measure(method, inputs, own, folder_of(out, method), workers, quiet))
+        chosen = tuple(s for s in sets if _is_of(s, [x.label for x in recipe.steps]))
+        runs.append(measure(method, inputs, chosen, folder_of(out, method), workers, quiet))
         if runs[-1].failed:
             say(f"{method}: {runs[-1].failed}", quiet)
     comparison = _compared(inputs, sets, out, recipes, runs, count, tokenizer is not None)
@@ -305,9 +305,11 @@ class Overlap:
         }
 
 
-def shares(own: list[int], both: list[list[int]]) -> list[list[float | None]]:
+def shares(sizes: list[int], both: list[list[int]]) -> list[list[float | None]]:
     """both[a][b] / own[a]; None where a removed nothing."""
-    return [[round(n / own[a], 6) if own[a] else None for n in row] for a, row in enumerate(both)]
+    return [
+        [round(n / sizes[a], 6) if sizes[a] else None for n in row] for a, row in enumerate(both)
+    ]
 
 
 def overlap(runs: Mapping[str, tuple[Path, list[str]]], spill: Path, threads: int = 1) -> Overlap:
@@ -317,7 +319,7 @@ def overlap(runs: Mapping[str, tuple[Path, list[str]]], spill: Path, threads: in
     runs over one input share.
     """
     methods = list(runs)
-    with database(spill, threads) as db:
+    with scratch_database(spill, threads) as db:
         db.execute("CREATE TABLE gone (nth INTEGER, id VARCHAR, removed BOOLEAN)")
         for nth, (out, labels) in enumerate(runs.values()):
             _add(db, nth, out, labels)

@@ -230,10 +230,10 @@ def text(evaluation: Evaluation) -> str:
     for nth, kind in enumerate(scores[0].kinds):
         row = [kind.title, str(kind.planted + kind.already)]
         for scored in scores:
-            own = scored.kinds[nth]
-            row.append(format_percent(own.recall) + ("*" if own.already else ""))
+            figures = scored.kinds[nth]
+            row.append(format_percent(figures.recall) + ("*" if figures.already else ""))
             if scored.method in evaluation.curves:
-                row.append("" if own.expected is None else format_percent(own.expected))
+                row.append("" if figures.expected is None else format_percent(figures.expected))
         rows.append(row)
     for name, values in (
         ("precision, documents", [format_percent(s.precision) for s in scores]),

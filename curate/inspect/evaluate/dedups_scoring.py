@@ -44,7 +44,7 @@ class Gone:
 def gone(out: Path, labels: Sequence[str], asked: Iterable[str]) -> Gone:
     """Reads what a finished run removed by the steps with these labels."""
     removed = Gone()
-    wanted, steps = set(asked), set(labels)
+    asked_ids, steps = set(asked), set(labels)
     for path in rejected_files(out):
         for row in _rows(path, ["id", "step", "text", EDITS]):
             if row["step"] in steps:
@@ -56,7 +56,7 @@ def gone(out: Path, labels: Sequence[str], asked: Iterable[str]) -> Gone:
         for row in _rows(path, ["id", EDITS]):
             edits = edits_of(row)
             removed.bytes -= sum(edit.growth for edit in edits)
-            if row["id"] in wanted and edits:
+            if row["id"] in asked_ids and edits:
                 removed.edits[row["id"]] = edits
     return removed
 

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.disk.database import database, literal, paths_literal
+from curate.disk.database import literal, paths_literal, scratch_database
 from curate.disk.inside import remove
 from curate.disk.units import counted, format_bytes, format_percent
 from curate.errors import UsageError
@@ -133,7 +133,7 @@ def audit(
         across[TRAIN, VAL] = run("train-in-val", "dedup_suffix_array", exact, both[::-1])
     documents = {side: measured[side][0] for side in both}
     size = {side: measured[side][1] for side in both}
-    with database(out / ".spill-audit") as db:
+    with scratch_database(out / ".spill-audit") as db:
         near_shares, clusters, largest = _near(db, alike, documents)
         exact_shares = {f"{TRAIN} in {TRAIN}": Share(_bytes(db, alone, TRAIN, None), size[TRAIN])}
         longest = {TRAIN: _longest(db, alone, sides, TRAIN, TRAIN)}
@@ -183,7 +183,7 @@ def _write_sides(
 def _documents(inputs: list[str]) -> Iterator[pa.RecordBatch]:
     from curate.corpus.direct import DirectInput
     from curate.formats.inputs import plan_inputs
-    from curate.formats.reading import ReadSettings
+    from curate.formats.read_settings import ReadSettings
 
     read = ReadSettings()
     yield from DirectInput(plan_inputs(inputs, read.partition_bytes), read).batches(["id", "text"])
@@ -202,9 +202,9 @@ def _near(db: Any, decisions: Path, documents: dict[str, int]) -> tuple[dict[str
         for within in documents:
             total = 0
             for t, v, n in rows:
-                own, theirs = (t, v) if side == TRAIN else (v, t)
-                twins = own - 1 if side == within else theirs
-                total += own * n if twins > 0 else 0
+                of_side, of_other = (t, v) if side == TRAIN else (v, t)
+                twins = of_side - 1 if side == within else of_other
+                total += of_side * n if twins > 0 else 0
             shares[f"{side} in {within}"] = Share(total, documents[side])
     return shares, sum(n for *_, n in rows), max((t + v for t, v, _ in rows), default=0)
 
@@ -242,17 +242,17 @@ def _longest(db: Any, decisions: Path, sides: Path, side: str, within: str) -> M
                 [first, second],
             ).fetchall()
         )
-        own, copy = bytes(texts.get(first, b"")), bytes(texts.get(second, b""))
-        at = copy.find(own[a:z])
+        original, copy = bytes(texts.get(first, b"")), bytes(texts.get(second, b""))
+        at = copy.find(original[a:z])
         # A passage may be made of copies that lie side by side, and a repeated id has a new name.
         if at < 0 or a == z or not copy:
             continue
         stop = at + z - a
-        while a and at and own[a - 1] == copy[at - 1]:
+        while a and at and original[a - 1] == copy[at - 1]:
             a, at = a - 1, at - 1
-        while z < len(own) and stop < len(copy) and own[z] == copy[stop]:
+        while z < len(original) and stop < len(copy) and original[z] == copy[stop]:
             z, stop = z + 1, stop + 1
-        begin = own[a : min(z, a + 4 * EXCERPT)].decode("utf-8", "ignore")[:EXCERPT]
+        begin = original[a : min(z, a + 4 * EXCERPT)].decode("utf-8", "ignore")[:EXCERPT]
         return Match(z - a, _plain_id(first), a, _plain_id(second), at, begin)
     return None
 

@@ -17,7 +17,8 @@ from curate.errors import UsageError
 from curate.extract import evaluate as measures
 from curate.formats.inputs import InputPlan
 from curate.formats.part import plan_reading
-from curate.formats.reading import PartitionReader, ReadSettings
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import PartitionReader
 from curate.inspect.evaluate.extractors_gold import FIELDS, Gold, read_gold, record_key
 from curate.pages.side_by_side import side_by_side
 from curate.steps.contracts import Step
@@ -164,7 +165,7 @@ class Evaluation:
             )
             for row, gold in enumerate(golds)
         ]
-        wanted = [Counter(measures.words(gold.text or "")) for gold in golds]
+        gold_words = [Counter(measures.words(gold.text or "")) for gold in golds]
         for nth, step in enumerate(self.steps):
             result = step.apply(docs.within("extract"))
             reasons: dict[int, str] = {}
@@ -177,7 +178,7 @@ class Evaluation:
                 page.reasons.append(reasons.get(row))
                 page.lang = page.lang or stated[row]["lang"]
                 page.verdicts.append(_verdicts(page.gold, stated[row]))
-                page.sums[nth] = _sums(page, nth, wanted[row])
+                page.sums[nth] = _sums(page, nth, gold_words[row])
         for page in pages:
             page.lang = re.split("[-_,]", page.lang)[0].strip().lower() if page.lang else None
             del page.texts[1:]  # the page shows the first extractor's alone
@@ -237,10 +238,11 @@ class Evaluation:
         """One group a name, those with the most pages first; pages without a name come last."""
         numbers = Counter(names)
         ordered = sorted(numbers, key=lambda name: (name is None, -numbers[name], name or ""))
-        every = np.array([name if name is not None else "" for name in names], object)
+        group_of = np.array([name if name is not None else "" for name in names], object)
         none = np.array([name is None for name in names], np.bool_)
         return [
-            self._group(name, none if name is None else (every == name) & ~none) for name in ordered
+            self._group(name, none if name is None else (group_of == name) & ~none)
+            for name in ordered
         ]
 
     def _differences(self) -> dict[str, dict[str, Any]]:
@@ -339,19 +341,19 @@ def _verdicts(gold: Gold, stated: dict[str, Any]) -> dict[str, str]:
     }
     verdicts = {}
     for name in FIELDS:
-        wanted, value = getattr(gold, name), stated[name]
-        if wanted is not None:
-            right = value is not None and same[name](value, wanted)
+        right_value, value = getattr(gold, name), stated[name]
+        if right_value is not None:
+            right = value is not None and same[name](value, right_value)
             verdicts[name] = "right" if right else "wrong" if value is not None else "missing"
     return verdicts
 
 
-def _sums(page: Page, nth: int, wanted: Counter[str]) -> np.ndarray:
+def _sums(page: Page, nth: int, gold_words: Counter[str]) -> np.ndarray:
     """float64[_WIDTH]: what a page adds to the sums of an extractor."""
     sums = np.zeros(_WIDTH)
     text = page.texts[nth]
     if page.gold.text is not None:
-        scores = measures.word_scores(Counter(measures.words(text)), wanted)
+        scores = measures.word_scores(Counter(measures.words(text)), gold_words)
         sums[_WORDS:_SNIPPETS] = 1, *scores
     counts = measures.snippet_counts(text, page.gold.with_, page.gold.without)
     sums[_SNIPPETS:_FIELDS] = counts

@@ -24,7 +24,7 @@ from curate.disk.files import replacing
 from curate.disk.parquet_writer import TableWriter, conform, writing
 from curate.errors import UsageError
 from curate.formats.part import plan_reading
-from curate.formats.reading import ReadSettings
+from curate.formats.read_settings import ReadSettings
 from curate.text.near_copies import WORD, NearCopy, drawn_number, near_copy
 
 SCHEMA = pa.schema(

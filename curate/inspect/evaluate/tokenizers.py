@@ -13,7 +13,7 @@ from curate.corpus.direct import DirectInput
 from curate.disk.units import counted, format_percent
 from curate.errors import CurateError, RunFailed, UsageError
 from curate.formats.part import plan_reading
-from curate.formats.reading import ReadSettings
+from curate.formats.read_settings import ReadSettings
 from curate.pages import templates
 from curate.pages.html import plain
 from curate.run.records import read_record
@@ -112,7 +112,7 @@ def trained_on(tokenizer: Path, files: list[Path]) -> bool:
     for folder, home in product((beside, beside.parent), (".run", "")):
         try:
             record = read_record(folder / home)
-            is_maker = any(made["makes"] == "tokenizer" for made in record["products"])
+            is_maker = any(p["makes"] == "tokenizer" for p in record["products"])
             read = {Path(file["path"]).resolve() for file in record["inputs"]}
         except (OSError, ValueError, KeyError, TypeError):
             continue
@@ -136,9 +136,9 @@ def names(paths: list[Path]) -> list[str]:
     short = []
     for path in paths:
         folder = path.name in ("tokenizer.json", "tokenizer.model")
-        own = path.resolve().parent.name if folder else path.resolve().name
+        name = path.resolve().parent.name if folder else path.resolve().name
         short.append(
-            own.removesuffix(".json").removesuffix(".model").removesuffix(".tiktoken") or str(path)
+            name.removesuffix(".json").removesuffix(".model").removesuffix(".tiktoken") or str(path)
         )
     return short if len(set(short)) == len(short) else [str(p) for p in paths]
 
@@ -260,10 +260,10 @@ Body = list[tuple[list[str], list[int]]]  # cells, and the positions of the best
 
 def text(evaluation: dict[str, Any], width: int, colours: bool) -> str:
     """An evaluation for a terminal. width: its columns, of which a rule takes no more."""
-    every = evaluation["tokenizers"]
-    first = every[0]
-    names = [_short(t["name"]) for t in every]
-    body: Body = [([title, *cells], best) for title, cells, best in rows(every)]
+    results = evaluation["tokenizers"]
+    first = results[0]
+    names = [_short(t["name"]) for t in results]
+    body: Body = [([title, *cells], best) for title, cells, best in rows(results)]
     lines = [
         f"{counted(first['texts'], 'text')}, {first['bytes']:,} bytes, {first['characters']:,}"
         " characters,"
@@ -275,9 +275,9 @@ def text(evaluation: dict[str, Any], width: int, colours: bool) -> str:
         lines.append(f"{'bold' if colours else '*'}: the best of a line")
     if "baseline" in evaluation:
         lines.append(f"baseline: {_short(evaluation['baseline'])}")
-    for tokenizer in every:
+    for tokenizer in results:
         lines += _remarks(tokenizer)
-    lines += _groups(every, names, colours)
+    lines += _groups(results, names, colours)
     for nth, sample in enumerate(evaluation["shown"], 1):
         lines += ["", f"text {nth}{', its beginning' if sample['cut'] else ''}"]
         for name, cut in zip(names, sample["pieces"], strict=True):
@@ -334,31 +334,32 @@ def _quoted(word: str, most: int = 24) -> str:
     return f"“{plain(word, most).replace(chr(10), '↵').replace(chr(9), '→')}”"
 
 
-def _groups(every: list[dict[str, Any]], names: list[str], colours: bool) -> list[str]:
+def _groups(results: list[dict[str, Any]], names: list[str], colours: bool) -> list[str]:
     """Bytes a token by language and by source, and what languages pay against English."""
-    languages, sources = every[0]["lang"], every[0]["source"]
+    languages, sources = results[0]["lang"], results[0]["source"]
     lines = []
     if languages:
-        lines += _by("lang", "bytes_a_token", "bytes a token by language", every, names, colours)
+        lines += _by("lang", "bytes_a_token", "bytes a token by language", results, names, colours)
     if len(languages) > 1 and "premium_a_character" in languages[0]:
         title = "tokens a character over those of English"
-        lines += [*_by("lang", "premium_a_character", title, every, names, colours), PREMIUM]
+        lines += [*_by("lang", "premium_a_character", title, results, names, colours), PREMIUM]
     if languages and "nsl" in languages[0]:
         title = "tokens over the baseline's by language"
-        lines += _by("lang", "nsl", title, every, names, colours)
+        lines += _by("lang", "nsl", title, results, names, colours)
     if len(sources) > 1:
-        lines += _by("source", "bytes_a_token", "bytes a token by source", every, names, colours)
+        lines += _by("source", "bytes_a_token", "bytes a token by source", results, names, colours)
     return lines
 
 
 def _by(
-    group: str, key: str, title: str, every: list[dict[str, Any]], names: list[str], colours: bool
+    group: str, key: str, title: str, results: list[dict[str, Any]], names: list[str], colours: bool
 ) -> list[str]:
     """A line a label, a column a tokenizer."""
-    first = every[0][group]
+    first = results[0][group]
     body: Body = [
         (
-            [_short(row["label"]), whole(row["texts"])] + [ratio(t[group][i][key]) for t in every],
+            [_short(row["label"]), whole(row["texts"])]
+            + [ratio(t[group][i][key]) for t in results],
             [],
         )
         for i, row in enumerate(first[:GROUPS_SHOWN])

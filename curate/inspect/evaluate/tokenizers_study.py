@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 from curate.disk.units import counted
 from curate.errors import UsageError
-from curate.formats.reading import ReadSettings
+from curate.formats.read_settings import ReadSettings
 from curate.inspect import results
 from curate.inspect.evaluate.tokenizers import Documents, ratio, share, translated, whole
 from curate.pages import templates
@@ -35,7 +35,7 @@ def study(
     if digits not in get_args(Digits):
         raise UsageError(f"--digits {digits}: choose one of {', '.join(get_args(Digits))}")
     try:
-        wanted = [int(size) for size in sizes.split(",")]
+        vocabs = [int(size) for size in sizes.split(",")]
     except ValueError:
         raise UsageError(f"--vocab {sizes}: give numbers with commas between") from None
     documents = Documents(inputs, as_json, read)
@@ -45,7 +45,7 @@ def study(
             yield from texts_of(data, offsets)
 
     try:
-        comparison = run(texts(), wanted, digits=cast(Digits, digits), width=width, worth=worth)
+        comparison = run(texts(), vocabs, digits=cast(Digits, digits), width=width, worth=worth)
     except TokenizerError as error:
         raise translated(error) from None
     figures = {"inputs": inputs, **documents.tally, "digits": digits, **comparison}

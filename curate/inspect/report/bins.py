@@ -129,11 +129,11 @@ def finite(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 def columns_of(paths: Iterable[Path], names: Iterable[str]) -> Iterator[pa.RecordBatch]:
     """The files' batches with those of the columns that a file has."""
-    wanted = list(names)
+    chosen = list(names)
     for path in paths:
         with pq.ParquetFile(path) as file:
             stored = set(file.schema_arrow.names)
-            have = [name for name in wanted if name in stored]
+            have = [name for name in chosen if name in stored]
             if have:
                 yield from file.iter_batches(BATCH_ROWS, columns=have, use_threads=False)
 

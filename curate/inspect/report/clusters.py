@@ -104,15 +104,15 @@ def browse(out: Path, show: int, method: str | None, least: int, members: int) -
     return Browsed(clusters, total, dict(unknown))
 
 
-def _methods(store: Store, wanted: str | None) -> list[str]:
+def _methods(store: Store, asked: str | None) -> list[str]:
     """Which of the decisions' methods the user means."""
     have = [m for (m,) in store.rows("SELECT DISTINCT method FROM decisions ORDER BY method")]
-    if wanted is None:
+    if asked is None:
         return have
-    names = {wanted, *_of_command(wanted)}
-    matches = [m for m in have if m in names or m.partition(":")[0] == wanted]
+    names = {asked, *_of_command(asked)}
+    matches = [m for m in have if m in names or m.partition(":")[0] == asked]
     if not matches:
-        raise UsageError(f"--method {wanted}: the decisions are of {', '.join(have) or 'none'}")
+        raise UsageError(f"--method {asked}: the decisions are of {', '.join(have) or 'none'}")
     return matches
 
 
@@ -157,9 +157,9 @@ def _member(row: tuple[Any, ...], gone: bool) -> Member:
 
 def _add_texts(store: Store, clusters: list[Cluster], record: dict[str, Any]) -> None:
     """Reads the texts, and compares each member with the copy that stays."""
-    every = [m for c in clusters for m in (c.stays, *c.members) if m is not None]
-    positions = find_rows(store.paths, [m.id for m in every])
-    whole = {positions[m.id] for m in every if m.span is None and m.id in positions}
+    members = [m for c in clusters for m in (c.stays, *c.members) if m is not None]
+    positions = find_rows(store.paths, [m.id for m in members])
+    whole = {positions[m.id] for m in members if m.span is None and m.id in positions}
     texts = read_rows(whole, ["text", *ABOUT], CHARS)
     about = read_rows(set(positions.values()) - whole, ABOUT, 1000)
     order = [s["label"] for s in record["steps"]]

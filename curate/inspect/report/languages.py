@@ -103,13 +103,13 @@ def gather(store: Store) -> list[Unsure]:
     return list(rows.values())
 
 
-def _choose(store: Store, wanted: list[Unsure], rows: dict[str, Unsure]) -> None:
+def _choose(store: Store, asked: list[Unsure], rows: dict[str, Unsure]) -> None:
     """Fills examples, chosen by a hash of their ids: the same ones in every run."""
-    if not wanted:
+    if not asked:
         return
     limits = ", ".join(
         f"({literal(row.lang)}, {min(KEY_MOST - 1, KEY_MOST * CANDIDATES // row.alone)}::UBIGINT)"
-        for row in wanted
+        for row in asked
     )
     of_each = f"QUALIFY row_number() OVER (PARTITION BY lang ORDER BY key, id) <= {EACH}"
     store.pieces(

@@ -84,8 +84,8 @@ def gather(
     storage: where the files' content is; steps: their labels, in order.
     """
     figures = Figures()
-    of_all = opened(out, threads=threads, run=run, group_bytes=sizes.report_bytes, storage=storage)
-    with of_all as store:
+    opening = opened(out, threads=threads, run=run, group_bytes=sizes.report_bytes, storage=storage)
+    with opening as store:
         if store is None:
             return figures
         figures.rules = rules.gather(store, declared)
@@ -158,7 +158,7 @@ def _values(record: dict[str, Any], figures: Figures) -> dict[str, Any]:
     functions: tuple[Callable[..., Any], ...] = (
         by_count, corrupt_examples, decision_notes, held_out_points,
         largest_groups, left_out, mix_rows, mix_unit, peak_bytes, points, product_values,
-        made, settings_text, similarity_meaning, size_range, step_times, training_values,
+        provenance, settings_text, similarity_meaning, size_range, step_times, training_values,
     )  # fmt: skip
     return {
         "record": record,
@@ -207,7 +207,7 @@ def _totals(record: dict[str, Any], ratio: float, measured: bool) -> list[tuple[
     ]
 
 
-def made(record: dict[str, Any]) -> list[tuple[str, str]]:
+def provenance(record: dict[str, Any]) -> list[tuple[str, str]]:
     """When, with what and where the run was made; empty for a record of an older version."""
     if "started" not in record:
         return []

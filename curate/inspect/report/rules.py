@@ -255,15 +255,15 @@ def _histograms(store: Store, figures: RuleFigures) -> None:
 
 def _count(store: Store, drawn: dict[str, list[Histogram]], rules: dict[str, Rule]) -> None:
     """Fills the histograms of columns, and the rules' own."""
-    own = {name: rule.own for name, rule in rules.items() if rule.own is not None}
+    own_histograms = {name: rule.own for name, rule in rules.items() if rule.own is not None}
     edges = {name: [h.edges.tolist() for h in bins] for name, bins in drawn.items()}
-    of_rules = {name: histogram.edges.tolist() for name, histogram in own.items()}
+    of_rules = {name: histogram.edges.tolist() for name, histogram in own_histograms.items()}
     for _, result in store.map(f"{__name__}:group_counts", edges=edges, rules=of_rules):
         for name, counts in result["columns"].items():
             for histogram, more in zip(drawn[name], counts, strict=True):
                 histogram.counts += np.array(more)
         for name, more in result["rules"].items():
-            own[name].counts += np.array(more)
+            own_histograms[name].counts += np.array(more)
 
 
 group_counts_files = group_files
@@ -273,12 +273,12 @@ def group_counts(task: dict[str, Any]) -> dict[str, Any]:
     """Counts of documents in bins: of columns, and of the values that rules marked."""
     bins = {n: [_bins(edges) for edges in each] for n, each in task["edges"].items()}
     fill([*map(Path, [*task["kept"], *task["gone"]])], bins, task["threads"])
-    own = {name: _bins(edges) for name, edges in task["rules"].items()}
+    own_histograms = {name: _bins(edges) for name, edges in task["rules"].items()}
     with of_group(task) as store:
-        _count_marked(store, own)
+        _count_marked(store, own_histograms)
     return {
         "columns": {name: [h.counts.tolist() for h in each] for name, each in bins.items()},
-        "rules": {name: histogram.counts.tolist() for name, histogram in own.items()},
+        "rules": {name: histogram.counts.tolist() for name, histogram in own_histograms.items()},
     }
 
 
@@ -286,12 +286,12 @@ def _bins(edges: list[float]) -> Histogram:
     return Histogram(np.array(edges, np.float64), "linear")  # the scale is for who draws them
 
 
-def _count_marked(store: Store, own: dict[str, Histogram]) -> None:
-    codes = {name: code for code, name in enumerate(own)}
+def _count_marked(store: Store, own_histograms: dict[str, Histogram]) -> None:
+    codes = {name: code for code, name in enumerate(own_histograms)}
     store.db.execute("CREATE OR REPLACE TEMP TABLE codes (name VARCHAR, code INTEGER)")
     for name, code in codes.items():
         store.db.execute("INSERT INTO codes VALUES (?, ?)", [name, code])
-    histograms = [*own.values()]
+    histograms = [*own_histograms.values()]
     marked = store.db.sql(
         f"""SELECT code, value FROM ({sql_reasons("gone", "id")}) JOIN codes USING (name)
         WHERE value IS NOT NULL AND isfinite(value)"""
@@ -327,16 +327,16 @@ class Example:
 
 def gather_examples(store: Store, rules: dict[str, Rule]) -> dict[str, list[Example]]:
     """Examples by rule: documents that the rule was the first to mark, where there are any."""
-    wanted = list(rules.values())[:MOST_RULES]
-    if not wanted:
+    shown = list(rules.values())[:MOST_RULES]
+    if not shown:
         return {}
     most = [
         min(KEY_MOST - 1, KEY_MOST * CANDIDATES // max(1, rule.first or rule.marked))
-        for rule in wanted
+        for rule in shown
     ]
     values = ", ".join(
         f"({literal(rule.name)}, {rule.first > 0}, {key}::UBIGINT)"
-        for rule, key in zip(wanted, most, strict=True)
+        for rule, key in zip(shown, most, strict=True)
     )
     marked = sql_reasons(
         f"gone WHERE {KEY} <= {max(most)}::UBIGINT",

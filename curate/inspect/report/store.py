@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.sketches import Run, run_here
-from curate.disk.database import database, literal, paths_literal
+from curate.disk.database import literal, paths_literal, scratch_database
 from curate.disk.elsewhere import Storage, size_of
 from curate.disk.files import replacing
 from curate.disk.process import in_order
@@ -149,11 +149,11 @@ class Store:
 
     def find(self, ids: Iterable[str], gone: bool = False) -> dict[str, Position]:
         """The positions of the documents with these ids; gone: of rejected ones."""
-        wanted = sorted(set(ids))
+        keys = sorted(set(ids))
         positions: dict[str, Position] = {}
-        if wanted:
-            for _, found in self.map(f"{__name__}:find_in_group", ids=wanted, gone_only=gone):
-                for name, (path, row) in found.items():
+        if keys:
+            for _, rows_found in self.map(f"{__name__}:find_in_group", ids=keys, gone_only=gone):
+                for name, (path, row) in rows_found.items():
                     positions[name] = max(positions.get(name, ("", 0)), (path, row))
         return positions
 
@@ -197,7 +197,7 @@ def of_group(task: dict[str, Any]) -> Iterator[Store]:
     kept, gone = ([*map(Path, task[kind])] for kind in ("kept", "gone"))
     decisions = Path(task["decisions"]) if task["decisions"] else None
     spill = Path(task["folder"]) / f".spill-{task['part']:05d}"
-    with database(spill, task["threads"]) as db:
+    with scratch_database(spill, task["threads"]) as db:
         db.execute(f"SET memory_limit = '{MEMORY}'")
         yield _store(db, kept, gone, "", [decisions] if decisions else [], task["threads"])
 
@@ -234,7 +234,7 @@ def merge_pieces(task: dict[str, Any]) -> dict[str, Any]:
     low, high = (KEY_MOST * n // ranges for n in (number, number + 1))
     files = paths_literal([*map(Path, task["pieces"])])
     piece = f"(SELECT * FROM read_parquet({files}) WHERE key BETWEEN {low} AND {high - 1})"
-    with database(folder / f".spill-{task['name']}-{number:05d}") as db:
+    with scratch_database(folder / f".spill-{task['name']}-{number:05d}") as db:
         db.execute(f"SET memory_limit = '{MEMORY}'")
         sql = task["query"].replace("{piece}", piece)
         _copy(db, sql, merged_path(folder, task["name"], number))
@@ -247,8 +247,8 @@ find_in_group_files = group_files
 def find_in_group(task: dict[str, Any]) -> dict[str, list[Any]]:
     """The positions of the documents with the task's ids in a group's files, as JSON has them."""
     paths = [*map(Path, [*([] if task["gone_only"] else task["kept"]), *task["gone"]])]
-    found = find_rows(paths, task["ids"], task["threads"])
-    return {name: list(position) for name, position in found.items()}
+    positions = find_rows(paths, task["ids"], task["threads"])
+    return {name: list(position) for name, position in positions.items()}
 
 
 @contextmanager
@@ -269,12 +269,12 @@ def opened(
         return
     named = ", union_by_name = true" if corpus.is_home else ""
     groups = _groups(corpus.kept, corpus.gone, group_bytes)
-    here = (
+    files = (
         [p for paths in groups[0] for p in paths]
         if len(groups) == 1
         else _ends(corpus.kept, corpus.gone)
     )
-    with storage.lent(here), database(out / spill, threads) as db:
+    with storage.lent(files), scratch_database(out / spill, threads) as db:
         store = _store(db, corpus.kept, corpus.gone, named, [], threads, views=len(groups) == 1)
         if corpus.decisions:
             db.execute(f"CREATE VIEW decisions AS {_decisions(db, corpus)}")
@@ -311,13 +311,13 @@ def _store(
     for schema in schemas:
         columns |= numeric_columns(schema, hidden=REASON_COLUMNS)
     names = frozenset(n for s in schemas for n in s.names)
-    few = ", ".join(name for name in FEW if name in names)
-    every = (
-        ("kept", few, kept),
-        ("gone", f"{few}, {SQL_COLUMNS}", gone),
+    without_texts = ", ".join(name for name in FEW if name in names)
+    all_views = (
+        ("kept", without_texts, kept),
+        ("gone", f"{without_texts}, {SQL_COLUMNS}", gone),
         ("gone_rows", "*", gone),
     )
-    for view, chosen, paths in every if views else ():
+    for view, chosen, paths in all_views if views else ():
         source = f"read_parquet({paths_literal(paths)}{named})"
         db.execute(f"CREATE VIEW {view} AS SELECT {chosen} FROM {source}")
     for path in decisions:
@@ -345,7 +345,7 @@ def _decisions(db: Any, files: Corpus) -> str:
 
 def find_rows(paths: Sequence[Path], ids: Iterable[str], threads: int = 1) -> dict[str, Position]:
     """The positions of the documents with these ids. One pass over the ids of all files."""
-    wanted = pa.array(sorted(set(ids)), pa.string())
+    keys = pa.array(sorted(set(ids)), pa.string())
 
     def of(path: Path) -> dict[str, Position]:
         in_file: dict[str, Position] = {}
@@ -353,13 +353,13 @@ def find_rows(paths: Sequence[Path], ids: Iterable[str], threads: int = 1) -> di
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(50_000, columns=["id"], use_threads=False):
                 column = batch["id"].cast(pa.string())
-                for row in np.flatnonzero(pc.is_in(column, wanted)).tolist():
+                for row in np.flatnonzero(pc.is_in(column, keys)).tolist():
                     in_file[column[row].as_py()] = (str(path), start + row)
                 start += batch.num_rows
         return in_file
 
     positions: dict[str, Position] = {}
-    if len(wanted):
+    if len(keys):
         for in_file in in_order(of, paths, threads):
             positions |= in_file
     return positions

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.dedup import survivors
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 from curate.inspect.verify.run import FinishedRun
 from curate.inspect.verify.sketches import drawn_rows, index_of, own_files, rows_of
 from curate.inspect.verify.tally import MOST_NAMED, NotChecked, NotInRun, Tally, need
@@ -68,16 +68,16 @@ def _texts(run: FinishedRun, step: Any) -> dict[str, bytes]:
     first."""
     files = own_files(index_of(run, step))
     half = max(1, run.documents // 2)
-    wanted: set[str] = set()
+    ids: set[str] = set()
     for row in run.drawn_decisions(step.method, half):
-        wanted |= {row["id"], row["partner_id"]}
+        ids |= {row["id"], row["partner_id"]}
     columns = survivors.preferred_by(step.survivor)
     texts: dict[str, bytes] = {}
     orders: list[dict[str, Any]] = []
     size = 0
     for file, row in chain(
-        rows_of(files, wanted, ["text", *columns]),
-        drawn_rows(run, files, ["text", *columns], half, wanted),
+        rows_of(files, ids, ["text", *columns]),
+        drawn_rows(run, files, ["text", *columns], half, ids),
     ):
         content = (row.pop("text") or "").encode()
         if size + len(content) <= MOST_BYTES:
@@ -86,7 +86,7 @@ def _texts(run: FinishedRun, step: Any) -> dict[str, bytes]:
             orders.append({**row, "part": file.part})
     if not orders:
         return {}
-    with TemporaryDirectory() as folder, database(Path(folder, "spill")) as db:
+    with TemporaryDirectory() as folder, scratch_database(Path(folder, "spill")) as db:
         db.register("orders", pa.Table.from_pylist(orders))
         query = f"SELECT id FROM orders ORDER BY {survivors.preference(step.survivor)}"
         names = db.execute(query).fetchall()

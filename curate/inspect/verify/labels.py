@@ -94,7 +94,7 @@ def _quality(run: FinishedRun, step: Any, model: Any) -> list[Tally]:
     from curate.scoring.quality.model import good_label
 
     tally = Tally("fasttext", f"{step.label}: scores")
-    wanted = f"__label__{good_label(step._path(), step.score_label)}"
+    good = f"__label__{good_label(step._path(), step.score_label)}"
     for document in run.sample:
         text = _text(run, document, step, tally)
         if text is None:
@@ -107,7 +107,7 @@ def _quality(run: FinishedRun, step: Any, model: Any) -> list[Tally]:
             )
             continue
         chances = {label: chance for chance, label in model.predict(text + "\n", -1, 0.0, "strict")}
-        chance = chances.get(wanted, 0.0)
+        chance = chances.get(good, 0.0)
         _score(tally, document.id, score, min(max(chance, 0.0), 1.0))
     return [tally]
 

@@ -142,7 +142,9 @@ def _check(run: FinishedRun, step: Any) -> Tally:
             tally.explain("false_positive")
             excess += 1
         else:
-            tally.differs(row["id"], f"the run says {_said(ours)}, pybloom-live {_said(theirs)}")
+            tally.differs(
+                row["id"], f"the run says {_expectation(ours)}, pybloom-live {_expectation(theirs)}"
+            )
     expected = step.false_positives * sum(len(row["first"]) for row in rows)
     most = expected + DEVIATIONS * max(1.0, expected) ** 0.5
     if excess > most:
@@ -191,22 +193,22 @@ def _inserted_again(
         sketches = Sketches(None, Path(folder) / "decisions.parquet", Path(folder), tuple(files))
         total = step.expected or count_keys(sketches)
         again = step.model_copy(update={"expected": total})
-        few = Sketches(
+        subset = Sketches(
             None,
             Path(folder) / "decisions.parquet",
             Path(folder),
             tuple(file for file in files if file.part <= last),
         )
         try:
-            again.resolve(few)
+            again.resolve(subset)
         except OSError as error:
             raise NotChecked(f"the filter cannot be made again: {error}") from None
-        table = pq.read_table(few.decisions)
+        table = pq.read_table(subset.decisions)
     dropping = table.filter(table["drop"])
     return _verdicts(dropping.select(["id", "span_start", "span_end"]).to_pylist())
 
 
-def _said(verdict: Verdict) -> str:
+def _expectation(verdict: Verdict) -> str:
     if verdict.dropped:
         return "that it goes"
     cuts = ", ".join(f"{a} to {z}" for a, z in verdict.spans)

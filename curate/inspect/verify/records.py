@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from curate.formats.compression import open_input
-from curate.formats.listing import InputFile
+from curate.formats.input_file import InputFile
 from curate.formats.partitions import Slice
 from curate.inspect.verify.run import Document, FinishedRun, Source, first
 from curate.inspect.verify.tally import NotInRun, Tally, need
@@ -67,12 +67,12 @@ def check(run: FinishedRun) -> list[Tally]:
         for document in run.sample:
             if document.part == part and document.row["source"] in stopped:
                 source = run.sources.get(document.id)
-                own = source.own if source else None
+                id_ = source.own if source else None
                 candidates = [
                     peer
                     for peer in peers
                     if peer.file == document.row["source"]
-                    and (peer.id == own if own else peer.url and peer.url == document.row["url"])
+                    and (peer.id == id_ if id_ else peer.url and peer.url == document.row["url"])
                 ]
                 damaged = _near_damage(damage, document.row["source"], candidates)
                 # Where warcio stopped, the last record that it gave may lack its body.

@@ -27,7 +27,8 @@ from curate.documents.edits import edits_of
 from curate.errors import CurateError, UsageError
 from curate.formats.compression import path_of
 from curate.formats.inputs import InputPlan
-from curate.formats.reading import PartitionReader, ReadSettings
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import PartitionReader
 from curate.inspect.verify.tally import NotChecked, NotInRun
 from curate.run.homes import corpus_of
 from curate.run.ledger import RUN
@@ -168,10 +169,10 @@ class FinishedRun:
     def decisions_on(self, method: str, names: Iterable[str]) -> list[dict[str, Any]]:
         """The rows of OUT/decisions.parquet by one method on these documents."""
         path = self.out / "decisions.parquet"
-        wanted = sorted(names)
-        if not path.exists() or not wanted:
+        sorted_ids = sorted(names)
+        if not path.exists() or not sorted_ids:
             return []
-        filters = [("method", "=", method), ("id", "in", wanted)]
+        filters = [("method", "=", method), ("id", "in", sorted_ids)]
         return pq.read_table(path, filters=filters).to_pylist()
 
     # The input.
@@ -209,26 +210,26 @@ class FinishedRun:
         """The sampled documents as the reader gives them, by id. NotChecked as of `unchanged`."""
         sources: dict[str, Source] = {}
         for part in self.parts:
-            wanted = {doc.id for doc in self.sample if doc.part == part}
-            if wanted:
+            ids = {doc.id for doc in self.sample if doc.part == part}
+            if ids:
                 self.unchanged(part)
-                sources.update(self._read(part, wanted))
+                sources.update(self._read(part, ids))
         return sources
 
-    def _read(self, part: int, wanted: set[str]) -> Iterator[tuple[str, Source]]:
+    def _read(self, part: int, asked_ids: set[str]) -> Iterator[tuple[str, Source]]:
         plan, settings = self.plan
         settled = self.stage(0) / "ids.parquet"
         changed = changed_ids(str(settled) if settled.exists() else None, part)
         steps: list[Any] = self.of("extract")[:1]
         for batch in PartitionReader(plan, part, settings):
-            own = dict(zip(*(batch.ids[c].to_pylist() for c in (NUMBER, "own")), strict=True))
+            own_ids = dict(zip(*(batch.ids[c].to_pylist() for c in (NUMBER, "own")), strict=True))
             for docs, refused in ((batch.docs, False), (batch.refused, True)):
                 if docs is None:
                     continue
                 numbers = docs.table[NUMBER].to_pylist()
                 ids = docs.table["id"].to_pylist()
                 final = [changed.get(n, name) for n, name in zip(numbers, ids, strict=True)]
-                rows = [k for k, name in enumerate(final) if name in wanted]
+                rows = [k for k, name in enumerate(final) if name in asked_ids]
                 if not rows:
                     continue
                 table = docs.table.take(pa.array(rows))
@@ -240,7 +241,7 @@ class FinishedRun:
                     yield (
                         final[k],
                         Source(
-                            own[row[NUMBER]], row["url"], row.get("payload"), row.get("mime"),
+                            own_ids[row[NUMBER]], row["url"], row.get("payload"), row.get("mime"),
                             row.get("charset"), row["text"], None if refused else text,
                             docs.drops[0].rule if refused else None,
                         ),
@@ -284,8 +285,8 @@ class FinishedRun:
             for table in read_kept(folder, part, ROWS):
                 rows = [k for k, n in enumerate(table[NUMBER].to_pylist()) if n in numbers]
                 values = table["text"].take(pa.array(rows, pa.int64())).to_pylist()
-                given = table[NUMBER].take(pa.array(rows, pa.int64())).to_pylist()
-                texts.update(zip(given, (value or "" for value in values), strict=True))
+                own_numbers = table[NUMBER].take(pa.array(rows, pa.int64())).to_pylist()
+                texts.update(zip(own_numbers, (value or "" for value in values), strict=True))
         except FileNotFoundError:
             raise NotChecked(f"the stage before {label} is gone: run the recipe again") from None
         return texts

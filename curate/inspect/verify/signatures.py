@@ -58,14 +58,14 @@ def check(run: FinishedRun) -> list[Tally]:
 
 def _signed(run: FinishedRun, step: Any, index: indexes.Index) -> Iterator[Signed]:
     """Documents that were dropped, their partners and what stays for them, and as many others."""
-    wanted: set[str] = set()
+    ids: set[str] = set()
     for row in run.drawn_decisions(step.method, max(1, run.documents // 4)):
-        wanted |= {row["id"], row["partner_id"], row["kept_id"]}
+        ids |= {row["id"], row["partner_id"], row["kept_id"]}
     files, columns = own_files(index), ["bands", *(["signature"] if step.kept_bits else [])]
     rows: dict[int, dict[int, Any]] = {}
     others = max(1, run.documents // 2)
     for file, row in chain(
-        rows_of(files, wanted, columns), drawn_rows(run, files, columns, others, wanted)
+        rows_of(files, ids, columns), drawn_rows(run, files, columns, others, ids)
     ):
         rows.setdefault(file.part, {})[row["n"]] = row
     for part, of_part in sorted(rows.items()):
@@ -231,9 +231,9 @@ def _similarity(
         return
     if step.kept_bits:
         bits = step.kept_bits
-        own, other = (_kept(signed_.values, bits) for signed_ in (document, partner))
+        values, other = (_kept(signed_.values, bits) for signed_ in (document, partner))
         chance = 2.0**-bits
-        share = sum(x == y for x, y in zip(own, other, strict=True)) / len(own)
+        share = sum(x == y for x, y in zip(values, other, strict=True)) / len(values)
         theirs = min(1.0, max(0.0, (share - chance) / (1.0 - chance)))
     else:
         theirs = len(document.shingles & partner.shingles) / len(

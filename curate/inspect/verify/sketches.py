@@ -34,10 +34,10 @@ def own_files(index: indexes.Index) -> list[SketchFile]:
 
 
 def rows_of(
-    files: list[SketchFile], wanted: set[str], columns: list[str]
+    files: list[SketchFile], asked_ids: set[str], columns: list[str]
 ) -> Iterator[tuple[SketchFile, Row]]:
     """The rows of these ids with some columns, n and id. Of other rows only the ids are read."""
-    names = pa.array(sorted(wanted), pa.string())
+    names = pa.array(sorted(asked_ids), pa.string())
     for file in files:
         ids = _ids(file)
         yield from _read(file, ids.filter(pc.is_in(ids["id"], value_set=names)), columns)

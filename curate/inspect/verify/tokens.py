@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.formats.inputs import plan_inputs
-from curate.formats.reading import PartitionReader, ReadSettings
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import PartitionReader
 from curate.inspect.verify.run import PARTS, FinishedRun, first
 from curate.inspect.verify.tally import NotChecked, NotInRun, Tally, need
 
@@ -97,29 +98,29 @@ def _stored(run: FinishedRun, manifest: dict[str, Any]) -> dict[str, list[int]]:
     return stored
 
 
-def _texts(run: FinishedRun, wanted: set[str]) -> dict[str, str]:
+def _texts(run: FinishedRun, asked_ids: set[str]) -> dict[str, str]:
     """The texts that were encoded: of a mix, else of the run's corpus, else of its input."""
     for folder in ("mix", "corpus"):
         if (run.out / folder).is_dir():
-            return _of_files((run.out / folder).glob("part-*.parquet"), wanted)
+            return _of_files((run.out / folder).glob("part-*.parquet"), asked_ids)
     texts: dict[str, str] = {}
     names = [file["path"] for file in run.record["inputs"]]
     if names and all(name.endswith(".parquet") for name in names):
-        return _of_files(map(Path, names), wanted)
+        return _of_files(map(Path, names), asked_ids)
     plan = plan_inputs(names)
     for part in range(len(plan.partitions)):
         for batch in PartitionReader(plan, part, ReadSettings()):
             table = batch.docs.table
             ids = table["id"].to_pylist()
             for row, name in enumerate(ids):
-                if name in wanted:
+                if name in asked_ids:
                     texts[name] = table["text"][row].as_py() or ""
-        if len(texts) == len(wanted):
+        if len(texts) == len(asked_ids):
             break
     return texts
 
 
-def _of_files(paths: Iterable[Path], wanted: set[str]) -> dict[str, str]:
+def _of_files(paths: Iterable[Path], asked_ids: set[str]) -> dict[str, str]:
     """The texts of parquet files, whose columns of ids are read first."""
     texts: dict[str, str] = {}
     for path in sorted(paths):
@@ -128,7 +129,7 @@ def _of_files(paths: Iterable[Path], wanted: set[str]) -> dict[str, str]:
         with pq.ParquetFile(path) as file:
             for group in range(file.num_row_groups):
                 ids = file.read_row_group(group, ["id"])["id"].to_pylist()
-                rows = [row for row, name in enumerate(ids) if name in wanted]
+                rows = [row for row, name in enumerate(ids) if name in asked_ids]
                 if rows:
                     column = file.read_row_group(group, ["text"])["text"].take(pa.array(rows))
                     texts.update(zip((ids[r] for r in rows), column.to_pylist(), strict=True))

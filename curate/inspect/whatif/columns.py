@@ -55,8 +55,8 @@ class Reading:
         with pq.ParquetFile(path) as file:
             have = set(file.schema_arrow.names)
             others = [n for n in ("lang", REASONS) if n in have and (gone or n == "lang")]
-            wanted = [*(n for n in self.numbers if n in have), *others]
-            table = file.read(columns=wanted, use_threads=False)
+            columns_read = [*(n for n in self.numbers if n in have), *others]
+            table = file.read(columns=columns_read, use_threads=False)
         for name, array in self.numbers.items():
             at = rows.start
             if name not in have:

@@ -143,10 +143,10 @@ def _clusters(
         return None
     table = pq.read_table(corpus.decisions[0], columns=["id", "cluster", "method", "span_start"])
     table = table.filter(pc.equal(table["method"], method))
-    wanted = np.flatnonzero(of.gone | of.marked | of.passed)
-    at = pc.index_in(table["id"], value_set=_ids(corpus).take(pa.array(wanted)))
+    places = np.flatnonzero(of.gone | of.marked | of.passed)
+    at = pc.index_in(table["id"], value_set=_ids(corpus).take(pa.array(places)))
     decided = at.is_valid().to_numpy(zero_copy_only=False)
-    rows = wanted[at.filter(pa.array(decided)).to_numpy()]
+    rows = places[at.filter(pa.array(decided)).to_numpy()]
     cluster = table["cluster"].filter(pa.array(decided)).to_numpy()
     # Two steps by one method number their clusters alike.
     if table["span_start"].null_count < len(table) or len(np.unique(rows)) < len(rows):

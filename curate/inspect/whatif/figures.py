@@ -374,12 +374,12 @@ def _languages(
         documents = np.bincount(at, minlength=len(names))
         size = np.bincount(at, scores.bytes[mask], minlength=len(names)).astype(np.int64)
         counted.append((documents, size))
-    every = np.bincount(scores.lang + 1, minlength=len(names))
-    order = sorted(range(len(names)), key=lambda i: (-int(every[i]), names[i]))
+    count = np.bincount(scores.lang + 1, minlength=len(names))
+    order = sorted(range(len(names)), key=lambda i: (-int(count[i]), names[i]))
     return {
         names[i]: Language(*(Amount(int(d[i]), int(b[i])) for d, b in counted))
         for i in order[:MOST_LANGS]
-        if every[i]
+        if count[i]
     }
 
 

@@ -21,7 +21,7 @@ NAME = 38
 
 def text(answer: Answer) -> str:
     """What is kept before and now, the rules, their overlap, the languages."""
-    lines = [_asked(answer), ""]
+    lines = [_question(answer), ""]
     lines += _kept(answer)
     for figures in answer.rules:
         if _is_changed(figures):
@@ -33,7 +33,7 @@ def text(answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def _asked(answer: Answer) -> str:
+def _question(answer: Answer) -> str:
     changes = ", ".join(
         f"{plain(n)} {_value(a)} -> {_value(b)}" for n, (a, b) in answer.question.changes.items()
     )
@@ -73,7 +73,7 @@ def _limit(figures: RuleFigures) -> str:
     return f"{sign} {format_measure(now.threshold)}" + ("; by profile" if now.by_lang else "")
 
 
-def _few(curve: list[Point], most: int, marked: list[float | None]) -> list[Point]:
+def _thinned(curve: list[Point], most: int, marked: list[float | None]) -> list[Point]:
     """Points at even distances, and those at the given thresholds."""
     if len(curve) <= most:
         return curve
@@ -86,7 +86,7 @@ def _changed(figures: RuleFigures, answer: Answer) -> list[str]:
     assert figures.rule is not None
     was, now = figures.rule.was.threshold, figures.rule.now.threshold
     rows = []
-    for p in _few(figures.curve, WIDE_POINTS, [was, now]):
+    for p in _thinned(figures.curve, WIDE_POINTS, [was, now]):
         which = "now" if p.threshold == now else "before" if p.threshold == was else ""
         most = p.kept.documents + p.unmeasured.documents
         rows.append(
@@ -107,8 +107,8 @@ def _rules(answer: Answer) -> list[str]:
     rows = []
     shown = [r for r in by_effect(answer.rules) if r.marks or _is_changed(r)]
     for figures in shown[:MOST_RULES]:
-        few = _few(figures.curve, POINTS, [])
-        points = (f"{format_measure(p.threshold)}: {format_short(p.kept.documents)}" for p in few)
+        drawn = _thinned(figures.curve, POINTS, [])
+        points = (f"{format_measure(p.threshold)}: {format_short(p.kept.documents)}" for p in drawn)
         rows.append(
             (
                 plain(figures.name, NAME),

@@ -63,11 +63,11 @@ def read(corpus: Corpus, columns: Iterable[str], early: Reading | None = None) -
     out, kept_files, gone_files = corpus.out, corpus.kept, corpus.gone
     if not kept_files or not gone_files:
         raise UsageError(f"{out} holds no corpus/ and rejected/ of a run: name the OUT of one")
-    wanted = list(dict.fromkeys(columns))
+    names = list(dict.fromkeys(columns))
     paths = [*kept_files, *gone_files]
     try:
-        if early is None or early.paths != paths or not early.numbers.keys() >= set(wanted):
-            early = Reading(kept_files, gone_files, wanted)
+        if early is None or early.paths != paths or not early.numbers.keys() >= set(names):
+            early = Reading(kept_files, gone_files, names)
         sizes = _sizes(corpus, paths, early.pool)
         tables = early.tables()
         early.close()
@@ -80,15 +80,15 @@ def read(corpus: Corpus, columns: Iterable[str], early: Reading | None = None) -
     langs, lang = _langs(tables)
     rules, primary, marks = _reasons(tables[len(kept_files) :], first)
     whole = numeric_columns(pq.read_schema(paths[0])) | numeric_columns(pq.read_schema(paths[-1]))
-    integers = frozenset(n for n in wanted if whole.get(n))
-    numbers = {n: early.numbers[n] for n in wanted}
-    there = np.arange(len(primary)) < first
-    there |= primary >= 0
-    forgotten = int(np.count_nonzero(~there))
+    integers = frozenset(n for n in names if whole.get(n))
+    numbers = {n: early.numbers[n] for n in names}
+    present = np.arange(len(primary)) < first
+    present |= primary >= 0
+    forgotten = int(np.count_nonzero(~present))
     if forgotten:
-        numbers = {name: values[there] for name, values in numbers.items()}
-        lang, sizes, primary = lang[there], sizes[there], primary[there]
-        row = np.cumsum(there) - 1
+        numbers = {name: values[present] for name, values in numbers.items()}
+        lang, sizes, primary = lang[present], sizes[present], primary[present]
+        row = np.cumsum(present) - 1
         marks = {rule: row[rows] for rule, rows in marks.items()}
     return Scores(first, forgotten, numbers, integers, langs, lang, sizes, rules, primary, marks)
 

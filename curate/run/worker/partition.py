@@ -221,8 +221,8 @@ def _sizes(documents: list[int]) -> pa.Table:
     """Rows that say how many documents each slice has, where not all of them have rows."""
     numbers = pa.array([NO_DOCUMENT] * len(documents), pa.int64())
     slices = pa.array(range(len(documents)), pa.int32())
-    own = pa.nulls(len(documents), pa.string())
-    return pa.table([numbers, own, slices, pa.array(documents, pa.int64())], schema=ID_SCHEMA)
+    no_ids = pa.nulls(len(documents), pa.string())
+    return pa.table([numbers, no_ids, slices, pa.array(documents, pa.int64())], schema=ID_SCHEMA)
 
 
 class Reading:

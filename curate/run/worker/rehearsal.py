@@ -65,8 +65,8 @@ def rehearse_all(payload: dict[str, Any]) -> None:
     """Rehearses a stage's steps and those of the stages behind it, of ours, but not those whose
     kernels another process compiles. What fails here fails again in its place."""
     spec = load_spec(payload["spec"])
-    own = [step for step in spec["steps"] if not step.own_source() and not step.named_code()]
-    steps = [*own, *filter(None, [spec["sketch"]]), *spec["later"]["steps"]]
+    plain = [step for step in spec["steps"] if not step.own_source() and not step.named_code()]
+    steps = [*plain, *filter(None, [spec["sketch"]]), *spec["later"]["steps"]]
     for step in reversed(steps) if payload["backwards"] else steps:
         with suppress(Exception), _refusing():
             step = build_step(step) if isinstance(step, dict) else step

@@ -26,7 +26,7 @@ from curate.engines import worker
 from curate.engines.cpu_time import cpu_seconds
 from curate.errors import RunFailed
 from curate.formats.inputs import InputPlan
-from curate.formats.reading import ReadSettings
+from curate.formats.read_settings import ReadSettings
 from curate.run.worker.traces import Traces
 from curate.steps.contracts import CorpusStep, Settings, Step
 from curate.steps.registry import step_class
@@ -200,12 +200,12 @@ class Work:
                 self.spec["decisions"], filters=[("part", "=", self.part)]
             )
             self._numbers = self._decisions["n"].to_numpy()
-        wanted = docs.table[NUMBER].to_numpy()
-        if len(wanted) == 0:
+        numbers = docs.table[NUMBER].to_numpy()
+        if len(numbers) == 0:
             return self._decisions.slice(0, 0)
-        first, last = np.searchsorted(self._numbers, [wanted[0], wanted[-1] + 1])
+        first, last = np.searchsorted(self._numbers, [numbers[0], numbers[-1] + 1])
         rows = self._decisions.slice(int(first), int(last - first))
-        present = np.isin(self._numbers[first:last], wanted)  # not those in quarantine
+        present = np.isin(self._numbers[first:last], numbers)  # not those in quarantine
         return rows if present.all() else rows.filter(pa.array(present))
 
     def rehearse(self, docs: Documents) -> None:

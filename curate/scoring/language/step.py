@@ -166,8 +166,8 @@ class Language(Profiled):
 
     def to_fetch(self) -> list[str]:
         model = effective(self.model)
-        given = Path(model).expanduser().is_file() or model not in PUBLISHED
-        return [] if given else PUBLISHED[model].to_fetch()
+        at_hand = Path(model).expanduser().is_file() or model not in PUBLISHED
+        return [] if at_hand else PUBLISHED[model].to_fetch()
 
     def notes(self) -> list[str]:
         by = "" if self.model else f" (by {VARIABLE})" if os.environ.get(VARIABLE) else ""
@@ -213,10 +213,10 @@ class Language(Profiled):
         judged = row_chars(data, offsets) >= self.min_chars
         if self.keep:
             kept = codes.chosen(self.keep, labels)
-            wanted = np.array([*(label in kept for label in labels), False])
+            is_kept = np.array([*(label in kept for label in labels), False])
             names = [*labels, "no word"]
             detail = [names[code] for code in label_codes]
-            docs = docs.drop(judged & ~wanted[label_codes], "language", score, detail=detail)
+            docs = docs.drop(judged & ~is_kept[label_codes], "language", score, detail=detail)
         if not self.min_chars:
             return decide(docs, self.limits())
         (limit,) = super().limits()

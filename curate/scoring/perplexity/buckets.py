@@ -91,10 +91,10 @@ CUTS = ("head", "tail", "low")  # the last is read where the scores of a documen
 
 def _schema(first: bool, paragraphs: bool) -> pa.Schema:
     number = pa.float64()
-    own = [("score", pa.list_(number) if paragraphs else number), ("bucket", pa.string())]
+    columns = [("score", pa.list_(number) if paragraphs else number), ("bucket", pa.string())]
     cuts = CUTS if paragraphs else CUTS[:2]
-    own += [(name, number) for name in (*cuts, *(["first"] if first else []))]
-    return pa.schema([*COLUMNS, *own])
+    columns += [(name, number) for name in (*cuts, *(["first"] if first else []))]
+    return pa.schema([*COLUMNS, *columns])
 
 
 def _cuts(
@@ -108,20 +108,20 @@ def _cuts(
     seen = score_totals(sketches.connection, counted, len(file_groups))
     scored = {lang: scores for lang, (_, scores, *_) in seen.items() if scores}
     percents = (step.head, step.tail, *([step.low] if step.low else []))
-    wanted = {
+    ranks = {
         lang: sorted({r for p in percents for r in ranks_between(scores, p)})
         for lang, scores in scored.items()
     }
-    if not wanted:
+    if not ranks:
         return {lang: (*cuts, 0.0) for lang, cuts in step.cuts.items()}
     run, db = sketches.run, sketches.connection
-    ranked = find_ranks(run, db, folder, file_groups, counted, wanted, by_lang=True)
+    ranked = find_ranks(run, db, folder, file_groups, counted, ranks, by_lang=True)
     cuts: Cuts = {}
     for lang, n in scored.items():
         head, tail = (percentile(n, ranked[lang], p) for p in percents[:2])
         low = percentile(n, ranked[lang], step.low) if step.low else 0.0
         cuts[lang] = (*step.cuts.get(lang, (head, tail)), low)
-    return {lang: (*given, 0.0) for lang, given in step.cuts.items()} | cuts
+    return {lang: (*pair, 0.0) for lang, pair in step.cuts.items()} | cuts
 
 
 def resolve(step: Perplexity, sketches: Sketches) -> dict[str, Any]:
@@ -235,16 +235,16 @@ def _pieces(
                 histogram_counts = bin_counts(some[~np.isnan(some)], *task["bins"][lang])
                 bins[lang] = bins.get(lang, 0) + histogram_counts
         rows = len(batch)
-        own = {"part": batch["part"], "n": batch["n"], "id": batch["id"], "score": batch["score"]}
-        own |= {"drop": pa.repeat(pa.scalar(False), rows)}
-        own |= {"method": pa.repeat(pa.scalar("perplexity"), rows)}
+        out = {name: batch[name] for name in ("part", "n", "id", "score")}
+        out |= {"drop": pa.repeat(pa.scalar(False), rows)}
+        out |= {"method": pa.repeat(pa.scalar("perplexity"), rows)}
         if not task["paragraphs"]:
-            own |= {"bucket": names.take(pa.array(bucket))}
+            out |= {"bucket": names.take(pa.array(bucket))}
         for name, of_name in zip(CUTS, cuts[code].T, strict=True):
-            own[name] = pa.array(of_name, mask=np.isnan(of_name))
+            out[name] = pa.array(of_name, mask=np.isnan(of_name))
         if task["first"]:
-            own["first"] = batch["first"]
+            out["first"] = batch["first"]
         arrays = [
-            own[f.name].cast(f.type) if f.name in own else pa.nulls(rows, f.type) for f in schema
+            out[f.name].cast(f.type) if f.name in out else pa.nulls(rows, f.type) for f in schema
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -30,9 +30,9 @@ _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 def _bytes(data, i, n):
     """The first n <= 8 bytes from i as `load8` places them."""
     if i + _8 <= np.uint64(len(data)):  # loads what is behind them too, and takes it off
-        few = n < _8
-        mask = ~(_ALL << ((n if few else np.uint64(0)) * _8))
-        return load8(data, i) & (mask if few else _ALL)
+        short = n < _8
+        mask = ~(_ALL << ((n if short else np.uint64(0)) * _8))
+        return load8(data, i) & (mask if short else _ALL)
     return load_few(data, i, n)
 
 

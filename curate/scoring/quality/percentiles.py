@@ -92,11 +92,11 @@ def resolve(step: QualityBuckets, sketches: Sketches) -> dict[str, Any]:
         """By value of `by`, the scores at which parts begin."""
         totals = score_totals(db, counted, len(of))
         ranks = {lang: bounds_of(scored, parts) for lang, (_, scored, *_) in totals.items()}
-        wanted = {lang: sorted(set(of_lang)) for lang, of_lang in ranks.items() if of_lang}
-        if not wanted:
+        ranks_of = {lang: sorted(set(of_lang)) for lang, of_lang in ranks.items() if of_lang}
+        if not ranks_of:
             return {}
-        scores = find_ranks(run, db, folder, of, counted, wanted, by_lang, column, FINE)
-        return {lang: [scores[lang][rank] for rank in ranks[lang]] for lang in wanted}
+        scores = find_ranks(run, db, folder, of, counted, ranks_of, by_lang, column, FINE)
+        return {lang: [scores[lang][rank] for rank in ranks[lang]] for lang in ranks_of}
 
     def count(column: str) -> Any:
         def make(folder: Path, done: Done) -> dict[str, Any]:
@@ -260,11 +260,11 @@ def combine(task: Task) -> dict[str, Any]:
     with replacing(path, sync=False) as aside, pq.ParquetWriter(aside, schema) as writer:
         for batch in sketch_batches(Group.load(task).files, _columns(task), ROWS):
             placed, langs = _levels(task, batch)
-            there = placed >= 0
+            present = placed >= 0
             if task["best"]:
-                values = np.where(there.any(axis=1), placed.max(axis=1), np.nan)
+                values = np.where(present.any(axis=1), placed.max(axis=1), np.nan)
             else:
-                share = np.where(there, weights, 0.0)
+                share = np.where(present, weights, 0.0)
                 total = share.sum(axis=1)
                 with np.errstate(invalid="ignore", divide="ignore"):
                     values = np.where(total > 0, (share * placed).sum(axis=1) / total, np.nan)

@@ -33,7 +33,7 @@ from curate.corpus.direct import DirectInput
 from curate.disk.files import TEMPORARY, clear_temporary, file_digest, replacing, write_text
 from curate.errors import UsageError
 from curate.formats.part import plan_reading
-from curate.formats.reading import ReadSettings
+from curate.formats.read_settings import ReadSettings
 from curate.scoring.language.examples import BATCH, Example, Lines, Training
 from curate.scoring.language.train import fit_apart
 from curate.scoring.quality.measures import measure

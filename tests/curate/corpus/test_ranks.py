@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +14,13 @@ from hypothesis import strategies as st
 
 from curate.corpus.ranks import float_ranges
 from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
-from curate.disk.database import database
+from curate.corpus.sketches import SketchFile, view
+from curate.disk.database import scratch_database
 from curate.scoring.perplexity.step import Perplexity
 from curate.scoring.quality.measures import kept_count
 from curate.scoring.quality.step import QualityShare
 from tests.curate.corpus import reference_percentiles
+from tests.curate.corpus.resolving import decide
 from tests.curate.dying_process import Dying, Killed
 from tests.curate.isolated_tasks import Alone
 
@@ -49,23 +49,6 @@ def write(folder: Path, parts: list[list[tuple[str, float | None]]]) -> tuple[Sk
     return tuple(files)
 
 
-def decide(
-    folder: Path,
-    files: tuple[SketchFile, ...],
-    step: Any,
-    run: Run = run_here,
-    sizes: Sizes = Sizes(),
-) -> Any:
-    """(the decisions' file, what resolve returned)."""
-    own, path = folder / "own", folder / "decisions.parquet"
-    own.mkdir(exist_ok=True)
-    with database(folder / "spill") as db:
-        view(db, files)
-        summary = step.resolve(Sketches(db, path, own, files, run=run, sizes=sizes))
-    assert list(own.iterdir()) == []
-    return path.read_bytes(), summary
-
-
 def table(data: bytes) -> pa.Table:
     return pq.read_table(pa.BufferReader(data))
 
@@ -81,7 +64,7 @@ def test_buckets_are_those_of_one_query(parts, lower, upper, given_cuts):
         folder = Path(name)
         files = write(folder, parts)
         scores = [score for rows in parts for _, score in rows if score is not None]
-        with database(folder / "spill") as db:
+        with scratch_database(folder / "spill") as db:
             view(db, files)
             want_cuts = reference_percentiles.percentiles(db, head, tail) | cuts
             counted = reference_percentiles.buckets(db, folder / "want.parquet", want_cuts)
@@ -110,7 +93,7 @@ def test_a_share_is_that_of_one_query(parts, share):
         folder = Path(name)
         files = write(folder, [[("", abs(score)) for score in scores] for scores in parts])
         count = sum(map(len, parts))
-        with database(folder / "spill") as db:
+        with scratch_database(folder / "spill") as db:
             view(db, files)
             last = kept_count(count, share) - 1 if count else 0
             kept, threshold = reference_percentiles.share(db, folder / "want.parquet", last)

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from curate.corpus.shuffle import tasks as shuffle_tasks
 from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, run_here, view
+from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, run_here
 from curate.dedup.exact import DedupExact
 from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.passages.step import DedupPassages
-from curate.disk.database import database
 from curate.disk.files import TEMPORARY
 from curate.engines.local import LocalEngine
 from curate.errors import RunFailed
+from tests.curate.corpus import resolving
 from tests.curate.corpus.mapped_tasks import through
 from tests.curate.dedup.minhash_sketches import sketched, texts, write
 from tests.curate.isolated_tasks import Alone
@@ -54,13 +54,7 @@ def decide(
     sizes: Sizes = Sizes(),
 ) -> bytes:
     """The decisions' file."""
-    own, path = folder / "own", folder / "decisions.parquet"
-    own.mkdir(exist_ok=True)
-    with database(folder / "spill") as db:
-        view(db, files)
-        step.resolve(Sketches(db, path, own, files, run=lone_here(run), sizes=sizes))
-    assert list(own.iterdir()) == []
-    return path.read_bytes()
+    return resolving.decide(folder, files, step, lone_here(run), sizes)[0]
 
 
 # So small that there are several tasks and partitions of each kind.

@@ -16,7 +16,7 @@ import pytest
 
 from curate.corpus.sketches import Sketches
 from curate.dedup.decontaminate.step import Decontaminate
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
 from tests.curate.dedup import reference_decontaminate as reference
@@ -120,7 +120,7 @@ def here(rows: list[dict[str, Any]], **choice: Any) -> Here:
     for part, part_rows in enumerate((rows[:half], rows[half:])):
         batches.append((part, documents({c: [r[c] for r in part_rows] for c in ("id", "text")})))
     kept = {}
-    with tempfile.TemporaryDirectory() as name, database(Path(name, "spill")) as db:
+    with tempfile.TemporaryDirectory() as name, scratch_database(Path(name, "spill")) as db:
         folder = Path(name)
         db.register("rows", pa.concat_tables(sketch_rows(step, d.table, p) for p, d in batches))
         db.execute("CREATE VIEW sketches AS SELECT * FROM rows")

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
 from curate.dedup.minhash.step import DedupMinhash, binary_rows
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 from curate.disk.files import replacing
 from curate.documents.documents import documents
 
@@ -75,7 +75,7 @@ def decide(
 ) -> dict[str, Any]:
     own = folder / "own"
     own.mkdir(exist_ok=True)
-    with database(folder / "spill") as db, replacing(folder / "decisions.parquet") as aside:
+    with scratch_database(folder / "spill") as db, replacing(folder / "decisions.parquet") as aside:
         view(db, files)
         return step.resolve(Sketches(db, aside, own, files, run=run, sizes=sizes))
 

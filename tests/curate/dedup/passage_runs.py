@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus.sketches import Sketches, SketchFile, view
 from curate.dedup.passages.step import DedupPassages
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
 
@@ -32,7 +32,7 @@ def decide_here(rows: list[dict[str, Any]], **choice: Any) -> dict[str, dict[str
         columns = {c: [r.get(c) for r in part_rows] for c in ("id", "text", "url")}
         batches.append((part, documents(columns)))
     kept = {}
-    with tempfile.TemporaryDirectory() as folder, database(Path(folder, "spill")) as db:
+    with tempfile.TemporaryDirectory() as folder, scratch_database(Path(folder, "spill")) as db:
         files = tuple(SketchFile(p, Path(folder, f"{p}.parquet"), p) for p, _ in batches)
         for file, (part, docs) in zip(files, batches, strict=True):
             pq.write_table(sketch_rows(step, docs.table, part), file.path)

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
+from curate.corpus.sketches import Run, SketchFile, run_here
 from curate.dedup.exact import DedupExact
-from curate.disk.database import database
+from tests.curate.corpus import resolving
 from tests.curate.dedup import reference_exact
 from tests.curate.dedup.sketch_files import POLICIES, write
 from tests.curate.dying_process import Dying, Killed
@@ -54,17 +54,12 @@ def decide(
     run: Run = run_here,
 ) -> tuple[bytes, dict[str, Any]]:
     """(the decisions' file, counts); sizes None: as the reference decides."""
-    own, path = folder / "own", folder / "decisions.parquet"
-    own.mkdir(exist_ok=True)
-    with database(folder / "spill") as db:
-        view(db, files)
-        step = DedupExact(survivor=survivor)
-        if sizes is None:
-            counts = reference_exact.decide(db, path, survivor, step.method)
-        else:
-            counts = step.resolve(Sketches(db, path, own, files, run=run, sizes=sizes))
-    assert list(own.iterdir()) == []
-    return path.read_bytes(), counts
+    step = DedupExact(survivor=survivor)
+    if sizes is not None:
+        return resolving.decide(folder, files, step, run, sizes)
+    with resolving.opened(folder, files) as shown:
+        counts = reference_exact.decide(shown.connection, shown.decisions, survivor, step.method)
+    return shown.decisions.read_bytes(), counts
 
 
 def small(documents: int) -> Sizes:

@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
+from curate.corpus.sketches import Run, SketchFile, run_here
 from curate.dedup import survivors
 from curate.dedup.passages.keys import packed, unpacked
 from curate.dedup.passages.rows import Runs, sorted_rows
 from curate.dedup.passages.shared import NONE, drop_repeats
 from curate.dedup.passages.step import DedupPassages
-from curate.disk.database import database
 from curate.run.resolve import _removal
+from tests.curate.corpus.resolving import opened
 from tests.curate.dedup import reference_owners
 from tests.curate.dedup.sketch_files import POLICIES, write
 from tests.curate.dying_process import Dying, Killed
@@ -67,23 +67,19 @@ def decide(
     sizes: Sizes = Sizes(),
 ) -> tuple[bytes, dict[str, Any]]:
     """(the decisions' file, counts); run None: as the reference decides."""
-    own, path = folder / "own", folder / "decisions.parquet"
-    own.mkdir(exist_ok=True)
-    with database(folder / "spill") as db:
-        view(db, files)
+    with opened(folder, files, run or run_here, sizes) as sketch_files:
+        path = sketch_files.decisions
         if run is None:
             order = survivors.preference(step.survivor)
-            sketch_files = Sketches(db, path, own, files)
             counts = reference_owners.decide(sketch_files, order, step.method, step.keep)
         else:
-            counts = step.resolve(Sketches(db, path, own, files, run=run, sizes=sizes))
+            counts = step.resolve(sketch_files)
             own_rows = path
             if any(file.part < 0 for file in files):
                 own_rows = folder / "mine.parquet"
                 pq.write_table(pq.read_table(path, filters=[("part", ">=", 0)]), own_rows)
-            asked = _removal(db, own_rows, (0, 0), None)["bytes"][0]
+            asked = _removal(sketch_files.connection, own_rows, (0, 0), None)["bytes"][0]
             assert counts.pop("cut") == asked
-    assert list(own.iterdir()) == []
     return path.read_bytes(), counts
 
 

@@ -20,7 +20,7 @@ from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, r
 from curate.dedup.semantic import clusters as semantic_clusters
 from curate.dedup.semantic import compare
 from curate.dedup.semantic.step import DedupSemantic
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
 from tests.curate.corpus.mapped_tasks import through
@@ -63,7 +63,7 @@ def decide(
     """The decisions' file, and what stays in the step's folder."""
     home, path = folder / own, folder / "decisions.parquet"
     home.mkdir(exist_ok=True)
-    with database(folder / "spill") as db:
+    with scratch_database(folder / "spill") as db:
         view(db, files)
         step.resolve(Sketches(db, path, home, files, run=lone_here(run), sizes=sizes))
     names = ["basis.npz", "centroids.npy", "embeddings.npy", "similarity.parquet"]

@@ -17,7 +17,7 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, SketchFile, view
 from curate.dedup.suffix_array.resolve import resolve
 from curate.dedup.suffix_array.step import DedupSuffixArray
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 from curate.documents.documents import documents
 from curate.errors import RunFailed, UsageError
 from curate.run.worker.specification import sketch_rows
@@ -42,7 +42,7 @@ def decide_here(
     step = DedupSuffixArray(**{"keep_index": False, **choice})
     size = -(-len(texts) // parts)
     after: list[str | None] = []
-    with tempfile.TemporaryDirectory() as own, database(Path(own, "spill")) as db:
+    with tempfile.TemporaryDirectory() as own, scratch_database(Path(own, "spill")) as db:
         files = []
         batches = []
         for part in range(parts):

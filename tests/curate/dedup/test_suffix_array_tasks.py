@@ -16,7 +16,7 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, run_here, view
 from curate.dedup.suffix_array.resolve import resolve
 from curate.dedup.suffix_array.step import DedupSuffixArray
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 from curate.documents.documents import documents
 from curate.errors import Damaged
 from curate.run.worker.specification import sketch_rows
@@ -60,7 +60,7 @@ def decide(
     """The decisions' file."""
     own, path = folder / "own", folder / "decisions.parquet"
     own.mkdir(exist_ok=True)
-    with database(folder / "spill") as db:
+    with scratch_database(folder / "spill") as db:
         view(db, files)
         resolve(step, Sketches(db, path, own, files, run=run, sizes=sizes))
     assert not list(own.glob("work*"))

@@ -8,12 +8,12 @@ import psutil
 import pytest
 
 from curate.disk import database as databases
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 
 
 def test_a_use_finds_nothing_of_the_use_before(tmp_path: Path) -> None:
     for _ in range(2):
-        with database(tmp_path / "spill") as db:
+        with scratch_database(tmp_path / "spill") as db:
             db.execute("CREATE TABLE numbers AS SELECT range AS n FROM range(10)")
             db.execute("CREATE TEMP VIEW few AS SELECT n FROM numbers WHERE n < 3")
             db.execute("SET memory_limit = '2GB'")
@@ -22,7 +22,10 @@ def test_a_use_finds_nothing_of_the_use_before(tmp_path: Path) -> None:
 
 
 def test_two_uses_at_once_are_apart(tmp_path: Path) -> None:
-    with database(tmp_path / "a") as first, database(tmp_path / "b", threads=2) as second:
+    with (
+        scratch_database(tmp_path / "a") as first,
+        scratch_database(tmp_path / "b", threads=2) as second,
+    ):
         first.execute("CREATE TABLE numbers AS SELECT 1 AS n")
         second.execute("CREATE TABLE numbers AS SELECT 2 AS n")
         assert first.execute("FROM numbers").fetchone() == (1,)
@@ -31,7 +34,7 @@ def test_two_uses_at_once_are_apart(tmp_path: Path) -> None:
 
 def test_an_instance_that_spilled_does_not_serve_again(tmp_path: Path) -> None:
     databases._idle.clear()
-    with database(tmp_path / "spill") as db:
+    with scratch_database(tmp_path / "spill") as db:
         db.execute("SET memory_limit = '40MB'")
         db.execute("CREATE TABLE wide AS SELECT range AS n, hash(range) AS h FROM range(8_000_000)")
         assert list((tmp_path / "spill").iterdir())
@@ -42,14 +45,14 @@ def test_after_a_failed_query_an_instance_does_not_serve_again(tmp_path: Path) -
     import duckdb
 
     databases._idle.clear()
-    with pytest.raises(duckdb.Error, match="nowhere"), database(tmp_path / "spill") as db:
+    with pytest.raises(duckdb.Error, match="nowhere"), scratch_database(tmp_path / "spill") as db:
         db.execute("SELECT * FROM nowhere")
     assert not databases._idle
 
 
 def test_memory_goes_back_when_the_use_ends(tmp_path: Path) -> None:
     before = psutil.Process().memory_info().rss
-    with database(tmp_path / "spill") as db:
+    with scratch_database(tmp_path / "spill") as db:
         db.execute("CREATE TABLE t AS SELECT range AS n, hash(range) AS h FROM range(10_000_000)")
         assert psutil.Process().memory_info().rss > before + (100 << 20)
     assert psutil.Process().memory_info().rss < before + (60 << 20)

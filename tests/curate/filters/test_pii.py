@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.documents.documents import CORE, PAYLOAD, Documents, documents
-from curate.filters.pii import EXAMPLES, Pii, is_public
+from curate.filters.pii import EXAMPLES, Pii
+from curate.filters.pii_address import is_public
 from curate.filters.pii_kernel import find_addresses
 from curate.filters.pii_keys import keys_in
 from curate.filters.pii_number import cards_in, luhn, phones_in

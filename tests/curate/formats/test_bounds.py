@@ -16,7 +16,8 @@ from curate.formats import column_plan, delimited, http, jsonl, parquet
 from curate.formats.events import Corrupt, LeftOut, Portion
 from curate.formats.parquet_pages import chunks
 from curate.formats.part import plan_reading
-from curate.formats.reading import Account, PartitionReader, ReadSettings
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import Account, PartitionReader
 from tests.curate.doubling import grows_linearly
 
 

@@ -20,7 +20,8 @@ from curate.formats.columns import Columns
 from curate.formats.delimited import read_rows
 from curate.formats.events import Corrupt, Row
 from curate.formats.part import plan_reading
-from curate.formats.reading import PartitionReader, ReadSettings
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import PartitionReader
 
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")
 CELLS = st.lists(st.text(CHARACTERS, max_size=9), min_size=2, max_size=2)

@@ -13,7 +13,8 @@ import pytest
 from curate.errors import RunFailed, UsageError
 from curate.formats.inputs import plan_inputs
 from curate.formats.listing import find_files
-from curate.formats.reading import PartitionReader, ReadSettings
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import PartitionReader
 from tests.curate.capabilities import permissions_count
 
 MEMORY = "memory://listing"

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from curate.errors import UsageError
 from curate.formats.inputs import plan_inputs
 from curate.formats.part import plan_reading
-from curate.formats.reading import PartitionReader, ReadSettings
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import PartitionReader
 from curate.refresh.incremental import check
 from curate.steps.recipe import parse
 

@@ -21,7 +21,8 @@ from curate.errors import UsageError
 from curate.formats import jsonl
 from curate.formats.events import Corrupt, Row
 from curate.formats.inputs import plan_inputs
-from curate.formats.reading import PartitionReader, ReadSettings
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import PartitionReader
 
 UTC = dt.timezone.utc
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from curate.errors import UsageError
-from curate.formats.reading import ReadSettings
+from curate.formats.read_settings import ReadSettings
 from curate.inspect import stats
 from tests.curate.pages.structure import check_structure
 

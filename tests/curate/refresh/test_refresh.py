@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 
 import pytest
 
 from curate.errors import LockHeld, RunFailed, UsageError
 from curate.refresh import incremental
 from curate.refresh.state import State
+from curate.run.homes import FILE
 from curate.steps.recipe import load
 from curate.steps.shipped import names
 from tests.curate.capabilities import permissions_count
@@ -226,6 +228,24 @@ def test_a_recipe_that_changed_is_refused_by_step_and_rebuilt_by_option(bench):
     bench.jsonl("in/y/b.jsonl", [{"text": b[0]["text"].upper()}, {"text": "Something else."}])
     assert home.refresh(bench.folder / "in", steps=changed).totals["kept"] == 1
     assert second.exists()
+
+
+def test_a_home_from_before_a_setting_and_a_column_goes_on_with_the_defaults(bench):
+    a, b, _ = (bench.jsonl(f"{n}.jsonl", r) for n, r in zip("abc", inputs(10), strict=True))
+    new, old = (Home(bench, [{"dedup_minhash": {}}], name) for name in ("new", "old"))
+    for home in (new, old):
+        home.refresh(a)
+    with sqlite3.connect(old.path / FILE) as db:
+        plan = json.loads(*db.execute("SELECT plan FROM refreshes").fetchone())
+        (step,) = plan["recipe"]["steps"]
+        assert step.pop("columns") == ["cluster_size"] and step["settings"].pop("seed") == 1
+        db.execute("UPDATE refreshes SET plan = ?", (json.dumps(plan),))
+    db.close()
+    with pytest.raises(UsageError, match=r"other settings \(seed: 1 before, 5 now"):
+        old.refresh(b, steps=[{"dedup_minhash": {"seed": 5}}])
+    for home in (new, old):
+        home.refresh(b)
+    assert old.rows() == new.rows()
 
 
 def test_what_a_refresh_may_not_read_is_counted_in_its_record(bench):

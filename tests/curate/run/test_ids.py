@@ -11,7 +11,8 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.stage_files import changed_ids, part_path
 from curate.disk.parquet_writer import TableWriter
 from curate.formats.inputs import plan_inputs
-from curate.formats.reading import ID_SCHEMA, PartitionReader, ReadSettings
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import ID_SCHEMA, PartitionReader
 from curate.run.ids import ISSUED, assign_ids
 from curate.run.plan import EarlierIds
 

@@ -10,11 +10,11 @@ import time
 
 import pytest
 
-from curate.run import driver as interrupt
+from curate.run import interrupt
 
 SCRIPT = """
 import hashlib, sys, time
-from curate.run import driver as interrupt
+from curate.run import interrupt
 interrupt.GRACE_SECONDS = 0.3
 try:
     with interrupt.prompt_interrupt():

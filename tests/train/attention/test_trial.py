@@ -28,6 +28,7 @@ KINDS = {
     "window and sinks": {"window": 64, "sinks": 3},
     "prefix": {"prefix": torch.zeros(1, 2, dtype=torch.bool)},
     "alibi": {"bias": Alibi(slopes=torch.tensor([0.5, 0.1, 0.02, 0.3]))},
+    "queries of a chunk": {"keys": 4},
 }
 
 pytestmark = pytest.mark.skipif(not op.INTERPRETED, reason="TRITON_INTERPRET is 0")

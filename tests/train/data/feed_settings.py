@@ -1,4 +1,4 @@
-"""A small model and run, for tests of what a run is fed."""
+"""Small models and a run, for tests of what a run is fed and of what it does."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ MODEL = ModelConfig(
     attention=Grouped(heads=2, kv_heads=1, head_dim=8),
     feed_forward=Dense(width=32),
 )
-
-
+TWO_LAYERS = ModelConfig(
+    vocab=300,
+    layers=2,
+    hidden=32,
+    context=32,
+    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
+    feed_forward=Dense(width=64),
+)
 PLAIN = TrainConfig(
     steps=6, rows=4, context=32, warmup=2, eval_every=3, checkpoint_every=2, device="cpu"
 )

@@ -7,34 +7,25 @@ import shutil
 import pytest
 import torch
 
+from tests.train.data.feed_settings import TWO_LAYERS
 from tests.train.loop.small_runs import without_sums
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.generate.generate import continue_ids, generate, load
 from train.loop.pretrain import pretrain
-from train.model.config import Dense, Grouped, ModelConfig
 from train.model.decoder import Decoder
-
-MODEL = ModelConfig(
-    vocab=300,
-    layers=2,
-    hidden=32,
-    context=32,
-    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
-    feed_forward=Dense(width=64),
-)
 
 
 @pytest.fixture(scope="module")
 def model_dir(shard_folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("model")
     plan = TrainConfig(steps=30, rows=8, context=32, device="cpu")
-    pretrain(shard_folder, out, model=MODEL, train=plan)
+    pretrain(shard_folder, out, model=TWO_LAYERS, train=plan)
     return out
 
 
 def test_the_cache_changes_no_token():
-    model = Decoder(MODEL).eval()
+    model = Decoder(TWO_LAYERS).eval()
     model.initialise(1)
     with torch.no_grad():
         for weight in model.parameters():

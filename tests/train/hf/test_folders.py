@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import weakref
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from train.hf.families import FAMILIES, family_of, obstacles
 from train.hf.family import our_shapes
 from train.hf.load import import_model, load, look
 from train.model.config import Dense, Grouped, ModelConfig, RopeScaling
+from train.runs.tensors import Stored
 from train.settings import change as changed
 
 CONFIG = ModelConfig(
@@ -103,6 +105,21 @@ def test_large_models_are_cut_into_files_with_an_index(run, tmp_path):
     weights = load(tmp_path / "back")[1]
     first = load(run)[1]
     assert all(torch.equal(weights[name], first[name]) for name in first)
+
+
+def test_a_tensor_at_a_time_is_in_memory(run, tmp_path, monkeypatch):
+    alive: list[weakref.ref] = []
+    most, own = [], Stored.__getitem__
+
+    def read(stored, name):
+        tensor = own(stored, name)
+        alive.append(weakref.ref(tensor))
+        most.append(sum(reference() is not None for reference in alive))
+        return tensor
+
+    monkeypatch.setattr(Stored, "__getitem__", read)
+    export(run, tmp_path / "out")
+    assert len(most) > 10 and max(most) == 1
 
 
 def test_bfloat16_is_the_rounded_model_and_opens_as_such(run, tmp_path):
@@ -217,6 +234,24 @@ HOSTILE = {
     "rotation below 1": (
         change_config(rope_scaling={"rope_type": "linear", "factor": 0.5}),
         "factor is 0.5: give 1 or more",
+    ),
+    "mscale": (
+        change_config(
+            rope_scaling={"rope_type": "yarn", "factor": 2.0, "mscale": 0.7, "mscale_all_dim": 1.0}
+        ),
+        "mscale is 0.7: give attention_factor in its place",
+    ),
+    "a factor in the short context": (
+        change_config(
+            rope_scaling={
+                "rope_type": "longrope",
+                "original_max_position_embeddings": 4096,
+                "short_factor": [1.0] * 4,
+                "long_factor": [2.0] * 4,
+                "attention_factor": 1.3,
+            }
+        ),
+        "attention_factor is 1.3: ours is 1 up to the original context",
     ),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "no model.safetensors; pickled"),
     "weights cut": (write("model.safetensors", b"\x08"), "cannot be read"),

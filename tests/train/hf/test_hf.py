@@ -101,6 +101,11 @@ CASES: dict[str, tuple[str, ModelConfig]] = {
         "llama",
         scaled("longrope", short=(1.0,) * 8, long=tuple(1.0 + i / 3 for i in range(8))),
     ),
+    "llama, longrope, searched": (
+        "llama",
+        scaled("longrope", short=(1.0,) * 8, long=(1.5,) * 8, attention_factor=1.3),
+    ),
+    "llama, yarn, a factor of its own": ("llama", scaled("yarn", attention_factor=1.3)),
     "mistral": ("mistral", llama({"attention.window": 7})),
     "mistral, a window past the text": ("mistral", llama({"attention.window": 100})),
     "mistral, odd heads": ("mistral", llama({"attention.heads": 7, "attention.kv_heads": 7})),

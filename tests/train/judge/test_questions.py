@@ -113,6 +113,13 @@ def test_a_context_that_is_too_long_loses_its_beginning(tmp_path, model, tokeniz
     assert scores["log_likelihood"] == pytest.approx(expected, rel=1e-5)
 
 
+def test_a_continuation_longer_than_the_context_is_refused(tmp_path, model, tokenizer):
+    line = {"context": "the cat", "continuation": " sat on the mat"}
+    count = len(cut(tokenizer, "the cat", " sat on the mat")[1])
+    with pytest.raises(TrainError, match=f":1: {count} tokens to score, the context is 2"):
+        asked(tmp_path, model, tokenizer, line, context=2)
+
+
 def test_spaces_that_end_a_context_are_the_continuation_s(tokenizer):
     assert cut(tokenizer, "the cat ", "sat") == cut(tokenizer, "the cat", " sat")
 

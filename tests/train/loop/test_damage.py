@@ -10,23 +10,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.train.data.feed_settings import MODEL
 from train.config import TrainConfig
 from train.data.intact import Comparison
 from train.data.shards import read_shards
 from train.errors import TrainError
 from train.files import clear, write_atomic
 from train.loop.pretrain import pretrain
-from train.model.config import Dense, Grouped, ModelConfig
 from train.runs.checkpoint import complete
 
-MODEL = ModelConfig(
-    vocab=300,
-    layers=1,
-    hidden=16,
-    context=32,
-    attention=Grouped(heads=2, kv_heads=1, head_dim=8),
-    feed_forward=Dense(width=16),
-)
 TRAIN = TrainConfig(
     **{"steps": 6, "rows": 2, "context": 32, "warmup": 1, "eval_every": 6, "checkpoint_every": 2},
     **{"keep_checkpoints": 3, "device": "cpu", "eval_tokens": 64},

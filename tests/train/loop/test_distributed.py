@@ -17,13 +17,15 @@ from hypothesis import strategies as st
 
 from tests.train.data.causal_rows import causal
 from train.config import Stage, TrainConfig
+from train.data.shards import read_shards
 from train.errors import TrainError
 from train.generate.generate import generate
 from train.hf.export import export
 from train.hf.load import load
-from train.loop.distributed import Ranks, ranks
+from train.loop.distributed import Ranks, parts_of, ranks
 from train.loop.pretrain import pretrain
 from train.model.config import Dense, Grouped, ModelConfig
+from train.model.decoder import Decoder
 from train.objectives.causal import Causal
 from train.runs.checkpoint import complete, stored, weights_of
 
@@ -61,7 +63,14 @@ CASES = {
         **{"accumulate": 2, "async_checkpoints": True, "steps": 8},
     },
     "fsdp, bf16": {"parallel": "fsdp", "precision": "bf16", "accumulate": 2, "steps": 8},
+    "replicas, offload": {"parallel": "fsdp", "replicas": 2, "offload": True, "steps": 6},
+    "tensor": {"tensor": 2, "steps": 6},
+    "tensor, muon and an average": {
+        **{"tensor": 2, "optimizer": "muon", "ema": 0.9, "recompute": True},
+        **{"accumulate": 2, "async_checkpoints": True, "steps": 6},
+    },
 }
+ALONE = {"replicas": 1, "tensor": 1, "offload": False}  # one process
 GOES_ON = "fsdp"  # of this case, two processes do the second half alone
 
 CODE = """
@@ -69,14 +78,20 @@ import json, pathlib, sys
 from functools import partial
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor.debug import CommDebugMode
 from train.config import TrainConfig
-from train.loop.distributed import place_model, ranks
+from train.data.shards import read_shards
+from train.device import autocast
+from train.loop.distributed import Ranks, place_model, ranks
+from train.loop.evaluate import Scoring
 from train.loop.pretrain import pretrain
 from train.loop.start import start_of, take_over
-from train.model.config import model_config
+from train.loop.texts import Text
+from train.model.older import model_config
 from train.model.decoder import Decoder
 from train.runs.checkpoint import load_model, newest
 from train.settings import from_dict
+from train.split import local
 
 def differences(config, folder):
     # Weights that are not, bit for bit, what one process begins with, or finds in parts.
@@ -114,6 +129,33 @@ def dtypes(config):
         model.features(torch.zeros(1, 4, dtype=torch.long))
     return seen
 
+def sums(config):
+    # How often two processes that share blocks add up, forward and backward; their weights.
+    plan = TrainConfig(tensor=2, rows=2, device="cpu")
+    with ranks(plan) as group:
+        model = place_model(partial(Decoder, config), plan, group)
+    model.initialise(0)
+    with CommDebugMode() as forward:
+        out = model.features(torch.zeros(1, 4, dtype=torch.long), draws=torch.ones(1).long())
+    with CommDebugMode() as backward:
+        out.sum().backward()
+    own = sum(local(weight).numel() for weight in model.stack.blocks.parameters())
+    return [forward.get_total_counts(), backward.get_total_counts(), own]
+
+def scores(config, folder):
+    # Of texts, by one process, and by two that hold the model whole or in parts.
+    plan = TrainConfig(parallel="fsdp", rows=2, device="cpu")
+    whole = Decoder(config)
+    with ranks(plan) as group:
+        split = place_model(partial(Decoder, config), plan, group)
+    text, alone = Text(read_shards(pathlib.Path(folder)), 32), Ranks(device=torch.device("cpu"))
+    found = []
+    for model, by in ((whole, alone), (whole, group), (split, group)):
+        model.initialise(0)
+        how = Scoring(batch_rows=3, ranks=by, autocast=autocast(by.device, "fp32"))
+        found.append(text.nats(model, how).tolist())
+    return found
+
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 model, plans = json.loads(sys.argv[2])
@@ -123,18 +165,19 @@ for out, plan in plans.items():
         model=model_config(model, "plan"), train=from_dict(TrainConfig, plan, "plan"),
     )
 config = model_config(model, "plan")
-facts = {"differ": differences(config, out), "dtypes": dtypes(config)}
+facts = {"differ": differences(config, out), "dtypes": dtypes(config), "sums": sums(config)}
+facts["scores"] = scores(config, sys.argv[1])
 if dist.get_rank() == 0:
     pathlib.Path(__file__).with_name("facts.json").write_text(json.dumps(facts))
 dist.destroy_process_group()
 """
 
 
-def torchrun(*arguments: str) -> subprocess.CompletedProcess:
+def torchrun(*arguments: str, processes: int = 2) -> subprocess.CompletedProcess:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     return subprocess.run(
-        [*command, "--nproc-per-node", "2", *arguments],
+        [*command, "--nproc-per-node", str(processes), *arguments],
         env=environment,
         capture_output=True,
         text=True,
@@ -149,8 +192,9 @@ def folders(shard_folder, tmp_path_factory):
     base = tmp_path_factory.mktemp("ranks")
     plans = {}
     for name, changes in CASES.items():
-        plan = dataclasses.replace(TRAIN, **changes)
-        pretrain(shard_folder, base / "one" / name, model=MODEL, train=plan)
+        plan = dataclasses.replace(TRAIN, eval={"texts": str(shard_folder)}, **changes)
+        alone = dataclasses.replace(plan, **ALONE)
+        pretrain(shard_folder, base / "one" / name, model=MODEL, train=alone)
         if name == GOES_ON:
             half = dataclasses.replace(plan, steps=10)
             pretrain(shard_folder, base / "two" / name, model=MODEL, train=half)
@@ -175,8 +219,12 @@ def test_two_processes_have_the_losses_of_one_and_count_the_same_tokens(folders,
         assert a["loss"] == pytest.approx(b["loss"], abs=bound), a["step"]
         assert a["grad_norm"] == pytest.approx(b["grad_norm"], rel=10 * bound), a["step"]
         assert ("held_out" in a) == ("held_out" in b)
+        assert ("eval" in a) == ("held_out" in a) == ("eval" in b)
         if "held_out" in a:
             assert a["held_out"]["loss"] == pytest.approx(b["held_out"]["loss"], abs=bound)
+            own, other = a["eval"]["texts"], b["eval"]["texts"]
+            assert own["loss"] == pytest.approx(other["loss"], abs=bound)
+            assert own["tokens"] == other["tokens"]
     summary = json.loads((folders / "two" / name / "train.json").read_bytes())
     assert summary["timing"]["processes"] == 2
     assert summary["sample"] is not None
@@ -186,9 +234,25 @@ def test_split_weights_are_those_of_one_process_at_random_or_from_parts(folders)
     assert json.loads((folders / "facts.json").read_text())["differ"] == []
 
 
+def test_two_processes_score_texts_as_one_does_to_the_last_bit(folders, shard_folder):
+    one, whole, split = json.loads((folders / "facts.json").read_text())["scores"]
+    lengths = read_shards(shard_folder).length
+    assert lengths.max() > MODEL.context > lengths.min() > 0  # windows, and whole documents
+    assert len(one) == len(lengths) and all(nats > 0 for nats in one)
+    assert whole == one and split == one
+
+
 def test_blocks_get_their_weights_together_in_bfloat16_and_embeddings_in_float32(folders):
     *block, embedding = json.loads((folders / "facts.json").read_text())["dtypes"]
     assert set(block) == {"torch.bfloat16"} and embedding == "torch.float32"
+
+
+def test_processes_that_share_blocks_have_half_of_the_matrices_and_add_up_twice_a_block(folders):
+    forward, backward, own = json.loads((folders / "facts.json").read_text())["sums"]
+    assert forward == backward == 2 * MODEL.layers
+    whole = sum(weight.numel() for weight in Decoder(MODEL).stack.blocks.parameters())
+    norms = 2 * MODEL.layers * MODEL.hidden
+    assert own == (whole - norms) / 2 + norms
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -230,9 +294,10 @@ def test_generate_and_export_read_parts(folders, tmp_path):
     assert generate(run, "", max_tokens=32) == summary["sample"]
 
 
-def test_one_process_goes_on_from_a_checkpoint_of_two(shard_folder, folders, tmp_path):
-    out = folders / "two" / "fsdp, muon and an average"
-    longer = dataclasses.replace(TRAIN, **(CASES[out.name] | {"steps": 10}))
+@pytest.mark.parametrize("name", ["fsdp, muon and an average", "tensor, muon and an average"])
+def test_one_process_goes_on_from_a_checkpoint_of_two(shard_folder, folders, name):
+    out = folders / "two" / name
+    longer = dataclasses.replace(TRAIN, **(CASES[name] | ALONE | {"steps": 10}))
     summary = pretrain(shard_folder, out, model=MODEL, train=longer)
     assert summary["timing"]["processes"] == 1 and len(lines(out)) == 10
 
@@ -266,6 +331,45 @@ def test_documents_and_their_order_do_not_depend_on_processes_or_micro_batches(
         assert torch.equal(joined, getattr(whole, name))
     seeds = torch.cat([draws for _, draws in parts])
     assert len(seeds.unique()) == config.rows
+
+
+def test_processes_that_share_matrices_or_rows_take_the_same_rows():
+    grid = {"count": 8, "tensor": 2, "context": 2}
+    shared = [Ranks(device=torch.device("cpu"), rank=rank, **grid).share("abcd") for rank in (0, 3)]
+    assert shared == ["ab", "ab"]
+    last = Ranks(device=torch.device("cpu"), rank=7, **grid)
+    assert (last.share("abcd"), last.readers, last.first) == ("cd", 4, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tensor": 3}, "replicas 1 x tensor 3 on 4 processes: start a multiple of 3"),
+        ({"tensor": 2}, "tensor 2 with parallel ddp on 4 processes: set parallel fsdp"),
+        ({"parallel": "fsdp", "replicas": 8}, "8 x tensor 1 on 4 processes: start a multiple of 8"),
+        ({"parallel": "fsdp", "rows": 2}, "rows is 2: 4 processes of 1 micro-batches"),
+    ],
+)
+def test_settings_that_processes_cannot_follow_are_refused(changes, message):
+    with pytest.raises(TrainError, match=message):
+        parts_of(dataclasses.replace(TRAIN, **changes), 4)
+
+
+def test_replicas_and_offload_are_refused_where_nothing_is_sharded():
+    for setting in ({"replicas": 2}, {"offload": True}):
+        with pytest.raises(TrainError, match="set parallel fsdp"):
+            dataclasses.replace(TRAIN, **setting)
+
+
+def test_a_process_alone_may_offload(shard_folder, tmp_path):
+    plan = dataclasses.replace(TRAIN, steps=3)
+    pretrain(shard_folder, tmp_path / "plain", model=MODEL, train=plan)
+    away = dataclasses.replace(plan, parallel="fsdp", offload=True, accumulate=2)
+    pretrain(shard_folder, tmp_path / "away", model=MODEL, train=away)
+    ours, theirs = ([line["loss"] for line in lines(tmp_path / name)] for name in ("away", "plain"))
+    assert ours == pytest.approx(theirs, abs=1e-5)
+    more = dataclasses.replace(plan, steps=4)
+    assert pretrain(shard_folder, tmp_path / "away", model=MODEL, train=more)["steps"] == 4
 
 
 def test_rows_that_processes_cannot_share_are_refused(monkeypatch):

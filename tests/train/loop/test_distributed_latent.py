@@ -13,8 +13,10 @@ import pytest
 import torch
 
 from train.config import TrainConfig
+from train.errors import TrainError
+from train.loop.distributed import check_split
 from train.loop.pretrain import pretrain
-from train.model.config import Dense, Head, Latent, ModelConfig
+from train.model.config import Dense, Grouped, Head, Latent, ModelConfig
 
 ROOT = Path(__file__).resolve().parents[3]
 MODEL = ModelConfig(
@@ -30,12 +32,13 @@ MODEL = ModelConfig(
 TRAIN = TrainConfig(
     steps=8, rows=4, context=32, packing="best-fit", warmup=3, schedule="constant", device="cpu"
 )
+GROUPED = Grouped(heads=4, kv_heads=2, head_dim=8)
 CODE = """
 import json, pathlib, sys
 import torch
 from train.config import TrainConfig
 from train.loop.pretrain import pretrain
-from train.model.config import model_config
+from train.model.config import ModelConfig
 from train.settings import from_dict
 
 torch.set_num_threads(1)
@@ -44,7 +47,7 @@ model, plans = json.loads(sys.argv[2])
 for out, plan in plans.items():
     pretrain(
         pathlib.Path(sys.argv[1]), pathlib.Path(out),
-        model=model_config(model, "plan"), train=from_dict(TrainConfig, plan, "plan"),
+        model=from_dict(ModelConfig, model, "plan"), train=from_dict(TrainConfig, plan, "plan"),
     )
 torch.distributed.destroy_process_group()
 """
@@ -78,3 +81,14 @@ def test_two_processes_have_the_losses_of_one(shard_folder, tmp_path):
 
 def _lines(out: Path) -> list[dict]:
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("setting", ["tensor", "context_parallel"])
+@pytest.mark.parametrize("without", ["attention latent", "head.mtp 1"])
+def test_what_is_not_shared_so_is_refused_in_one_line(setting, without):
+    kept = {"head": Head()} if without == "attention latent" else {"attention": GROUPED}
+    model = dataclasses.replace(MODEL, **kept)
+    plan = dataclasses.replace(TRAIN, **{setting: 2})
+    with pytest.raises(TrainError, match=f"^{setting} 2 with {without}: ") as refused:
+        check_split(model, plan)
+    assert refused.value.exit_code == 2

@@ -22,10 +22,10 @@ from train.objectives.objectives import OBJECTIVES
 class Apart(Ranks):
     """A process among several, whose parts of a sum are put aside."""
 
-    parts: list
+    summed: list
 
     def total(self, value):
-        self.parts.append(value.clone())
+        self.summed.append(value.clone())
         return value
 
 
@@ -52,10 +52,10 @@ def test_processes_share_the_rows_out_and_their_number_changes_no_bit(held_out, 
     sums = []
     for rank in range(count):
         part = Apart(device=torch.device("cpu"), rank=rank, count=count)
-        object.__setattr__(part, "parts", [])
+        object.__setattr__(part, "summed", [])
         with suppress(TrainError):  # a part alone may have scored nothing
             score(model, held_out, "causal", part)
-        sums.append(part.parts)
+        sums.append(part.summed)
     nats, tokens = (np.stack([each[n].numpy() for each in sums]) for n in (0, 1))
     assert ((nats != 0).sum(0) <= 1).all()  # each batch is one process's
     total = np.zeros(nats.shape[2])

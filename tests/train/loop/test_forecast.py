@@ -77,9 +77,43 @@ def test_processes_and_micro_batches_hold_fewer_rows_and_fsdp_a_share_of_the_sta
     assert cpu(ema=0.9)["weights"] == 2 * one["weights"]
 
 
+def test_processes_that_share_rows_hold_their_tokens_and_the_keys_and_values_of_all(
+    shard_folder, tmp_path
+):
+    def gpu(**changes):
+        return figures(shard_folder, tmp_path, **changes)["memory"][1]
+
+    one = gpu()
+    shared = gpu(processes=2, context_parallel=2)
+    half = gpu(context=16)
+    own = preset("tiny", vocab=300, context=32)
+    others = 4 * 16 * 2 * own.layers * own.attention.kv_heads * own.attention.head_dim * 2
+    assert shared["activations"] - half["activations"] == others
+    assert shared["peak"] < one["peak"]
+    shared, half = gpu(processes=2, context_parallel=2, recompute=2), gpu(context=16, recompute=2)
+    assert shared["activations"] - half["activations"] == others // 2
+
+
+def test_replicas_hold_more_and_processes_that_share_blocks_less(shard_folder, tmp_path):
+    def memory(**changes):
+        plan = {"processes": 4, "parallel": "fsdp"} | changes
+        return figures(shard_folder, tmp_path, **plan)["memory"]
+
+    (sharded, on_gpu), (twice, _) = memory(), memory(replicas=2)
+    assert twice["weights"] == 2 * sharded["weights"]
+    assert twice["activations"] == sharded["activations"]
+    shared = memory(tensor=2)[0]  # of twice the rows, half of what blocks have
+    assert sharded["weights"] < shared["weights"] < twice["weights"]
+    assert sharded["activations"] < shared["activations"] < 2 * sharded["activations"]
+    away = memory(offload=True)[1]
+    assert away["activations"] == on_gpu["activations"] <= away["peak"] < on_gpu["peak"]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"tensor": 3}, "tensor 3: model.attention.kv_heads is 2, which 3 processes cannot share"),
+        ({"processes": 4, "tensor": 2}, "set parallel fsdp"),
         ({"processes": 3}, "3 processes of 1 micro-batches cannot share"),
         ({"attention": "triton"}, "triton"),
         ({"schedule": "cosin"}, "cosin"),

@@ -11,24 +11,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.train.data.feed_settings import TWO_LAYERS
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.generate.generate import load
 from train.loop.pretrain import pretrain
 from train.measure.describe import peak, peak_of
-from train.model.config import Dense, Grouped, ModelConfig
 from train.model.decoder import Decoder
 from train.optim.weights import Average
 from train.runs.checkpoint import best, complete, load_state
 
-MODEL = ModelConfig(
-    vocab=300,
-    layers=2,
-    hidden=32,
-    context=32,
-    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
-    feed_forward=Dense(width=64),
-)
 TRAIN = TrainConfig(
     steps=6, rows=4, context=32, warmup=3, eval_every=3, checkpoint_every=3, device="cpu"
 )
@@ -36,7 +28,7 @@ TRAIN = TrainConfig(
 
 def run(shards, out, **changes):
     torch.set_num_threads(1)
-    return pretrain(shards, out, model=MODEL, train=dataclasses.replace(TRAIN, **changes))
+    return pretrain(shards, out, model=TWO_LAYERS, train=dataclasses.replace(TRAIN, **changes))
 
 
 def lines(out):
@@ -84,7 +76,7 @@ def test_a_prefix_is_read_and_not_scored_and_micro_batches_do_not_change_it(
 
 def test_dropout_follows_from_seed_and_step_alone(shard_folder, tmp_path, plain):
     torch.set_num_threads(1)
-    model = dataclasses.replace(MODEL, dropout=0.2)
+    model = dataclasses.replace(TWO_LAYERS, dropout=0.2)
     for folder, noise in (("a", 1), ("b", 2)):
         torch.manual_seed(noise)
         pretrain(shard_folder, tmp_path / folder, model=model, train=TRAIN)
@@ -121,7 +113,7 @@ def test_the_gradient_is_clipped_and_its_norm_before_that_logged(shard_folder, t
     from train.loop.start import make_plan
 
     settings = dataclasses.replace(TRAIN, clip=0.01)
-    plan, data = make_plan(shard_folder, MODEL, settings)
+    plan, data = make_plan(shard_folder, TWO_LAYERS, settings)
     (tmp_path / "checkpoints").mkdir()
     training = Run(plan, data, tmp_path, Ranks(device=torch.device("cpu")))
     loss, _, norm, tokens, read = training.stepper.step(0, 1e-3).values.tolist()
@@ -153,7 +145,7 @@ def test_the_average_follows_its_rule_and_is_what_is_scored_and_generated_with(
 ):
     summary = run(shard_folder, tmp_path, ema=0.9, checkpoint_every=1, keep_checkpoints=9)
     assert losses(tmp_path) == losses(plain)  # it does not act on training
-    expected = Decoder(MODEL)
+    expected = Decoder(TWO_LAYERS)
     expected.initialise(TRAIN.seed)
     average = {name: value.clone() for name, value in expected.state_dict().items()}
     for step in range(TRAIN.steps):
@@ -168,7 +160,7 @@ def test_the_average_follows_its_rule_and_is_what_is_scored_and_generated_with(
 
 
 def test_an_average_swapped_in_goes_out_again():
-    model = Decoder(MODEL)
+    model = Decoder(TWO_LAYERS)
     model.initialise(1)
     average = Average(model, 0.5)
     before = {name: value.clone() for name, value in model.state_dict().items()}

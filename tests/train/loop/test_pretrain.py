@@ -11,31 +11,23 @@ import numpy as np
 import pytest
 import torch
 
+from tests.train.data.feed_settings import TWO_LAYERS
 from train.config import TrainConfig
 from train.data.rows import Rows, split
 from train.data.shards import read_shards
 from train.errors import TrainError
 from train.loop.evaluate import choose
 from train.loop.pretrain import pretrain
-from train.model.config import Dense, Grouped, ModelConfig
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", ROOT.parent / "shared"))
-MODEL = ModelConfig(
-    vocab=300,
-    layers=2,
-    hidden=32,
-    context=32,
-    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
-    feed_forward=Dense(width=64),
-)
 TRAIN = TrainConfig(steps=40, rows=8, context=32, warmup=5, device="cpu")
 
 
 @pytest.fixture(scope="module")
 def trained(shard_folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("trained")
-    return pretrain(shard_folder, out, model=MODEL, train=TRAIN), out
+    return pretrain(shard_folder, out, model=TWO_LAYERS, train=TRAIN), out
 
 
 def test_the_loss_falls_well_below_uniform(trained):
@@ -58,7 +50,7 @@ def test_bits_per_byte_is_held_out_nats_over_bytes(trained, shard_folder):
 
 def test_metrics_keep_what_is_reproducible_apart_from_timing(trained, shard_folder, tmp_path):
     _, out = trained
-    pretrain(shard_folder, tmp_path, model=MODEL, train=TRAIN)
+    pretrain(shard_folder, tmp_path, model=TWO_LAYERS, train=TRAIN)
     first, second = (
         [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         for folder in (out, tmp_path)
@@ -95,7 +87,7 @@ def test_a_batch_in_which_nothing_is_a_number_stops_the_run(shard_folder, tmp_pa
     monkeypatch.setattr(train.objectives.losses, "loss_sums", poisoned)
     plan = dataclasses.replace(TRAIN, checkpoint_every=3)
     with pytest.raises(TrainError, match=r"step 8: loss nan.*lower lr.*doc-\d+") as caught:
-        pretrain(shard_folder, tmp_path, model=MODEL, train=plan)
+        pretrain(shard_folder, tmp_path, model=TWO_LAYERS, train=plan)
     assert caught.value.exit_code == 1 and "\n" not in str(caught.value)
     assert (tmp_path / "checkpoints" / "step-0000006").is_dir()
 
@@ -117,14 +109,14 @@ def test_scored_documents_fit_the_budget_or_are_one(shard_folder):
 @pytest.mark.parametrize(
     ("model", "change", "message"),
     [
-        (dataclasses.replace(MODEL, vocab=10), {}, "raise vocab"),
-        (dataclasses.replace(MODEL, context=16), {}, "context is 16"),
+        (dataclasses.replace(TWO_LAYERS, vocab=10), {}, "raise vocab"),
+        (dataclasses.replace(TWO_LAYERS, context=16), {}, "context is 16"),
         ("huge", {}, "not a preset"),
-        (MODEL, {"device": "tpu:0"}, "device 'tpu:0'"),
-        (MODEL, {"attention": "magic"}, "attention 'magic'"),
-        (MODEL, {"objective": "mlm"}, "objective 'mlm'"),
-        (MODEL, {"optimizer": "sgd"}, "optimizer 'sgd'"),
-        (MODEL, {"schedule": "steps"}, "schedule 'steps'"),
+        (TWO_LAYERS, {"device": "tpu:0"}, "device 'tpu:0'"),
+        (TWO_LAYERS, {"attention": "magic"}, "attention 'magic'"),
+        (TWO_LAYERS, {"objective": "mlm"}, "objective 'mlm'"),
+        (TWO_LAYERS, {"optimizer": "sgd"}, "optimizer 'sgd'"),
+        (TWO_LAYERS, {"schedule": "steps"}, "schedule 'steps'"),
     ],
 )
 def test_wrong_use_is_told_before_anything_is_written(

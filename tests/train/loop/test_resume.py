@@ -14,21 +14,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.train.data.feed_settings import TWO_LAYERS
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.files import unseal
 from train.loop.pretrain import pretrain
-from train.model.config import Dense, Grouped, ModelConfig
+from train.model.config import ModelConfig
 from train.runs.checkpoint import complete
 
-MODEL = ModelConfig(
-    vocab=300,
-    layers=2,
-    hidden=32,
-    context=32,
-    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
-    feed_forward=Dense(width=64),
-)
 TRAIN = TrainConfig(
     steps=12,
     rows=4,
@@ -92,7 +85,7 @@ def train_and_die(
 
 
 def run(
-    shards: Path, out: Path, when: str, plan: TrainConfig = TRAIN, model: ModelConfig = MODEL
+    shards: Path, out: Path, when: str, plan: TrainConfig = TRAIN, model: ModelConfig = TWO_LAYERS
 ) -> int:
     """``train_and_die`` in a new process; its exit status."""
     context = multiprocessing.get_context("forkserver")
@@ -137,7 +130,7 @@ def same(a: dict, b: dict) -> bool:
 def straight(shard_folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("straight") / "out"
     torch.set_num_threads(1)
-    pretrain(shard_folder, out, model=MODEL, train=TRAIN)
+    pretrain(shard_folder, out, model=TWO_LAYERS, train=TRAIN)
     return result(out)
 
 
@@ -160,7 +153,7 @@ def test_killed_and_resumed_equals_never_stopped_bit_for_bit(
     out = tmp_path / "out"
     assert run(shard_folder, out, when) == -signal.SIGKILL
     assert not (out / "train.json").exists()
-    pretrain(shard_folder, out, model=MODEL, train=TRAIN)
+    pretrain(shard_folder, out, model=TWO_LAYERS, train=TRAIN)
     assert same(result(out), straight)
     assert not list((out / "checkpoints").glob(".*"))
 
@@ -170,7 +163,7 @@ def test_killed_and_resumed_equals_never_stopped_bit_for_bit(
 def test_so_it_is_whatever_the_optimiser_and_the_state(shard_folder, tmp_path, name):
     torch.set_num_threads(1)
     changes = dict(VARIANTS[name])
-    model = dataclasses.replace(MODEL, dropout=changes.pop("dropout", 0.0))
+    model = dataclasses.replace(TWO_LAYERS, dropout=changes.pop("dropout", 0.0))
     plan = dataclasses.replace(TRAIN, **changes)
     pretrain(shard_folder, tmp_path / "straight", model=model, train=plan)
     files = 3 if plan.ema else 2
@@ -191,48 +184,50 @@ def test_a_line_cut_off_by_a_crash_is_written_again(shard_folder, tmp_path, stra
     run(shard_folder, out, "step 7")
     with (out / "metrics.jsonl").open("a") as file:
         file.write('{"step": 8, "lo')
-    pretrain(shard_folder, out, model=MODEL, train=TRAIN)
+    pretrain(shard_folder, out, model=TWO_LAYERS, train=TRAIN)
     assert same(result(out), straight)
 
 
 def test_a_finished_run_returns_at_once(shard_folder, tmp_path):
     out, lines = tmp_path / "out", []
-    first = pretrain(shard_folder, out, model=MODEL, train=TRAIN)
-    again = pretrain(shard_folder, out, model=MODEL, train=TRAIN, on_progress=lines.append)
+    first = pretrain(shard_folder, out, model=TWO_LAYERS, train=TRAIN)
+    again = pretrain(shard_folder, out, model=TWO_LAYERS, train=TRAIN, on_progress=lines.append)
     assert again == first and lines == []
-    pretrain(shard_folder, out, model=MODEL, train=TRAIN, resume=False, on_progress=lines.append)
+    pretrain(
+        shard_folder, out, model=TWO_LAYERS, train=TRAIN, resume=False, on_progress=lines.append
+    )
     assert len(lines) == TRAIN.steps
 
 
 def test_only_the_newest_checkpoints_stay(shard_folder, tmp_path):
     plan = dataclasses.replace(TRAIN, keep_checkpoints=2, steps=10)
-    pretrain(shard_folder, tmp_path, model=MODEL, train=plan)
+    pretrain(shard_folder, tmp_path, model=TWO_LAYERS, train=plan)
     names = [path.name for path in complete(tmp_path / "checkpoints")]
     assert names == ["step-0000009", "step-0000010"]
 
 
 def test_other_settings_are_refused_by_name(shard_folder, tmp_path):
-    pretrain(shard_folder, tmp_path, model=MODEL, train=TRAIN)
+    pretrain(shard_folder, tmp_path, model=TWO_LAYERS, train=TRAIN)
     with pytest.raises(TrainError, match=r"lr: 0\.001, not 0\.003"):
         plan = dataclasses.replace(TRAIN, lr=1e-3)
-        pretrain(shard_folder, tmp_path, model=MODEL, train=plan)
+        pretrain(shard_folder, tmp_path, model=TWO_LAYERS, train=plan)
     harmless = dataclasses.replace(TRAIN, checkpoint_every=7, device="auto")
-    pretrain(shard_folder, tmp_path, model=MODEL, train=harmless)
+    pretrain(shard_folder, tmp_path, model=TWO_LAYERS, train=harmless)
 
 
 @pytest.mark.parametrize("schedule", ["constant", "inverse-sqrt", "wsd"])
 def test_more_steps_go_on_as_if_planned_so_from_the_start(shard_folder, tmp_path, schedule):
     longer = dataclasses.replace(TRAIN, schedule=schedule, decay=0.25, eval_every=4)
     short = dataclasses.replace(longer, steps=8, checkpoint_every=2)
-    pretrain(shard_folder, tmp_path / "straight", model=MODEL, train=longer)
-    pretrain(shard_folder, tmp_path / "out", model=MODEL, train=short)
+    pretrain(shard_folder, tmp_path / "straight", model=TWO_LAYERS, train=longer)
+    pretrain(shard_folder, tmp_path / "out", model=TWO_LAYERS, train=short)
     if schedule == "wsd":  # its decay began at step 7
         with pytest.raises(TrainError, match=r"from step 7 .*wsd.*delete those after step-0+6"):
-            pretrain(shard_folder, tmp_path / "out", model=MODEL, train=longer)
+            pretrain(shard_folder, tmp_path / "out", model=TWO_LAYERS, train=longer)
         for path in complete(tmp_path / "out" / "checkpoints"):
             if path.name > "step-0000006":
                 shutil.rmtree(path)
-    pretrain(shard_folder, tmp_path / "out", model=MODEL, train=longer)
+    pretrain(shard_folder, tmp_path / "out", model=TWO_LAYERS, train=longer)
     assert same(result(tmp_path / "out"), result(tmp_path / "straight"))
 
 
@@ -241,25 +236,25 @@ def test_more_steps_are_refused_where_earlier_rates_would_have_been_others(
     shard_folder, tmp_path, schedule
 ):
     plan = dataclasses.replace(TRAIN, schedule=schedule)
-    pretrain(shard_folder, tmp_path, model=MODEL, train=plan)
+    pretrain(shard_folder, tmp_path, model=TWO_LAYERS, train=plan)
     with pytest.raises(TrainError, match=f"made for 12 steps.*schedule {schedule}") as caught:
         more = dataclasses.replace(plan, steps=20)
-        pretrain(shard_folder, tmp_path, model=MODEL, train=more)
+        pretrain(shard_folder, tmp_path, model=TWO_LAYERS, train=more)
     assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "state.json"])
 def test_a_damaged_checkpoint_is_named_not_unpickled(shard_folder, tmp_path, straight, name):
-    pretrain(shard_folder, tmp_path, model=MODEL, train=TRAIN)
+    pretrain(shard_folder, tmp_path, model=TWO_LAYERS, train=TRAIN)
     damaged = complete(tmp_path / "checkpoints")[-1] / name
     damaged.write_bytes(b"\x80\x04not what it was")
     lines: list[str] = []
-    pretrain(shard_folder, tmp_path, model=MODEL, train=TRAIN, on_notice=lines.append)
+    pretrain(shard_folder, tmp_path, model=TWO_LAYERS, train=TRAIN, on_notice=lines.append)
     assert f"step-0000012/{name}: damaged" in lines[0]
     assert "going on from step-0000009" in lines[0]
     assert same(result(tmp_path), straight)
     for checkpoint in complete(tmp_path / "checkpoints"):
         (checkpoint / name).write_bytes(b"\x80\x04not what it was")
     with pytest.raises(TrainError, match=f"step-0000012/{name}.*delete") as caught:
-        pretrain(shard_folder, tmp_path, model=MODEL, train=TRAIN)
+        pretrain(shard_folder, tmp_path, model=TWO_LAYERS, train=TRAIN)
     assert caught.value.exit_code == 1 and "\n" not in str(caught.value)

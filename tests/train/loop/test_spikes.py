@@ -12,21 +12,13 @@ from safetensors.torch import load_file
 
 import train.loop.step
 import train.objectives.losses
+from tests.train.data.feed_settings import TWO_LAYERS
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.loop.pretrain import pretrain
 from train.loop.spikes import MOST, Guard
-from train.model.config import Dense, Grouped, ModelConfig
 from train.runs.checkpoint import complete
 
-MODEL = ModelConfig(
-    vocab=300,
-    layers=2,
-    hidden=32,
-    context=32,
-    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
-    feed_forward=Dense(width=64),
-)
 TRAIN = TrainConfig(
     steps=16,
     rows=4,
@@ -62,7 +54,7 @@ def poisoned(monkeypatch):
 
 
 def run(shards, out, **changes):
-    return pretrain(shards, out, model=MODEL, train=dataclasses.replace(TRAIN, **changes))
+    return pretrain(shards, out, model=TWO_LAYERS, train=dataclasses.replace(TRAIN, **changes))
 
 
 def lines(out):
@@ -172,8 +164,8 @@ def test_a_run_stopped_after_a_spike_goes_on_with_the_same_bits(
 
     plan = dataclasses.replace(TRAIN, spike=policy)
     with pytest.raises(Stop):
-        pretrain(shard_folder, tmp_path / "out", model=MODEL, train=plan, on_progress=progress)
-    pretrain(shard_folder, tmp_path / "out", model=MODEL, train=plan)
+        pretrain(shard_folder, tmp_path / "out", model=TWO_LAYERS, train=plan, on_progress=progress)
+    pretrain(shard_folder, tmp_path / "out", model=TWO_LAYERS, train=plan)
     same(tmp_path / "out", tmp_path / "straight")
 
 

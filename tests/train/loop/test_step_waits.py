@@ -8,24 +8,16 @@ from contextlib import nullcontext
 import pytest
 import torch
 
+from tests.train.data.feed_settings import TWO_LAYERS
 from train.attention import BACKENDS
 from train.config import TrainConfig
 from train.data.feed import Feed
 from train.loop.distributed import Ranks
 from train.loop.step import Stepper
-from train.model.config import Dense, Grouped, ModelConfig
 from train.model.decoder import Decoder
 from train.objectives import losses
 from train.optim.optimizers import optimizers
 
-MODEL = ModelConfig(
-    vocab=300,
-    layers=2,
-    hidden=32,
-    context=32,
-    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
-    feed_forward=Dense(width=64),
-)
 TRAIN = TrainConfig(
     steps=3, rows=4, context=32, accumulate=2, z_loss=1e-4, loss_chunk=16, attention="sdpa"
 )
@@ -54,7 +46,7 @@ def nowhere(monkeypatch):
 
 
 def stepper(shards, ranks, settings):
-    model = Decoder(MODEL, attention=settings.attention).to(ranks.device)
+    model = Decoder(TWO_LAYERS, attention=settings.attention).to(ranks.device)
     optimizer = optimizers(model, settings)
     settings = dataclasses.replace(settings, objective="causal")
     return Stepper(model, optimizer, Feed(shards, settings), settings, ranks)

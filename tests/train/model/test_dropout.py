@@ -1,4 +1,4 @@
-"""Dropout draws for a row, wherever and with whatever others it is computed."""
+"""Dropout draws for a row's tokens, wherever and with whatever others they are computed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import numpy as np
 import torch
 
 from train.data.packing import scatter
-from train.model.dropout import Dropout, drawn
+from train.model.dropout import Dropout, drawn, of_tokens
 
 SEEDS = torch.tensor([5, -3, 2**62])
+
+
+def seeds(length: int, hidden: int) -> torch.Tensor:
+    return of_tokens(SEEDS, torch.arange(length)[None], hidden)
 
 
 def test_the_numbers_are_splitmix64s():
@@ -16,13 +20,13 @@ def test_the_numbers_are_splitmix64s():
     for site, seed in ((0, 5), (7, 2**62)):
         start = np.uint64((seed + site * 0x632BE59BD9B4E019) % 2**64)
         expected = scatter(start + index - np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)
-        ours = drawn(torch.tensor([seed]), site, 1000)[0].numpy()
+        ours = drawn(torch.tensor([seed]), Dropout(0.1, site).key, 1000)[0].numpy()
         assert (ours == expected.astype(np.int64)).all()
 
 
 def test_so_many_are_dropped_as_asked_and_no_two_places_alike():
     x = torch.ones(3, 40, 500)
-    parts = [Dropout(0.3, site)(x, SEEDS) for site in (0, 1)]
+    parts = [Dropout(0.3, site)(x, seeds(40, 500)) for site in (0, 1)]
     for part in parts:
         shares = (part == 0).float().mean(dim=(1, 2))
         assert (shares - 0.3).abs().max() < 0.01
@@ -32,12 +36,18 @@ def test_so_many_are_dropped_as_asked_and_no_two_places_alike():
         assert abs(both - 0.09) < 0.01
 
 
-def test_a_row_is_dropped_alike_in_any_batch():
+def test_token_after_token_draws_what_the_row_draws():
+    for row, whole in zip(drawn(seeds(4, 6), 7, 6), drawn(SEEDS, 7, 24), strict=True):
+        assert torch.equal(row.flatten(), whole)
+
+
+def test_tokens_are_dropped_alike_in_any_batch_and_any_part_of_a_row():
     x = torch.randn(3, 8, 16, generator=torch.Generator().manual_seed(0))
     drop = Dropout(0.5, 4)
-    whole = drop(x, SEEDS)
-    for row in range(3):
-        assert torch.equal(drop(x[row : row + 1], SEEDS[row : row + 1])[0], whole[row])
+    draws = seeds(8, 16)
+    whole = drop(x, draws)
+    for part in ((slice(1, 2), slice(None)), (slice(None), slice(3, 5))):
+        assert torch.equal(drop(x[part], draws[part]), whole[part])
 
 
 def test_nothing_is_dropped_outside_training():

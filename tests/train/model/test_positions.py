@@ -36,6 +36,15 @@ SCALINGS = {
         RopeScaling(kind="yarn", factor=8.0, original_context=512),
         {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 512},
     ),
+    "yarn, a factor of its own": (
+        RopeScaling(kind="yarn", factor=8.0, original_context=512, attention_factor=1.3),
+        {
+            "rope_type": "yarn",
+            "factor": 8.0,
+            "original_max_position_embeddings": 512,
+            "attention_factor": 1.3,
+        },
+    ),
     "llama3": (
         RopeScaling(kind="llama3", factor=8.0, original_context=512),
         {
@@ -89,7 +98,9 @@ def test_ntk_keeps_short_waves_and_stretches_the_longest_by_the_factor():
 
 
 def test_longrope_takes_the_short_divisors_within_the_original_context():
-    scaling = RopeScaling(kind="longrope", original_context=4096, short=SHORT, long=LONG)
+    scaling = RopeScaling(
+        kind="longrope", original_context=4096, short=SHORT, long=LONG, attention_factor=1.3
+    )
     frequencies, factor = rope_frequencies(stretched(scaling))
     plain, _ = rope_frequencies(SHAPE)
     torch.testing.assert_close(frequencies, plain / torch.tensor(SHORT))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from curate.errors import UsageError
+from curate.formats.input_file import InputFile
 from curate.formats.inputs import InputPlan
-from curate.formats.listing import InputFile
 from curate.formats.partitions import Slice
 from curate.inspect.forecast.figures import (
     DedupFigures,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 from curate.inspect.report.freshness import by_source
 
 LENGTH = {"document_length": {"unit": "chars", "min": 1}}
@@ -60,7 +60,7 @@ def test_the_cutoff_is_the_newest_month_with_a_tenth_of_the_fullest(
         f"(TIMESTAMPTZ '{day} 00:00:00+00', 'a', NULL)"
         for day in ["2023-03-01"] * 100 + ["2025-01-01"] * late + ["2023-01-01"] * 50
     )
-    with database(tmp_path / "spill") as db:
+    with scratch_database(tmp_path / "spill") as db:
         (all_of_them,) = by_source(db, f"(VALUES {values}) docs(date, source, url)")
     assert all_of_them.cutoff == cutoff and all_of_them.name is None
 

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
-from curate.disk.database import database
+from curate.corpus.sketches import SketchFile
 from curate.scoring.quality.buckets import QualityBuckets
+from tests.curate.corpus.resolving import decide
 from tests.curate.dying_process import Dying, Killed
 from tests.curate.isolated_tasks import Alone
 
@@ -37,33 +37,21 @@ def write(folder: Path) -> tuple[SketchFile, ...]:
     return tuple(files)
 
 
-def decide(
-    folder: Path, files: tuple[SketchFile, ...], run: Run = run_here, sizes: Sizes = Sizes()
-) -> Any:
-    own, path = folder / "own", folder / "decisions.parquet"
-    own.mkdir(exist_ok=True)
-    with database(folder / "spill") as db:
-        view(db, files)
-        summary = STEP.resolve(Sketches(db, path, own, files, run=run, sizes=sizes))
-    assert list(own.iterdir()) == []
-    return path.read_bytes(), summary
-
-
 def test_a_task_touches_the_files_it_names_and_no_others(tmp_path: Path) -> None:
     folder = tmp_path / "here"
     folder.mkdir()
     files = write(folder)
-    want = decide(folder, files)
+    want = decide(folder, files, STEP)
     alone = Alone(folder, tmp_path / "aside")
-    assert decide(folder, files, alone, SMALL) == want
+    assert decide(folder, files, STEP, alone, SMALL) == want
     assert alone.seen == dict.fromkeys(TASKS, 3)
 
 
 def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path: Path) -> None:
     files = write(tmp_path)
-    want = decide(tmp_path, files)
+    want = decide(tmp_path, files, STEP)
     dying = Dying()
     for _ in TASKS:
         with pytest.raises(Killed):
-            decide(tmp_path, files, dying, SMALL)
-    assert decide(tmp_path, files, dying, SMALL) == want
+            decide(tmp_path, files, STEP, dying, SMALL)
+    assert decide(tmp_path, files, STEP, dying, SMALL) == want

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.corpus.sketches import Sketches, SketchFile
-from curate.disk.database import database
+from curate.disk.database import scratch_database
 from curate.documents.documents import documents
 from curate.errors import UsageError
 from curate.scoring.quality.measures import kept_count
@@ -92,7 +92,7 @@ def test_a_share_keeps_exactly_the_best_and_equal_scores(
 def test_the_threshold_is_the_lowest_score_of_the_best_share(
     scores: list[float], share: float
 ) -> None:
-    with tempfile.TemporaryDirectory() as name, database(Path(name) / "spill") as db:
+    with tempfile.TemporaryDirectory() as name, scratch_database(Path(name) / "spill") as db:
         table = pa.table(
             {
                 "part": pa.array([0] * len(scores), pa.int32()),

@@ -1,0 +1,38 @@
+"""A resolve over files of sketches in this process, and what it decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from curate.corpus.sizes import Sizes
+from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
+from curate.disk.database import scratch_database
+
+
+@contextmanager
+def opened(
+    folder: Path, files: tuple[SketchFile, ...], run: Run = run_here, sizes: Sizes = Sizes()
+) -> Iterator[Sketches]:
+    """Sketches as `resolve` gets them, which leaves nothing in its own folder once it ended."""
+    own = folder / "own"
+    own.mkdir(exist_ok=True)
+    with scratch_database(folder / "spill") as db:
+        view(db, files)
+        yield Sketches(db, folder / "decisions.parquet", own, files, run=run, sizes=sizes)
+    assert list(own.iterdir()) == []
+
+
+def decide(
+    folder: Path,
+    files: tuple[SketchFile, ...],
+    step: Any,
+    run: Run = run_here,
+    sizes: Sizes = Sizes(),
+) -> tuple[bytes, Any]:
+    """(the decisions' file, what resolve returned)."""
+    with opened(folder, files, run, sizes) as sketches:
+        summary = step.resolve(sketches)
+    return sketches.decisions.read_bytes(), summary

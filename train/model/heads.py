@@ -1,0 +1,37 @@
+"""What encoders have around the head's matrix: a layer before it, and a head for two segments."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from train.model import roles
+from train.model.block import FUNCTIONS
+from train.model.config import ACTIVATIONS, ModelConfig
+from train.model.norms import norm
+
+
+class Transform(nn.Module):
+    """What BERT's head begins with: norm(activation(linear(x)))."""
+
+    def __init__(self, config: ModelConfig, size: int) -> None:
+        super().__init__()
+        bias = config.feed_forward.bias
+        self.linear = roles.linear(config.hidden, size, part="head", bias=bias)
+        self.activation = FUNCTIONS[ACTIVATIONS[config.feed_forward.activation][0]]
+        self.norm = norm(config, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.activation(self.linear(x)))
+
+
+class PairHead(nn.Module):
+    """Features of the first token to two logits: whether two segments belong together, or not."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.pool = roles.linear(config.hidden, config.hidden, part="head", bias=True)
+        self.out = roles.linear(config.hidden, 2, part="head", bias=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(torch.tanh(self.pool(x)))
