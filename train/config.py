@@ -199,6 +199,14 @@ class TrainConfig:
             "whose predictions are learned beside the text (Hinton et al. 2015)."
         ),
     ] = None
+    mtp_weight: Annotated[
+        float,
+        Setting(
+            "Weight in the loss of the modules of head.mtp, all together (DeepSeek-V3, section "
+            "4.2: 0.3, and 0.1 in the last third of training).",
+            gt=0,
+        ),
+    ] = 0.3
     teacher_weight: Annotated[
         float, Setting("Share of the teacher's predictions in the loss.", ge=0, le=1)
     ] = 0.5

@@ -249,7 +249,8 @@ def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
     yield ""
     heads = config["attention"]
     sizes = {key: config[key] for key in ("layers", "hidden", "vocab", "context")}
-    sizes |= {key: heads[key] for key in ("heads", "kv_heads", "head_dim") if key in heads}
+    of_heads = ("heads", "kv_heads", "head_dim", "query_rank", "rank", "rotary_dim")
+    sizes |= {key: heads[key] for key in (*of_heads, "plain_dim", "value_dim") if heads.get(key)}
     sizes |= {"feed-forward": config["feed_forward"]["width"]}
     yield "  " + ", ".join(f"{key} {value:,}" for key, value in sizes.items())
     yield from table((), [*facts["row"].items()], left=(0, 1), indent=2)

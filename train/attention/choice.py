@@ -33,13 +33,15 @@ class Row:
     dtypes: frozenset[torch.dtype] | None = None
     single: bool = False
 
-    def fits(self, q: Any, mask: Mask) -> bool:
+    def fits(self, q: Any, mask: Mask, values: int | None = None) -> bool:
         if self.dtypes is not None and q.dtype not in self.dtypes:
             return False
         wanted = self.masks is None or mask.features <= self.masks
         if not wanted and not (self.single and mask.queries == 1):
             return False
-        return self.backend not in EXCLUDED and BACKENDS[self.backend].refusal(q, mask) is None
+        if self.backend in EXCLUDED:
+            return False
+        return BACKENDS[self.backend].refusal(q, mask, values) is None
 
 
 # Back ends that failed their trial (trial.py) in this process, and how.
@@ -67,12 +69,13 @@ TABLE: dict[str, tuple[Row, ...]] = {
 }
 
 
-def choose(q: Any, mask: Mask) -> Row:
+def choose(q: Any, mask: Mask, values: int | None = None) -> Row:
     """The row that ``auto`` takes for q, of which dtype, device, shape and ``requires_grad`` are
-    looked at. Raises ``TrainError`` where none fits.
+    looked at, and values of so many dimensions, or as many as q's. Raises ``TrainError`` where none
+    fits.
     """
     for row in TABLE.get(q.device.type, ()):
-        if row.fits(q, mask):
+        if row.fits(q, mask, values):
             return row
     raise TrainError(f"no attention back end for {q.dtype} on {q.device.type}", exit_code=2)
 
@@ -85,12 +88,12 @@ def check_name(backend: str) -> None:
         )
 
 
-def resolve(backend: str, q: Any, mask: Mask) -> Row:
+def resolve(backend: str, q: Any, mask: Mask, values: int | None = None) -> Row:
     """What ``backend`` means for a case; raises ``TrainError`` where it cannot do it."""
     check_name(backend)
     if backend == "auto" or backend in EXCLUDED:
-        return choose(q, mask)
-    if refused := BACKENDS[backend].refusal(q, mask):
+        return choose(q, mask, values)
+    if refused := BACKENDS[backend].refusal(q, mask, values):
         raise TrainError(f"attention {backend} does not support {refused}", exit_code=2)
     return Row(backend=backend, why="as asked")
 
@@ -100,7 +103,8 @@ def attend(
 ) -> Tensor:
     """Attention of q [batch, heads, queries, head_dim] over k, v [batch, kv_heads, keys, head_dim].
 
-    ``heads`` is a multiple of ``kv_heads``. Returns [batch, heads, queries, head_dim] in v's dtype.
+    ``heads`` is a multiple of ``kv_heads``; the last dimension of v may be another. Returns [batch,
+    heads, queries, v's last] in v's dtype.
     With a ``SharedMask`` all three are those of this process's tokens.
     Raises ``TrainError`` where the back end is unknown or does not support the case.
     """
@@ -111,17 +115,19 @@ def attend(
             for queries, each in zip(q.chunk(2, dim=2), mask.chunks, strict=True)
         ]
         return torch.cat(mixed, dim=2)
-    return BACKENDS[resolve(backend, q, mask).backend].attention(q, k, v, mask)
+    return BACKENDS[resolve(backend, q, mask, v.shape[-1]).backend].attention(q, k, v, mask)
 
 
-def prepare(q: Tensor, mask: Mask | SharedMask, backend: str = "auto") -> None:
+def prepare(
+    q: Tensor, mask: Mask | SharedMask, backend: str = "auto", values: int | None = None
+) -> None:
     """Make what the back end keeps with a mask for all layers; of q nothing is read but its kind.
     Whoever attends inside a checkpoint calls this before: made there, it would be a side effect.
     """
     if isinstance(mask, SharedMask):
         for each in mask.chunks:
-            prepare(q, each, backend)
+            prepare(q, each, backend, values)
         return
-    make = BACKENDS[resolve(backend, q, mask).backend].prepare
+    make = BACKENDS[resolve(backend, q, mask, values).backend].prepare
     if make is not None:
         make(mask)

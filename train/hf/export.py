@@ -22,6 +22,7 @@ from train.files import encode_json, replacing
 from train.hf.families import family_of
 from train.hf.family import Family, Weight, our_shapes
 from train.measure.accounting import parameters
+from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
 from train.runs.checkpoint import (
     load_plan,
@@ -85,7 +86,9 @@ def export(
 
 
 def chosen(run: Path) -> tuple[Path, Plan, Family]:
-    """The newest checkpoint of a run, its plan, and the family that says its model."""
+    """The newest checkpoint of a run, its plan, and the family that says its model, without
+    modules that predict later tokens: transformers has them apart from its classes.
+    """
     checkpoint = newest(run / "checkpoints")
     if checkpoint is None:
         raise TrainError(
@@ -94,6 +97,7 @@ def chosen(run: Path) -> tuple[Path, Plan, Family]:
     plan = load_plan(checkpoint)
     plan = dataclasses.replace(plan, model=plan.model_at(step_of(checkpoint)))
     _check(checkpoint, weights_of(checkpoint), plan.model)
+    plan = dataclasses.replace(plan, model=plan.model.trunk)
     return checkpoint, plan, family_of(plan.model)
 
 
@@ -184,12 +188,14 @@ def _bytes(weight: Weight, width: int) -> int:
 def _card(plan: Plan, family: Family, checkpoint: str, dtype: str) -> str:
     config = plan.model
     attention = config.attention
+    kept = f"{attention.kv_heads} of keys and values, of {attention.head_dim}"
+    if isinstance(attention, Latent):
+        kept = f"keys and values of {attention.rank} shared, {attention.rotary_dim} turned"
     shape = {
         "parameters": f"{parameters(config):,}",
         "layers": config.layers,
         "width": config.hidden,
-        "heads": f"{attention.heads} ({attention.kv_heads} of keys and values,"
-        f" of {attention.head_dim})",
+        "heads": f"{attention.heads} ({kept})",
         "feed-forward": f"{config.feed_forward.activation}, {config.feed_forward.width}",
         "positions": config.position.kind,
         "vocabulary": f"{config.vocab:,}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from train.errors import TrainError
+from train.hf.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from train.hf.encoders import ALBERT, BERT, MODERNBERT, ROBERTA
 from train.hf.family import Family
 from train.hf.gpt import BLOOM, GPT2, GPT_NEOX, GPTJ, OPT
@@ -18,6 +19,7 @@ FAMILIES = {
     family.name: family
     for family in (
         *(LLAMA, MISTRAL, MINISTRAL, QWEN2, QWEN3, OLMO, GPT2, GPTJ, GPT_NEOX, BLOOM, OPT),
+        *(DEEPSEEK_V3, DEEPSEEK_V2),
         *(BERT, ROBERTA, ALBERT, MODERNBERT),
     )
 }
@@ -48,7 +50,7 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "causal": config.causal,
         "share": "none" if config.share == 1 else "all or groups of blocks",
         "norm.first": config.norm.first,
-        "embedding.size": "hidden" if config.embedding.size is None else "other than hidden",
+        "embedding.size": _embedding(config),
         "embedding.segments": config.embedding.segments,
         "head.tied": config.head.tied,
         "head.transform": config.head.transform,
@@ -59,6 +61,7 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "norm.place": config.norm.place,
         "norm.eps": "1e-5" if config.norm.eps == 1e-5 else "other",
         "embedding.norm": config.embedding.norm,
+        "attention.kind": shape.kind,
         "attention.qk_norm": shape.qk_norm,
         "bias": _BIASES[shape.bias, config.feed_forward.bias],
         "head.bias": config.head.bias,
@@ -76,6 +79,16 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "position.theta": "other" if theta else "10000",
         "position.offset": position.offset if isinstance(position, Learned) else 0,
     }
+
+
+def _embedding(config: ModelConfig) -> str:
+    own = config.embedding
+    if own.size is None:
+        return "hidden"
+    if own.bias and own.positions == "before":
+        return "other than hidden"
+    inside = not own.bias and own.positions == "after" and config.head.tied
+    return "other than hidden, as OPT" if inside else "other than hidden, otherwise"
 
 
 def _head_dim(config: ModelConfig) -> str:

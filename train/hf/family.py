@@ -105,9 +105,8 @@ def interleaved(config: ModelConfig) -> Layout:
     and keys change positions within each head.
     """
     heads, size = config.attention.heads, config.attention.head_dim
-    pairs, rotated = config.rotated // 2, config.rotated
     order = torch.arange(size)
-    order[:rotated] = torch.stack((order[:pairs], order[pairs:rotated]), dim=1).flatten()
+    order[: config.rotated] = rows_in_pairs(config.rotated)
     back = order.argsort()
 
     def move(tensor: Tensor, order: Tensor) -> Tensor:
@@ -117,6 +116,11 @@ def interleaved(config: ModelConfig) -> Layout:
     return Layout(
         pack=lambda ours: move(ours[0], order), unpack=lambda theirs: [move(theirs, back)]
     )
+
+
+def rows_in_pairs(rotated: int) -> Tensor:
+    """Which of our rows is each of theirs, where theirs that are turned together are neighbours."""
+    return torch.arange(rotated).unflatten(0, (2, -1)).T.flatten()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +210,7 @@ COMMON: dict[str, tuple[Any, ...]] = {
     "norm.place": ("pre",),
     "norm.eps": ("1e-5", "other"),
     "embedding.norm": (False,),
+    "attention.kind": ("grouped",),
     "attention.qk_norm": (False,),
     "head.bias": (False,),
     "feed_forward.width": ("4 x hidden", "other"),

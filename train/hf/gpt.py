@@ -353,7 +353,7 @@ BLOOM = Family(
 def _write_opt(config: ModelConfig) -> dict[str, Any]:
     return {
         "hidden_size": config.hidden,
-        "word_embed_proj_dim": config.hidden,
+        "word_embed_proj_dim": config.embedded,
         "num_hidden_layers": config.layers,
         "num_attention_heads": config.attention.heads,
         "ffn_dim": config.feed_forward.width,
@@ -370,7 +370,10 @@ def _write_opt(config: ModelConfig) -> dict[str, Any]:
 def _read_opt(settings: Settings, context: int | None) -> dict[str, Any]:
     settings.expect("_remove_final_layer_norm", False, False)
     heads = _heads(settings, "hidden_size", "num_attention_heads", "num_hidden_layers")
-    settings.expect("word_embed_proj_dim", heads["hidden"], heads["hidden"])
+    size = settings.whole("word_embed_proj_dim", heads["hidden"])
+    if size != heads["hidden"]:
+        settings.expect("tie_word_embeddings", True, True)
+        heads |= {"embedding.size": size, "embedding.bias": False, "embedding.positions": "after"}
     _no_context(settings, "max_position_embeddings", context)
     affine = settings.flag("layer_norm_elementwise_affine", True)
     return heads | {
@@ -398,11 +401,14 @@ OPT = Family(
         "bias": ("all", "none"),
         "position.kind": ("learned",),
         "position.offset": (2,),
+        "embedding.size": ("hidden", "other than hidden, as OPT"),
     },
     write=_write_opt,
     read=_read_opt,
     parts=(
         Part(ours=("embedding",), theirs="model.decoder.embed_tokens"),
+        Part(ours=("embedding.out",), theirs="model.decoder.project_in"),
+        Part(ours=("head.transform",), theirs="model.decoder.project_out"),
         Part(ours=("stack.positions",), theirs="model.decoder.embed_positions"),
         Part(
             ours=("stack.blocks.{}.attention.query",),

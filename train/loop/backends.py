@@ -29,10 +29,10 @@ def layer_backends(
     windows, rows = model.windows, []
     for window in dict.fromkeys(windows):
         mask = _mask(model, train, window, torch.device("meta"))
-        row = resolve(train.attention, like, mask)
+        row = resolve(train.attention, like, mask, model.attention.value_dim)
         why = row.why
         if train.attention == "auto" and row.backend == "flex":
-            why += f"; triton does not do {_not_for_triton(like, mask)}"
+            why += f"; triton does not do {_not_for_triton(like, mask, model.attention.value_dim)}"
         rows.append(
             {
                 "layers": windows.count(window),
@@ -57,20 +57,20 @@ def try_kernels(model: ModelConfig, train: TrainConfig, device: torch.device) ->
     )
     for window in dict.fromkeys(model.windows):
         mask = _mask(model, train, window, device)
-        if resolve(train.attention, like, mask).backend != "triton":
+        if resolve(train.attention, like, mask, own.value_dim).backend != "triton":
             continue
         wrong = fault("triton", mask, own.heads, own.kv_heads, own.head_dim, dtype)
         if wrong is not None:
             EXCLUDED["triton"] = wrong
-            other = resolve(train.attention, like, mask).backend
+            other = resolve(train.attention, like, mask, own.value_dim).backend
             lines.append(f"attention triton is not used, {other} is: {wrong}")
     return lines
 
 
-def _not_for_triton(like: Any, mask: Mask) -> str:
+def _not_for_triton(like: Any, mask: Mask, values: int) -> str:
     if isinstance(mask.bias, Relative):
         return "T5's learned bias"
-    return BACKENDS["triton"].refusal(like, mask) or f"the dtype {like.dtype}"
+    return BACKENDS["triton"].refusal(like, mask, values) or f"the dtype {like.dtype}"
 
 
 def _mask(model: ModelConfig, train: TrainConfig, window: int | None, device: torch.device) -> Mask:

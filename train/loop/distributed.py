@@ -28,6 +28,7 @@ from train.attention import ContextParallel
 from train.config import TrainConfig, stages_of
 from train.device import computes_in, pick_device
 from train.errors import TrainError, counted
+from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.positions import positions
@@ -257,8 +258,20 @@ def _split_of(module: nn.Module) -> str:
 
 
 def check_split(model: ModelConfig, config: TrainConfig) -> None:
-    """Raise ``TrainError`` where the processes of ``tensor`` cannot share the model's blocks."""
+    """Raise ``TrainError`` where the processes of ``tensor`` cannot share the model's blocks, or
+    those of ``context_parallel`` its rows.
+    """
     own, parts = model.attention, config.tensor
+    for setting, count in (("tensor", parts), ("context_parallel", config.context_parallel)):
+        for name, there in (
+            ("attention latent", isinstance(own, Latent)),
+            (f"head.mtp {model.head.mtp}", model.head.mtp > 0),
+        ):
+            if count > 1 and there:
+                raise TrainError(
+                    f"{setting} {count} with {name}: it is not shared so; leave one of them out",
+                    exit_code=2,
+                )
     for name, size in (
         ("attention.heads", own.heads),
         ("attention.kv_heads", own.kv_heads),
@@ -275,6 +288,8 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
 def part_of(model: ModelConfig, config: TrainConfig) -> ModelConfig:
     """The model of the shapes that a process of tensor parallel has."""
     own, parts = model.attention, config.tensor
+    if isinstance(own, Latent):  # not shared
+        return model
     return replace(
         model,
         attention=replace(own, heads=own.heads // parts, kv_heads=own.kv_heads // parts),
@@ -314,7 +329,7 @@ def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: Dev
     policy = MixedPrecisionPolicy(
         param_dtype=half, reduce_dtype=torch.float32, cast_forward_inputs=False
     )
-    for block in model.stack.blocks:
+    for block in (*model.stack.blocks, *model.mtp):
         fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=place)
     fully_shard(model, mesh=mesh, offload_policy=place)
     register_fsdp_forward_method(model, "features")

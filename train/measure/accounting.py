@@ -11,9 +11,11 @@ from functools import lru_cache
 import torch
 
 from train.config import TrainConfig, stages_of
+from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.position_settings import Rope
+from train.model.presets import DECAYS
 from train.model.roles import Role, roles
 
 BLOCKS = "stack.blocks."
@@ -36,17 +38,6 @@ _ACTIVATIONS = {
     "reglu": "ReGLU",
     "swiglu": "SwiGLU",
 }
-# As published with the models whose names begin so; it is a setting of training, 0.1 unless set.
-_DECAYS = {
-    "gpt2": "0.1",  # Stanford CS336, the table of dropout and weight decay
-    "llama": "0.1",  # Touvron et al. 2023a, 2023b; Grattafiori et al. 2024
-    "gptj": "0.1",  # mesh-transformer-jax, configs/6B_roto_256.json
-    "gpt-neox": "0.01",  # Black et al. 2022
-    "palm": "learning rate squared",  # Chowdhery et al. 2022
-    "bloom": "0.1",  # Le Scao et al. 2022
-    "opt": "0.1",  # Zhang et al. 2022
-    "olmo": "0.1",  # Groeneveld et al. 2024
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +50,7 @@ class Parameters:
     feed_forward: int = 0
     norms: int = 0
     head: int = 0
+    mtp: int = 0
     other: int = 0
 
     @property
@@ -78,6 +70,8 @@ def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
     found = []
     for name, weight, role in roles(model):
         inside = name.startswith(BLOCKS)
+        if name.startswith("mtp."):
+            role = dataclasses.replace(role, part="mtp")
         numbers = weight.numel() * (config.layers // built.layers if inside else 1)
         found.append((role, numbers, numbers * (config.share if inside else 1)))
     return tuple(found)
@@ -97,9 +91,12 @@ def parameters(config: ModelConfig) -> int:
 
 
 def matmul_parameters(config: ModelConfig) -> int:
-    """Weights that multiply every token: the output head counts, the embedding lookup does not."""
+    """Weights that multiply every token: the output head counts, again for each module that
+    predicts a later one, the embedding lookup does not.
+    """
     matrices = sum(met for role, _, met in weights(config) if role.use == "matrix")
-    return matrices + (config.embedded if config.head.tied else config.hidden) * config.vocab
+    width = config.embedded if config.head.tied else config.hidden
+    return matrices + (1 + config.head.mtp) * width * config.vocab
 
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:
@@ -121,16 +118,21 @@ def attended(config: ModelConfig, layer: int, context: int) -> float:
 
 
 def attention_flops(config: ModelConfig, context: int) -> float:
-    """Forward operations a token on scores and weighted sums: 4 x heads x head_dim a key."""
+    """Forward operations a token on scores and weighted sums: 2 x heads x (head_dim + value_dim) a
+    key, which are the same but in latent attention.
+    """
     keys = sum(attended(config, layer, context) for layer in range(config.layers))
-    return 4 * config.attention.heads * config.attention.head_dim * keys
+    keys += config.head.mtp * attended(config, config.layers - 1, context)
+    own = config.attention
+    return 2 * own.heads * (own.head_dim + own.value_dim) * keys
 
 
 def flops_per_token(config: ModelConfig, context: int) -> float:
     """Operations to train on one token of a full row, forward and backward.
 
-    6 per matmul weight, and per layer 12 x heads x head_dim for each key attended to: scores and
-    weighted sum, 2 x 2 forward and twice that backward (Chowdhery et al. 2022, appendix B).
+    6 per matmul weight, and per layer 12 x heads x head_dim for each key attended to (6 x heads x
+    (head_dim + value_dim) in latent attention): scores and weighted sum, 2 x 2 forward and twice
+    that backward (Chowdhery et al. 2022, appendix B).
     Causal attention is counted once; document boundaries, which make it less, are not counted.
     """
     return 6 * matmul_parameters(config) + 3 * attention_flops(config, context)
@@ -149,10 +151,11 @@ def run_cost(config: ModelConfig, train: TrainConfig, done: int = 0) -> tuple[in
 
 
 def cache_bytes_per_token(config: ModelConfig, width: int = 2) -> int:
-    """Bytes of keys and values that one more token takes, ``width`` bytes a number. Layers with a
-    window stop growing once it is full; they are counted here.
+    """Bytes that one more token takes of keys and values, or of what latent attention makes them
+    of, ``width`` bytes a number. Layers with a window stop growing once it is full; they are
+    counted here.
     """
-    return 2 * config.layers * config.attention.kv_heads * config.attention.head_dim * width
+    return config.layers * config.attention.cached * width
 
 
 def cache_bytes(config: ModelConfig, context: int) -> int:
@@ -160,12 +163,16 @@ def cache_bytes(config: ModelConfig, context: int) -> int:
     attention, held = config.attention, 0
     for window in config.windows:
         held += context if window is None else min(context, window + attention.sinks)
-    return 4 * attention.kv_heads * attention.head_dim * held
+    return 2 * attention.cached * held
 
 
 def sharing(config: ModelConfig) -> str:
-    """``MHA``, ``GQA 4:1`` or ``MQA``: how many queries share a key."""
+    """``MHA``, ``GQA 4:1`` or ``MQA``: how many queries share a key; or ``MLA``, where all keys are
+    made of what is shared.
+    """
     attention = config.attention
+    if isinstance(attention, Latent):
+        return "MLA"
     share = attention.heads // attention.kv_heads
     return "MHA" if share == 1 else "MQA" if attention.kv_heads == 1 else f"GQA {share}:1"
 
@@ -185,7 +192,7 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
     biases += (", " if biases and biased else "") + ("feed-forward" if biased else "")
     decay = {}
     if preset is not None:
-        decays = (value for start, value in _DECAYS.items() if preset.startswith(start))
+        decays = (value for start, value in DECAYS.items() if preset.startswith(start))
         decay["weight decay"] = next(decays, "not published")
     return {
         "norm": norm,
@@ -208,6 +215,8 @@ def _position(config: ModelConfig) -> str:
     text = f"RoPE {position.theta:g}"
     if position.dim is not None:
         text += f", {position.dim} of {config.attention.head_dim}"
+    if isinstance(config.attention, Latent):
+        text += f", {config.attention.rotary_dim} of {config.attention.head_dim}"
     if position.scaling is not None:
         text += f", {position.scaling.kind} x{position.scaling.factor:g}"
     return text

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from train.config import TrainConfig
 from train.errors import TrainError
+from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.objectives.example import Example
@@ -27,6 +28,9 @@ def at_width(config: ModelConfig, width: int, base: int | None) -> ModelConfig:
     feed-forward. Raises ``TrainError`` where that is none.
     """
     attention = config.attention
+    if not isinstance(attention, Grouped):
+        line = f"attention {attention.kind}: only grouped attention is widened"
+        raise TrainError(line, exit_code=2)
     heads, rest = divmod(attention.heads * width, config.hidden)
     kv_heads, more = divmod(attention.kv_heads * width, config.hidden)
     if rest or more or not kv_heads:

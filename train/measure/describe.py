@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,8 @@ from train.measure.accounting import (
 )
 from train.measure.estimate import training_memory
 from train.measure.serving import serving
-from train.model.config import ModelConfig
+from train.model.attention_settings import Latent
+from train.model.config import Attention, ModelConfig
 from train.objectives.losses import chunk_of
 
 
@@ -99,25 +101,31 @@ def training(config: ModelConfig, *, rows: int, context: int, width: int = 2) ->
     """
     tokens = rows * context
     keys = attended(config, 0, context)
-    kv = 2 * config.attention.kv_heads * config.attention.head_dim * tokens
-    return _operations(config, tokens, keys, kv, width)
+    own = config.attention
+    read = own.kv_heads * (own.head_dim + own.value_dim) * tokens
+    return _operations(config, tokens, keys, read, own.head_dim, own.value_dim, width)
 
 
 def decoding(config: ModelConfig, *, batch: int, context: int, width: int = 2) -> list[Operation]:
-    """One new token for each of ``batch`` texts whose caches hold ``context`` tokens."""
+    """One new token for each of ``batch`` texts whose caches hold ``context`` tokens. Latent
+    attention looks at the compressed vectors themselves.
+    """
     attention = config.attention
     window = attention.window_of(0)
     held = context if window is None else min(context, window + attention.sinks)
-    kv = 2 * attention.kv_heads * attention.head_dim * batch * held
-    return _operations(config, batch, held, kv, width)
+    read, sizes = attention.cached * batch * held, (attention.head_dim, attention.value_dim)
+    if isinstance(attention, Latent):
+        sizes = attention.rank + attention.rotary_dim, attention.rank
+    return _operations(config, batch, held, read, *sizes, width)
 
 
 def _operations(
-    config: ModelConfig, tokens: int, keys: float, kv: int, width: int
+    config: ModelConfig, tokens: int, keys: float, read: int, size: int, value: int, width: int
 ) -> list[Operation]:
-    attention, hidden = config.attention, config.hidden
-    inner, width_between = attention.heads * attention.head_dim, config.feed_forward.width
-    both = inner + 2 * attention.kv_heads * attention.head_dim
+    """``read``: numbers of keys and values; ``size`` and ``value``: dimensions of a query and of
+    what attention sums, as it meets them.
+    """
+    attention, hidden, width_between = config.attention, config.hidden, config.feed_forward.width
     gates = 2 if config.feed_forward.gated else 1
 
     def matmul(name: str, inputs: int, outputs: int) -> Operation:
@@ -129,16 +137,36 @@ def _operations(
         Operation(
             name="norm and residual", flops=5.0 * tokens * hidden, bytes=3 * tokens * hidden * width
         ),
-        matmul("queries, keys, values", hidden, both),
+        *_projections(attention, hidden, matmul),
         Operation(
             name="attention",
-            flops=4.0 * tokens * inner * keys,
-            bytes=(2 * tokens * inner + kv) * width,
+            flops=2.0 * tokens * attention.heads * (size + value) * keys,
+            bytes=(tokens * attention.heads * (size + value) + read) * width,
         ),
-        matmul("attention output", inner, hidden),
+        matmul("attention output", attention.heads * attention.value_dim, hidden),
         matmul("feed-forward in", hidden, gates * width_between),
         matmul("feed-forward out", width_between, hidden),
         matmul("output head", hidden, config.vocab),
+    ]
+
+
+def _projections(
+    own: Attention, hidden: int, matmul: Callable[[str, int, int], Operation]
+) -> list[Operation]:
+    """What makes queries, keys and values. In decoding the last matrix of latent attention goes
+    into queries and sums, at the same cost.
+    """
+    width = own.heads * own.head_dim
+    if not isinstance(own, Latent):
+        return [matmul("queries, keys, values", hidden, width + 2 * own.kv_heads * own.head_dim)]
+    short = own.query_rank
+    queries = [matmul("queries", hidden, width)]
+    if short is not None:
+        queries = [matmul("queries, compressed", hidden, short), matmul("queries", short, width)]
+    return [
+        *queries,
+        matmul("keys and values, compressed", hidden, own.rank + own.rotary_dim),
+        matmul("keys and values", own.rank, own.heads * (own.plain_dim + own.value_dim)),
     ]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from train.measure.accounting import cache_bytes, cache_bytes_per_token, sharing, weights
+from train.model.attention_settings import Grouped, Latent
 from train.model.config import ModelConfig
 from train.settings import change
 
@@ -18,10 +20,12 @@ GROUP = 128  # weights that share a scale of 16 bits and a zero point (Frantar e
 
 
 def weight_bytes(config: ModelConfig, bits: int = 16) -> int:
-    """Bytes of all weights where matrices in blocks are kept in so many bits."""
+    """Bytes of all weights that serving needs where matrices in blocks are kept in so many bits."""
     each = float(bits) if bits == 16 else bits + (16 + bits) / GROUP
     total = 0.0
     for role, numbers, _ in weights(config):
+        if role.part == "mtp":
+            continue
         total += numbers * (each if role.use == "matrix" else 16) / 8
     return round(total)
 
@@ -56,7 +60,7 @@ def serving(config: ModelConfig, *, memory: float, context: int, batch: int = 1)
             {
                 "kind": sharing(shared),
                 "kv_heads": shared.attention.kv_heads,
-                "own": shared.attention.kv_heads == config.attention.kv_heads,
+                "own": shared.attention == config.attention,
                 "bytes_per_token": cache_bytes_per_token(shared),
                 "weights": weight_bytes(shared),
                 "most": [most_texts(shared, memory, length) for length in contexts],
@@ -67,7 +71,14 @@ def serving(config: ModelConfig, *, memory: float, context: int, batch: int = 1)
 
 
 def _shared(config: ModelConfig) -> list[ModelConfig]:
-    """With as many keys as queries, with the model's own number or else 8, and with one."""
+    """With as many keys as queries, with the model's own number or else 8, and with one. Of latent
+    attention these have the plain dimensions of its heads (DeepSeek-V2, table 1), and it is last.
+    """
+    own_attention = config.attention
+    if isinstance(own_attention, Latent):
+        heads, size = own_attention.heads, own_attention.plain_dim
+        grouped_attention = Grouped(heads=heads, kv_heads=heads, head_dim=size)
+        return [*_shared(dataclasses.replace(config, attention=grouped_attention)), config]
     heads = config.attention.heads
     kv_heads = config.attention.kv_heads
     grouped = [8] if kv_heads in (1, heads) and heads % 8 == 0 else []

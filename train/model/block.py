@@ -10,9 +10,11 @@ from torch import Tensor, nn
 from train.attention import Mask, SharedMask
 from train.model.activations import FUNCTIONS
 from train.model.attention import SelfAttention
+from train.model.attention_settings import Grouped, Latent
 from train.model.cache import LayerCache
 from train.model.config import ACTIVATIONS, ModelConfig, Parallel, Serial
 from train.model.dropout import Dropout
+from train.model.latent import LatentAttention
 from train.model.norms import norm
 from train.model.roles import linear
 
@@ -51,6 +53,14 @@ class View:
     kept: Tensor | None = None
 
 
+ATTENTIONS: dict[type, type[nn.Module]] = {Grouped: SelfAttention, Latent: LatentAttention}
+
+
+def attention(config: ModelConfig, backend: str) -> nn.Module:
+    """The attention of a configuration."""
+    return ATTENTIONS[type(config.attention)](config, backend)
+
+
 class SerialBlock(nn.Module):
     """One part after the other, x [batch, length, hidden] to the same.
 
@@ -66,7 +76,7 @@ class SerialBlock(nn.Module):
         super().__init__()
         self.post, sandwich = config.norm.place == "post", config.norm.place == "sandwich"
         self.attention_norm = norm(config) if layer or config.norm.first else nn.Identity()
-        self.attention = SelfAttention(config, backend)
+        self.attention = attention(config, backend)
         self.attention_out_norm = norm(config) if sandwich else None
         self.attention_drop = Dropout(config.dropout, 2 * layer + 1)
         self.feed_forward_norm = norm(config)
@@ -100,7 +110,7 @@ class ParallelBlock(nn.Module):
         super().__init__()
         assert isinstance(config.residual, Parallel)
         self.attention_norm = norm(config)
-        self.attention = SelfAttention(config, backend)
+        self.attention = attention(config, backend)
         self.feed_forward_norm = norm(config) if config.residual.norms == 2 else None
         self.feed_forward = FeedForward(config)
         self.drop = Dropout(config.dropout, 2 * layer + 1)

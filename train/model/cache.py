@@ -13,7 +13,9 @@ from train.model.config import ModelConfig
 
 
 class LayerCache:
-    """One layer's keys and values [batch, kv_heads, kept, head_dim], already rotated."""
+    """One layer's keys and values [batch, kv_heads, kept, head_dim], already rotated; the values
+    may have other dimensions, or none.
+    """
 
     def __init__(self) -> None:
         self._store: tuple[Tensor, Tensor] | None = None
@@ -29,8 +31,8 @@ class LayerCache:
         if self._store is not None:
             k = torch.cat((self._store[0], k), dim=2)
             v = torch.cat((self._store[1], v), dim=2)
-        index = kept[:, None, :, None].expand(-1, k.shape[1], -1, k.shape[3])
-        self._store = (k.gather(2, index), v.gather(2, index))
+        index = kept[:, None, :, None].expand(-1, k.shape[1], -1, 1)
+        self._store = (k.take_along_dim(index, 2), v.take_along_dim(index, 2))
         return k, v
 
     def _grow(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -38,8 +40,7 @@ class LayerCache:
         end = self._length + k.shape[2]
         if self._store is None or self._store[0].shape[2] < end:
             room = max(end, 2 * self._length, 64)
-            batch, heads, _, size = k.shape
-            grown = (k.new_empty(batch, heads, room, size), v.new_empty(batch, heads, room, size))
+            grown = _empty(k, room), _empty(v, room)
             if self._store is not None:
                 for new, old in zip(grown, self._store, strict=True):
                     new[:, :, : self._length] = old[:, :, : self._length]
@@ -54,6 +55,11 @@ class LayerCache:
     def bytes(self) -> int:
         """Memory held."""
         return sum(t.numel() * t.element_size() for t in self._store or ())
+
+
+def _empty(like: Tensor, room: int) -> Tensor:
+    batch, heads, _, size = like.shape
+    return like.new_empty(batch, heads, room, size)
 
 
 class Kind:

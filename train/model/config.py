@@ -6,9 +6,10 @@ is refused in one line that names both choices.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
+from train.model.attention_settings import Grouped, Latent
 from train.model.position_settings import (
     Position,
     Rope,
@@ -17,7 +18,6 @@ from train.settings import Setting, check, kind_of, refuse
 
 NORMS = ("rms", "layer", "layer_no_bias", "layer_plain")
 PLACES = ("pre", "post", "sandwich")
-BIASES = ("none", "qkv", "all")
 # name: (activation, gated)
 ACTIVATIONS = {
     "relu": ("relu", False),
@@ -72,76 +72,7 @@ class Norm:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Grouped:
-    """Attention with as many key and value heads as query heads, or fewer."""
-
-    kind: Annotated[
-        str, kind_of("grouped", "Grouped-query attention; MHA and MQA are its ends.")
-    ] = "grouped"
-    heads: Annotated[int, Setting("Number of query heads.", ge=1)]
-    kv_heads: Annotated[
-        int,
-        Setting(
-            "Number of key and value heads, each shared by heads / kv_heads query heads "
-            "(MQA: Shazeer 2019; GQA: Ainslie et al. 2023).",
-            ge=1,
-        ),
-    ]
-    head_dim: Annotated[int, Setting("Dimensions of a head.", ge=1)]
-    bias: Annotated[
-        str,
-        Setting(
-            "Which of its linear layers have a bias: none, qkv (Qwen2.5) or all.", choices=BIASES
-        ),
-    ] = "none"
-    qk_norm: Annotated[
-        bool,
-        Setting(
-            "RMSNorm over head_dim of queries and keys before the rotation (Henry et al. 2020, as "
-            "in Qwen3)."
-        ),
-    ] = False
-    window: Annotated[
-        int | None,
-        Setting(
-            "Keys that a query sees at most to either side, itself counted, in tokens (Beltagy et "
-            "al. 2020). Without a value it sees all.",
-            ge=1,
-        ),
-    ] = None
-    window_pattern: Annotated[
-        str,
-        Setting("A letter a layer, repeated: W where the window holds, F for full attention."),
-    ] = "W"
-    sinks: Annotated[
-        int,
-        Setting(
-            "First tokens of a document that stay visible past the window (Xiao et al. 2023).",
-            ge=0,
-        ),
-    ] = 0
-
-    def __post_init__(self) -> None:
-        check(self, "attention.")
-        refuse(
-            self.heads % self.kv_heads != 0,
-            f"attention.kv_heads is {self.kv_heads}: it must divide attention.heads ({self.heads})",
-        )
-        refuse(
-            not self.window_pattern or bool(set(self.window_pattern) - set("WF")),
-            f"attention.window_pattern is {self.window_pattern!r}: a letter a layer, W (window) or "
-            "F (full)",
-        )
-        refuse(
-            self.window is None and self.sinks > 0,
-            "attention.sinks without a window do nothing: give attention.window too",
-        )
-
-    def window_of(self, layer: int) -> int | None:
-        """The window of a layer, or None where it sees everything."""
-        marked = self.window_pattern[layer % len(self.window_pattern)] == "W"
-        return self.window if marked else None
+Attention = Grouped | Latent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +133,16 @@ class Embedding:
             ge=1,
         ),
     ] = None
+    bias: Annotated[
+        bool, Setting("Whether that matrix has a bias (ALBERT has, OPT-350m has not).")
+    ] = True
+    positions: Annotated[
+        str,
+        Setting(
+            "Whether positions are added before that matrix (ALBERT) or after it (OPT-350m).",
+            choices=("before", "after"),
+        ),
+    ] = "before"
     segments: Annotated[
         int, Setting("Learned vectors for the segments of a text, added (BERT: 2).", ge=0)
     ] = 0
@@ -231,6 +172,14 @@ class Head:
             choices=("none", "next", "order"),
         ),
     ] = "none"
+    mtp: Annotated[
+        int,
+        Setting(
+            "Modules that each predict a token further on than the next, in training (DeepSeek-V3, "
+            "arXiv 2412.19437, section 2.2).",
+            ge=0,
+        ),
+    ] = 0
 
     def __post_init__(self) -> None:
         check(self, "head.")
@@ -242,7 +191,7 @@ class Stack:
 
     layers: Annotated[int, Setting("Number of blocks.", ge=1)]
     hidden: Annotated[int, Setting("Dimensions of the residual stream.", ge=1)]
-    attention: Annotated[Grouped, Setting("How tokens look at each other.")]
+    attention: Annotated[Attention, Setting("How tokens look at each other.")]
     feed_forward: Annotated[Dense, Setting("What is done to each token.")]
     norm: Annotated[Norm, Setting("The norms.")] = field(default_factory=Norm)
     causal: Annotated[
@@ -304,13 +253,40 @@ class ModelConfig(Stack):
             self.causal and self.head.pair != "none",
             f"head.pair {self.head.pair} with causal true: a decoder has no such head",
         )
+        for name, other in {
+            "causal false": not self.causal,
+            "mup_base": self.mup_base is not None,
+            "embedding.size": self.embedding.size is not None,
+        }.items():
+            refuse(
+                self.head.mtp > 0 and other,
+                f"head.mtp {self.head.mtp} with {name}: it follows a decoder without that",
+            )
+        if isinstance(self.attention, Latent):
+            self._check_latent()
         if isinstance(self.position, Rope):
             self._check_rope(self.position)
+
+    def _check_latent(self) -> None:
+        position = self.position
+        refuse(
+            not isinstance(position, Rope),
+            f"attention latent with position {position.kind}: a part of each key is turned, it "
+            "needs position rope",
+        )
+        refuse(
+            isinstance(position, Rope) and position.dim is not None,
+            "position.dim with attention latent: attention.rotary_dim says how much is turned",
+        )
+        refuse(
+            self.mup_base is not None,
+            "mup_base with attention latent: no rates are known for its compressed dimensions",
+        )
 
     def _check_rope(self, rope: Rope) -> None:
         size, rotated = self.attention.head_dim, self.rotated
         refuse(
-            rope.dim is None and size % 2 != 0,
+            rope.dim is None and rotated % 2 != 0,
             f"attention.head_dim is {size}: position rope needs it even",
         )
         refuse(
@@ -332,6 +308,11 @@ class ModelConfig(Stack):
         )
 
     @property
+    def trunk(self) -> ModelConfig:
+        """Without what is there for training alone, the modules of ``head.mtp``."""
+        return replace(self, head=replace(self.head, mtp=0))
+
+    @property
     def wider(self) -> float:
         """How many times wider than muP's base; 1 without one."""
         return 1.0 if self.mup_base is None else self.hidden / self.mup_base
@@ -342,10 +323,17 @@ class ModelConfig(Stack):
         return self.embedding.size or self.hidden
 
     @property
+    def positioned(self) -> int:
+        """Dimensions that positions are added to."""
+        return self.hidden if self.embedding.positions == "after" else self.embedded
+
+    @property
     def rotated(self) -> int:
         """Dimensions of a head that are turned; 0 without rotary positions."""
         if not isinstance(self.position, Rope):
             return 0
+        if isinstance(self.attention, Latent):
+            return self.attention.rotary_dim
         return self.attention.head_dim if self.position.dim is None else self.position.dim
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -13,7 +14,8 @@ from train.model import roles
 from train.model.cache import Cache
 from train.model.config import ModelConfig
 from train.model.dropout import Dropout, of_tokens
-from train.model.heads import PairHead, Transform
+from train.model.heads import PairHead, transform, widened
+from train.model.mtp import ahead, modules
 from train.model.norms import norm
 from train.model.positions import EMBEDDING
 from train.model.roles import Role
@@ -26,16 +28,13 @@ class Embedding(nn.Embedding):
     def __init__(self, config: ModelConfig) -> None:
         own, size = config.embedding, config.embedded
         super().__init__(config.vocab, size)
-        role = Role(
-            part="embedding", use="lookup", std=EMBEDDING * (config.mup_base or size) ** -0.5
-        )
-        roles.give(self, weight=role)
+        std = EMBEDDING * (config.mup_base or size) ** -0.5
+        roles.give(self, weight=(role := Role(part="embedding", use="lookup", std=std)))
         self.segments = nn.Embedding(own.segments, size) if own.segments else None
         if self.segments is not None:
             roles.give(self.segments, weight=role)
-        self.norm = norm(config, size) if own.norm else nn.Identity()
-        wide = roles.linear(size, config.hidden, part="embedding", bias=True) if own.size else None
-        self.out = wide
+        self.norm = norm(config, config.positioned) if own.norm else nn.Identity()
+        self.out = widened(config)
 
     def forward(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
         x = super().forward(tokens)
@@ -45,7 +44,9 @@ class Embedding(nn.Embedding):
 
 
 class Head(nn.Module):
-    """Features [..., hidden] to logits [..., vocab]; a tied one has the embedding's weight."""
+    """Features [..., hidden] to logits [..., vocab]; a tied one has the embedding's weight, and
+    where that is narrower a matrix before it.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -55,7 +56,7 @@ class Head(nn.Module):
         std = EMBEDDING * (config.mup_base or size) ** -0.5
         weight = Role(part="head", use="head", std=std, fan_in=size)
         roles.give(self, weight=weight, bias=Role(part="head", use="vector"))
-        self.transform = Transform(config, size) if own.transform else None
+        self.transform = transform(config, size)
         self.pair = PairHead(config) if own.pair != "none" else None
 
 
@@ -71,6 +72,7 @@ class Decoder(nn.Module):
         self.drop = Dropout(config.dropout, 0)
         self.stack = Stack(config, attention)
         self.head = Head(config)
+        self.mtp = modules(config, attention)
 
     def initialise(self, seed: int) -> None:
         """First weights from the seed alone; see ``roles.initialise``."""
@@ -123,12 +125,18 @@ class Decoder(nn.Module):
             tokens, index, own = (parallel.own(each) for each in (tokens, index, places))
             segments = None if segments is None else parallel.own(segments)
         draws = None if draws is None else of_tokens(draws, index, self.config.hidden)
-        x = self.stack.positions.embed(self.embedding(tokens, segments), own)
-        x = self.drop(self.embedding.norm(x), draws)
-        x = x if self.embedding.out is None else self.embedding.out(x)
+        x, out = self.embedding(tokens, segments), self.embedding.out
+        early = self.config.embedding.positions == "after"  # positions after it
+        x = out(x) if early else x
+        x = self.drop(self.embedding.norm(self.stack.positions.embed(x, own)), draws)
+        x = x if early else out(x)
         seen: dict[str, Any] = {"documents": documents, "prefix": prefix, "cache": cache}
         x = self.stack(x, places, **seen, draws=draws, parallel=parallel)
         return x if self.config.mup_base is None else x / self.config.wider
+
+    def ahead(self, features: Tensor, tokens: Tensor, **seen: Tensor | None) -> Iterator[Tensor]:
+        """What the head reads to predict later tokens; see ``mtp.ahead``."""
+        return ahead(self, features, tokens, **seen)
 
     def empty_cache(self) -> Cache:
         """A cache for any number of texts."""

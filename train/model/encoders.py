@@ -1,10 +1,11 @@
-"""Published encoders, and small ones, as plain functions (see presets.py)."""
+"""Published encoders, and small ones, as plain functions (see presets/)."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from train.model.config import Dense, Embedding, Grouped, Head, ModelConfig, Norm
+from train.model.attention_settings import Grouped
+from train.model.config import Dense, Embedding, Head, ModelConfig, Norm
 from train.model.position_settings import Learned, Rope
 
 

@@ -1,4 +1,4 @@
-"""What encoders have around the head's matrix: a layer before it, and a head for two segments."""
+"""What stands between embedding, stack and head where they differ, and a head for two segments."""
 
 from __future__ import annotations
 
@@ -9,6 +9,25 @@ from train.model import roles
 from train.model.activations import FUNCTIONS
 from train.model.config import ACTIVATIONS, ModelConfig
 from train.model.norms import norm
+
+
+def widened(config: ModelConfig) -> nn.Module:
+    """What leads from the embedding to the stack: a matrix where that is wider."""
+    own = config.embedding
+    if own.size is None:
+        return nn.Identity()
+    return roles.linear(own.size, config.hidden, part="embedding", bias=own.bias)
+
+
+def transform(config: ModelConfig, size: int) -> nn.Module | None:
+    """What stands before the head's matrix, which reads ``size`` dimensions: ``Transform``, a
+    matrix where a tied head is narrower than the stack, or nothing.
+    """
+    if config.head.transform:
+        return Transform(config, size)
+    if size == config.hidden:
+        return None
+    return roles.linear(config.hidden, size, part="head", bias=False)
 
 
 class Transform(nn.Module):

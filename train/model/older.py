@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from train.model.config import BIASES, ModelConfig
+from train.model.attention_settings import BIASES
+from train.model.config import ModelConfig
 from train.settings import from_dict, unflat
 
 _SETTINGS = {

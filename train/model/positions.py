@@ -72,8 +72,8 @@ class LearnedTable(Positions):
         super().__init__(config)
         assert isinstance(config.position, Learned)
         self.offset = config.position.offset
-        self.weight = nn.Parameter(torch.zeros(config.context + self.offset, config.embedded))
-        std = EMBEDDING * (config.mup_base or config.embedded) ** -0.5
+        self.weight = nn.Parameter(torch.zeros(config.context + self.offset, config.positioned))
+        std = EMBEDDING * (config.mup_base or config.positioned) ** -0.5
         roles.give(self, weight=Role(part="positions", use="lookup", std=std))
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ class Sinusoids(Positions):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        table = sinusoids(config.context, config.embedded)
+        table = sinusoids(config.context, config.positioned)
         self.register_buffer("sinusoids", table, persistent=False)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:

@@ -62,7 +62,7 @@ class Stack(nn.Module):
         """x [batch, length, hidden] at ``places``, as ``where`` gives them, to the same shape. With
         ``parallel`` x is this process's tokens, all else but ``draws`` is of whole rows.
         """
-        masks: dict[int | None, Any] = self._masks(x, places, documents, prefix, cache)
+        masks: dict[int | None, Any] = self.masks(x, places, documents, prefix, cache)
         if parallel is not None:
             masks = {w: SharedMask(parallel=parallel, rows=mask) for w, mask in masks.items()}
             places = parallel.own(places)
@@ -89,9 +89,9 @@ class Stack(nn.Module):
         dtype = torch.get_autocast_dtype(kind) if halved else x.dtype
         like = x.new_empty(0, own.heads, x.shape[1], own.head_dim, dtype=dtype)
         for mask in masks.values():
-            prepare(like, mask, self.backend)
+            prepare(like, mask, self.backend, own.value_dim)
 
-    def _masks(
+    def masks(
         self,
         x: Tensor,
         places: Tensor,
@@ -101,16 +101,15 @@ class Stack(nn.Module):
     ) -> dict[int | None, Mask]:
         """A mask for each kind of layer: its window, or None."""
         length, bias, masks = places.shape[1], self.positions.bias(), {}
+        same: dict[str, Any] = {"queries": length, "device": x.device, "causal": self.config.causal}
         for window in dict.fromkeys(self.config.windows):
             keys, where, docs = length, places, documents
             if cache is not None:
                 where, docs = cache.extend(window, places, documents)
                 keys = where.shape[1]
             masks[window] = Mask(
-                queries=length,
+                **same,
                 keys=keys,
-                device=x.device,
-                causal=self.config.causal,
                 documents=docs,
                 window=window,
                 sinks=self.config.attention.sinks if window is not None else 0,

@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from train.attention import ContextParallel
 from train.config import TrainConfig
 from train.model.decoder import Decoder
+from train.model.mtp import later_targets
 from train.objectives.example import IGNORED, Example
 
 LOGITS = 1 << 26  # of a chunk at most: 256 MiB in float32
@@ -203,7 +204,9 @@ class Term(NamedTuple):
 class Losses(nn.Module):
     """The terms of a micro-batch by name: ``objective``, what is learned from its targets, and what
     it consists of, ``loss`` (nats) and ``z_loss`` (squared log normalisers); of pairs of segments
-    ``pairs`` (nats); with a ``teacher``, which learns nothing, ``distillation`` (``distance``).
+    ``pairs`` (nats); of modules that predict later tokens ``mtp`` (nats, their mean, over all
+    targets of the rows, as DeepSeek-V3's equation 24); with a ``teacher``, which learns nothing,
+    ``distillation`` (``distance``).
     With ``parallel`` the sums are those of this process's tokens of the rows.
     """
 
@@ -217,6 +220,7 @@ class Losses(nn.Module):
         super().__init__()
         self.parallel = parallel
         self.model, self.z_loss, self.chunk = model, config.z_loss, config.loss_chunk
+        self.mtp_weight = config.mtp_weight
         self.share = config.teacher_weight if teacher is not None else 0.0
         self.temperature = config.temperature
         self.teacher = (teacher,)  # out of sight of whoever asks for this module's weights
@@ -237,6 +241,9 @@ class Losses(nn.Module):
         }
         if self.model.head.pair is not None:
             terms["pairs"] = self._of_pairs(self.model.head.pair, features, example)
+        if self.model.mtp:
+            nats_ahead = self._ahead(features, example, draws, chunk)
+            terms["mtp"] = Term(nats_ahead, "targets", self.mtp_weight)
         (teacher,) = self.teacher
         if teacher is not None:
             with torch.no_grad():
@@ -253,6 +260,24 @@ class Losses(nn.Module):
             )
             terms["distillation"] = Term(apart, "targets", self.share)
         return terms
+
+    def _ahead(
+        self, features: Tensor, example: Example, draws: Tensor | None, chunk: int
+    ) -> Tensor:
+        """The mean of the modules' nats."""
+        model, sums = self.model, []
+        modules = model.ahead(
+            features,
+            example.inputs,
+            documents=example.documents,
+            prefix=example.prefix,
+            draws=draws,
+        )
+        for depth, read in enumerate(modules, start=1):
+            targets = later_targets(example.targets, example.documents, depth, IGNORED)
+            x = model.read_out(read.flatten(0, 1))
+            sums.append(loss_sums(x, targets.flatten(), *model.head_weights(), chunk=chunk)[0])
+        return torch.stack(sums).mean()
 
     def _own(self, tensor: Tensor) -> Tensor:
         """The part of this process's tokens, flattened."""

@@ -65,6 +65,38 @@ def test_every_back_end_agrees_with_eager(backend, documents, kind, queries, kv_
     torch.testing.assert_close(attend(q, k, v, spec, backend), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("backend", ["sdpa", "flex"])
+@pytest.mark.parametrize("documents", [None, DOCUMENTS], ids=["one document", "documents"])
+@pytest.mark.parametrize("size", [4, 24])
+def test_values_may_have_other_dimensions_than_keys(backend, documents, size):
+    q, k, _ = case()
+    v = torch.randn(2, 2, 8, size, generator=torch.Generator().manual_seed(1))
+    spec = mask(documents=documents)
+    expected = attend(q, k, v, spec, "eager")
+    assert expected.shape == (2, 4, 8, size)
+    torch.testing.assert_close(attend(q, k, v, spec, backend), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_on_a_gpu_compressed_keys_as_wide_as_deepseeks_are_left_to_sdpa():
+    """Not measured there: FlexAttention's kernel keeps blocks of keys in a memory of 228 KB."""
+    like = SimpleNamespace(dtype=torch.bfloat16, device=torch.device("cuda"), requires_grad=False)
+    spec = mask(documents=DOCUMENTS)
+    like.shape = (2, 128, 8, 192)
+    assert choose(like, spec, 128).backend == "flex"
+    like.shape = (2, 128, 8, 576)
+    assert choose(like, spec, 512).backend == "sdpa"
+
+
+def test_triton_refuses_such_values_in_one_line():
+    q, k, v = case(kv_heads=4)
+    with pytest.raises(
+        TrainError, match="triton does not support values of 4 dimensions"
+    ) as refused:
+        attend(q, k, v[..., :4], mask(), "triton")
+    assert refused.value.exit_code == 2
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("kind", MASKS.values(), ids=MASKS)
 def test_sdpa_has_the_gradients_of_eager(kind):
     grads = []

@@ -14,7 +14,8 @@ import torch
 pytest.importorskip("triton")
 
 from train.config import TrainConfig
-from train.model.config import Dense, Grouped, ModelConfig
+from train.model.attention_settings import Grouped
+from train.model.config import Dense, ModelConfig
 from train.model.decoder import Decoder
 from train.objectives.example import Example
 from train.objectives.losses import Losses

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from train.config import TrainConfig
-from train.model.config import Dense, Grouped, ModelConfig
+from train.model.attention_settings import Grouped
+from train.model.config import Dense, ModelConfig
 
 MODEL = ModelConfig(
     vocab=300,

@@ -11,7 +11,8 @@ from tests.train.loop.small_runs import build
 from train.data.shards import load_tokenizer
 from train.generate.generate import Texts, complete, continue_ids, endless
 from train.generate.sampling import GREEDY, Chooser, Sampling
-from train.model.config import Dense, Grouped, ModelConfig
+from train.model.attention_settings import Grouped
+from train.model.config import Dense, ModelConfig
 from train.model.decoder import Decoder
 from train.model.position_settings import POSITIONS
 from train.settings import change as changed

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
 from tests.train.loop.small_runs import build, trained
+from train.errors import TrainError
 from train.generate.generate import load as load_run
 from train.hf.export import export
 from train.hf.load import import_model
-from train.model.config import ACTIVATIONS, Dense, Grouped, Head, ModelConfig
+from train.model.attention_settings import Grouped
+from train.model.config import ACTIVATIONS, Dense, Head, ModelConfig
 from train.model.position_settings import Rope
 from train.settings import change as changed
 
@@ -162,6 +166,17 @@ CASES: dict[str, tuple[str, ModelConfig]] = {
         ),
     ),
     "opt": ("opt", OPT),
+    "opt, a narrower embedding": (
+        "opt",
+        changed(
+            OPT,
+            {
+                "embedding": {"size": 20, "bias": False, "positions": "after"},
+                "norm.place": "post",
+            },
+            "model",
+        ),
+    ),
     "opt, norms after": (
         "opt",
         changed(
@@ -178,6 +193,23 @@ CASES: dict[str, tuple[str, ModelConfig]] = {
         ),
     ),
 }
+for query_rank in (None, 24):
+    LATENT = {"kind": "latent", "heads": 4, "query_rank": query_rank, "rank": 20, "rotary_dim": 8}
+    LATENT |= {"plain_dim": 12, "value_dim": 10}
+    DENSE = changed(LLAMA, {"attention": LATENT, "norm.eps": 1e-6}, "model")
+    CASES[f"deepseek, queries of rank {query_rank}"] = "deepseek_v3", DENSE
+CASES["deepseek, tied, yarn"] = (
+    "deepseek_v3",
+    changed(
+        DENSE,
+        {
+            "head.tied": True,
+            "attention.query_rank": None,  # normed queries make scores so large that rounding shows
+            "position.scaling": {"kind": "yarn", "factor": 4.0, "original_context": 16},
+        },
+        "model",
+    ),
+)
 
 
 def close(theirs: torch.Tensor, ours: torch.Tensor) -> None:
@@ -228,3 +260,28 @@ def test_the_export_computes_the_same_and_comes_back(family, config, tmp_path, s
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert torch.equal(back(tokens), ours) or config.rope_scaling is not None
     close(back(tokens), ours)
+
+
+@torch.no_grad()
+def test_a_dense_model_of_deepseek_v2s_class_is_read_and_one_with_experts_refused(
+    tmp_path, small_tokenizer
+):
+    config = transformers.DeepseekV2Config(
+        vocab_size=300, hidden_size=48, intermediate_size=80, num_hidden_layers=3,
+        first_k_dense_replace=3, num_attention_heads=4, q_lora_rank=None, kv_lora_rank=20,
+        qk_rope_head_dim=8, qk_nope_head_dim=12, v_head_dim=10, max_position_embeddings=64,
+        initializer_range=0.3, attn_implementation="eager",
+    )  # fmt: skip
+    torch.manual_seed(0)
+    theirs = transformers.DeepseekV2ForCausalLM(config).eval()
+    theirs.save_pretrained(tmp_path / "hf")
+    (tmp_path / "hf" / "tokenizer.json").write_bytes(small_tokenizer.read_bytes())
+    import_model(tmp_path / "hf", tmp_path / "run")
+    ours, _ = load_run(tmp_path / "run")
+    tokens = torch.randint(300, (2, 48), generator=torch.Generator().manual_seed(2))
+    close(theirs(tokens).logits, ours(tokens))
+
+    path = tmp_path / "hf" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"first_k_dense_replace": 1}))
+    with pytest.raises(TrainError, match="first_k_dense_replace is 1: layers of experts among the"):
+        import_model(tmp_path / "hf", tmp_path / "other")

@@ -87,13 +87,13 @@ def bloom(layers, width, heads):
     }  # fmt: skip
 
 
-def opt(layers, width, heads, mlp):
+def opt(layers, width, heads, mlp, **more):
     return {
         "model_type": "opt", "num_hidden_layers": layers, "hidden_size": width,
         "num_attention_heads": heads, "ffn_dim": mlp, "activation_function": "relu",
         "max_position_embeddings": 2048, "do_layer_norm_before": True, "dropout": 0.1,
         "word_embed_proj_dim": width, "vocab_size": 50272,
-    }  # fmt: skip
+    } | more  # fmt: skip
 
 
 def olmo(layers, width, heads, mlp, tied):
@@ -107,7 +107,7 @@ SMALL = {"vocab_size": 151936, "tie_word_embeddings": True, "rms_norm_eps": 1e-6
 LLAMA1 = {"rms_norm_eps": 1e-6}
 # What decides the model in the config.json that the authors released, from the repositories on the
 # Hugging Face hub of openai-community, huggyllama, meta-llama, mistralai, Qwen, EleutherAI,
-# bigscience, facebook and allenai.
+# bigscience, facebook, allenai, 01-ai and deepseek-ai.
 PUBLISHED = {
     "gpt2": gpt2(12, 768, 12),
     "gpt2-medium": gpt2(24, 1024, 16),
@@ -135,6 +135,17 @@ PUBLISHED = {
         32, 4096, 32, 14336, model_type="mistral", num_key_value_heads=8,
         max_position_embeddings=32768, sliding_window=4096, rope_theta=10000.0,
     ),
+    "yi-34b": llama(
+        60, 7168, 56, 20480, num_key_value_heads=8, max_position_embeddings=4096,
+        rope_theta=5000000.0, vocab_size=64000,
+    ),
+    "deepseek-7b": llama(
+        30, 4096, 32, 11008, max_position_embeddings=4096, vocab_size=102400, **LLAMA1
+    ),
+    "deepseek-67b": llama(
+        95, 8192, 64, 22016, num_key_value_heads=8, max_position_embeddings=4096,
+        vocab_size=102400, **LLAMA1,
+    ),
     "qwen2.5-0.5b": qwen25(24, 896, 14, 2, 4864, max_position_embeddings=32768, **SMALL),
     "qwen2.5-1.5b": qwen25(28, 1536, 12, 2, 8960, **SMALL),
     "qwen2.5-3b": qwen25(36, 2048, 16, 2, 11008, max_position_embeddings=32768, **SMALL),
@@ -157,6 +168,9 @@ PUBLISHED = {
     "bloom-7b1": bloom(30, 4096, 32),
     "bloom-176b": bloom(70, 14336, 112),
     "opt-125m": opt(12, 768, 12, 3072),
+    "opt-350m": opt(
+        24, 1024, 16, 4096, do_layer_norm_before=False, word_embed_proj_dim=512
+    ),
     "opt-1.3b": opt(24, 2048, 32, 8192),
     "opt-2.7b": opt(32, 2560, 32, 10240),
     "opt-6.7b": opt(32, 4096, 32, 16384),
@@ -211,10 +225,16 @@ def test_the_config_json_of_a_preset_comes_back_and_has_its_size(name):
     assert size_of_class(values) == parameters(config)
 
 
-def test_what_has_no_class_or_no_released_configuration_is_palm_and_the_largest_opt():
-    assert set(PRESETS) - set(PUBLISHED) - set(OURS) - set(ENCODERS) == {
-        "palm-8b", "palm-62b", "palm-540b", "opt-175b",
+def test_what_has_no_class_or_no_released_configuration_is_named():
+    """Qwen's own config.json is of code of its own; its class here is Qwen2."""
+    others = {
+        "palm-8b", "palm-62b", "palm-540b", "opt-175b", "gpt1", "qwen-7b", "qwen-14b", "qwen-72b",
     }  # fmt: skip
+    decoders = set(PRESETS) - set(ENCODERS) - set(PUBLISHED) - set(OURS)
+    tables = {name for name in PRESETS if name.startswith(("gpt3", "gopher", "chinchilla"))}
+    assert decoders == others | tables
+    assert family_of(preset("qwen-7b")).name == "qwen2"
+    assert family_of(preset("gpt3-175b")).name == "gpt2"
     with pytest.raises(TrainError, match=r"nearest is llama, but for norm\.kind layer_no_bias"):
         family_of(preset("palm-8b"))
 
@@ -231,6 +251,11 @@ LEFT_OUT = {
         name: LEAST | {"intermediate_size": 96, "num_attention_heads": 32, "hidden_size": 256}
         for name in ("qwen2", "qwen3")
     },
+    **{
+        name: LEAST
+        | {"intermediate_size": 96, "first_k_dense_replace": 3, "num_key_value_heads": 4}
+        for name in ("deepseek_v3", "deepseek_v2")
+    },
     "gpt2": GPT,
     "gptj": GPT | {"rotary_dim": 8},
     "bloom": {"vocab_size": 100, "hidden_size": 64, "n_layer": 3, "n_head": 4},
@@ -240,7 +265,7 @@ LEFT_OUT = {
 ASIDE = {
     "architectures", "bos_token_id", "eos_token_id", "pad_token_id", "dtype", "attn_pdrop",
     "attention_dropout", "transformers_version", "seq_length", "_name_or_path",
-    "max_window_layers",
+    "max_window_layers", "num_nextn_predict_layers",
 }  # fmt: skip
 
 

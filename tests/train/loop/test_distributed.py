@@ -24,7 +24,8 @@ from train.hf.export import export
 from train.hf.load import load
 from train.loop.distributed import Ranks, parts_of, ranks
 from train.loop.pretrain import pretrain
-from train.model.config import Dense, Grouped, ModelConfig
+from train.model.attention_settings import Grouped
+from train.model.config import Dense, ModelConfig
 from train.model.decoder import Decoder
 from train.objectives.causal import Causal
 from train.runs.checkpoint import complete, stored, weights_of

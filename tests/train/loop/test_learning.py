@@ -6,7 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from train.model.config import Dense, Grouped, ModelConfig
+from train.model.attention_settings import Grouped
+from train.model.config import Dense, ModelConfig
 from train.model.decoder import Decoder
 from train.settings import change as changed
 

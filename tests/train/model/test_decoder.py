@@ -8,7 +8,8 @@ import torch.nn.functional as F
 
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.model.config import Dense, Grouped, ModelConfig
+from train.model.attention_settings import Grouped
+from train.model.config import Dense, ModelConfig
 from train.model.decoder import Decoder
 from train.model.norms import RMSNorm
 from train.settings import change as changed

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from train.errors import TrainError
-from train.model.config import Dense, Grouped, ModelConfig
+from train.model.attention_settings import Grouped
+from train.model.config import Dense, ModelConfig
 from train.model.position_settings import Rope, RopeScaling
 from train.model.positions import rotate, rotations
 from train.model.rope import rope_frequencies

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from train.model.config import ACTIVATIONS, BIASES, NORMS, PLACES, Dense, Grouped, ModelConfig
+from train.model.attention_settings import BIASES, Grouped
+from train.model.config import ACTIVATIONS, NORMS, PLACES, Dense, ModelConfig
 from train.model.position_settings import POSITIONS
 
 SHAPE = ModelConfig(
@@ -14,6 +15,14 @@ SHAPE = ModelConfig(
     feed_forward=Dense(width=48),
 )
 
+LATENT = {
+    "kind": "latent",
+    "heads": 4,
+    "rank": 12,
+    "rotary_dim": 4,
+    "plain_dim": 8,
+    "value_dim": 6,
+}
 
 VARIANTS: dict[str, dict] = {
     **{f"norm {value}": {"norm.kind": value} for value in NORMS},
@@ -36,4 +45,12 @@ VARIANTS: dict[str, dict] = {
     "partial rope": {"position.dim": 4},
     "MQA": {"attention.kv_heads": 1},
     "MHA": {"attention.kv_heads": 4},
+    "narrow embedding": {"embedding.size": 12},
+    "narrow embedding, as OPT-350m": {
+        "embedding": {"size": 12, "bias": False, "positions": "after"},
+        "position": "learned",
+    },
+    "latent": {"attention": LATENT},
+    "latent, queries too": {"attention": LATENT | {"query_rank": 20}, "norm.place": "sandwich"},
+    "latent, wide": {"attention": LATENT | {"rank": 40, "value_dim": 12}, "residual": "parallel"},
 }

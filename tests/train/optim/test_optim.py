@@ -10,7 +10,8 @@ from torch import nn
 
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.model.config import Dense, Grouped, ModelConfig
+from train.model.attention_settings import Grouped
+from train.model.config import Dense, ModelConfig
 from train.model.decoder import Decoder
 from train.model.roles import Role, give
 from train.optim.optimizers import OPTIMIZERS, group, optimizers, orthogonal
