@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from train.attention import positions_of
 from train.model.config import ModelConfig
 
 
@@ -142,3 +143,15 @@ class Cache:
         positions = (self._next[:, None] + counted - real).clamp(min=0)
         self._next = self._next + counted[:, -1]
         return positions
+
+
+def places_of(tokens: Tensor, documents: Tensor | None, cache: Cache | None = None) -> Tensor:
+    """The position of each token in its document, [batch or 1, length], for tokens and documents
+    [batch, length], which go on where a cache ends.
+    """
+    if cache is not None:
+        batch, length = tokens.shape
+        return cache.next_positions(batch, length, documents, tokens.device)
+    if documents is not None:
+        return positions_of(documents)
+    return torch.arange(tokens.shape[1], device=tokens.device)[None]

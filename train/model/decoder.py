@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from train.attention import ContextParallel
 from train.model import roles
-from train.model.cache import Cache
+from train.model.cache import Cache, places_of
 from train.model.config import ModelConfig
 from train.model.dropout import Dropout, of_tokens
 from train.model.heads import PairHead, transform, widened
@@ -119,7 +119,7 @@ class Decoder(nn.Module):
         """
         if cache is not None and prefix is not None and cache.started:
             raise ValueError("a prefix goes with the first tokens of a text")
-        places = self.stack.where(tokens, documents, cache)
+        places = places_of(tokens, documents, cache)
         index, own = torch.arange(tokens.shape[1], device=tokens.device)[None], places
         if parallel is not None:
             tokens, index, own = (parallel.own(each) for each in (tokens, index, places))

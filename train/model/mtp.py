@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from train.model.block import View, block
+from train.model.cache import places_of
 from train.model.config import ModelConfig
 from train.model.dropout import of_tokens
 from train.model.norms import norm
@@ -57,7 +58,7 @@ def ahead(
     the document ends before, it means nothing. The modules see what the last block sees.
     """
     stack, window = model.stack, model.config.windows[-1]
-    places = stack.where(tokens, documents)
+    places = places_of(tokens, documents)
     if draws is not None:
         index = torch.arange(tokens.shape[1], device=tokens.device)[None]
         draws = of_tokens(draws, index, model.config.hidden)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from train.attention import ContextParallel, Mask, SharedMask, positions_of, prepare
+from train.attention import ContextParallel, Mask, SharedMask, prepare
 from train.model.block import View, block
 from train.model.cache import Cache
 from train.model.config import ModelConfig
@@ -35,19 +35,6 @@ class Stack(nn.Module):
         )
         self.norm = None if config.norm.place == "post" else norm(config)
 
-    def where(
-        self, tokens: Tensor, documents: Tensor | None = None, cache: Cache | None = None
-    ) -> Tensor:
-        """The position of each token in its document, [batch or 1, length], for tokens and
-        documents [batch, length].
-        """
-        if cache is not None:
-            batch, length = tokens.shape
-            return cache.next_positions(batch, length, documents, tokens.device)
-        if documents is not None:
-            return positions_of(documents)
-        return torch.arange(tokens.shape[1], device=tokens.device)[None]
-
     def forward(
         self,
         x: Tensor,
@@ -59,8 +46,8 @@ class Stack(nn.Module):
         draws: Tensor | None = None,
         parallel: ContextParallel | None = None,
     ) -> Tensor:
-        """x [batch, length, hidden] at ``places``, as ``where`` gives them, to the same shape. With
-        ``parallel`` x is this process's tokens, all else but ``draws`` is of whole rows.
+        """x [batch, length, hidden] at ``places``, as ``places_of`` gives them, to the same shape.
+        With ``parallel`` x is this process's tokens, all else but ``draws`` is of whole rows.
         """
         masks: dict[int | None, Any] = self.masks(x, places, documents, prefix, cache)
         if parallel is not None:
