@@ -1,5 +1,5 @@
 """Positions: each encoding is an object that says what it does to embeddings, queries and keys,
-and scores. To add one, write its settings in config.py and its class here.
+and scores. To add one, write its settings in position_settings.py and its class here.
 """
 
 from __future__ import annotations
