@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from train.config import Source, TrainConfig, locate, names, stages_of
+from train.config import TrainConfig, locate, names, stages_of
 from train.data.mixing import Mixture, counts, shares_of
 from train.data.packing import key_of, scatter
 from train.data.part import Foreign, Ints
@@ -25,6 +25,7 @@ from train.data.rows import Rows, Takes, split
 from train.data.shards import Shards, read_shards
 from train.data.vocabulary import vocabulary
 from train.errors import TrainError, counted
+from train.stages import Source
 
 _ROUNDS = 6  # of the Feistel network
 

@@ -13,10 +13,10 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from train.config import Source
 from train.data.rows import Piece, Rows
 from train.data.shards import Shards
 from train.errors import TrainError, counted
+from train.stages import Source
 
 
 def counts(shares: Sequence[int], rows: int) -> list[int]:

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.train.data.causal_rows import causal
-from train.config import Source
 from train.data.feed import Sampler
 from train.data.mixing import Mixture, counts, shares_of
 from train.data.rows import Rows
 from train.data.shards import read_shards
 from train.errors import TrainError
+from train.stages import Source
 
 SHARES = st.lists(st.integers(1, 1000), min_size=1, max_size=9)
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from curate.cli.app import invoke
-from train.config import Stage, TrainConfig
+from train.config import TrainConfig
 from train.errors import TrainError
 from train.judge.judge import open_model
 from train.judge.rope_search import evolve, older_scalings, rope_search, stretched
@@ -22,6 +22,7 @@ from train.model.position_settings import Alibi, Rope, RopeScaling
 from train.model.rope import rope_frequencies
 from train.runs.checkpoint import complete, model_of
 from train.settings import from_dict
+from train.stages import Stage
 
 SHORT, LONG = 16, 64  # contexts
 SMALL = ModelConfig(

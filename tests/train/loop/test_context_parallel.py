@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from tests.train.loop.test_distributed import MODEL, ROOT, TRAIN, lines
-from train.config import Stage
 from train.errors import TrainError
 from train.loop.distributed import parts_of
 from train.loop.pretrain import pretrain
 from train.settings import change
+from train.stages import Stage
 
 SHARED = dataclasses.replace(
     TRAIN, context_parallel=2, steps=6, eval_every=3, checkpoint_every=3, z_loss=1e-4

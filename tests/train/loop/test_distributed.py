@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.train.data.causal_rows import causal
-from train.config import Stage, TrainConfig
+from train.config import TrainConfig
 from train.data.shards import read_shards
 from train.errors import TrainError
 from train.generate.generate import generate
@@ -29,6 +29,7 @@ from train.model.config import Dense, ModelConfig
 from train.model.decoder import Decoder
 from train.objectives.causal import Causal
 from train.runs.checkpoint import complete, stored, weights_of
+from train.stages import Stage
 
 ROOT = Path(__file__).resolve().parents[3]
 MODEL = ModelConfig(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from train.config import Stage, TrainConfig
+from train.config import TrainConfig
 from train.loop import pace
 from train.loop.pretrain import pretrain
 from train.measure.accounting import flops_per_token
 from train.model.presets import preset
+from train.stages import Stage
 
 MODEL = preset("tiny", vocab=300, context=64)
 

@@ -10,12 +10,12 @@ import pytest
 
 from tests.train.data.causal_rows import causal
 from tests.train.data.feed_settings import MODEL, PLAIN
-from train.config import Source, Stage
 from train.data.feed import Feed
 from train.data.shards import read_shards
 from train.errors import TrainError
 from train.loop.pretrain import pretrain
 from train.measure.which import which
+from train.stages import Source, Stage
 
 
 @pytest.fixture(scope="module")

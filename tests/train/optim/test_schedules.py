@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.config import Stage, TrainConfig
+from train.config import TrainConfig
 from train.errors import TrainError
 from train.optim.schedules import SCHEDULES, decay_begins, learning_rate, schedule
+from train.stages import Stage
 
 configs = st.builds(
     TrainConfig,
