@@ -62,5 +62,8 @@ def feed_of(shards: Path | None, config: TrainConfig) -> Feed:
 
 
 def both_ways(config: TrainConfig) -> bool:
-    """Whether a model that learned by this objective reads a prompt both ways in generation."""
-    return kind_of(config).both_ways(config.objective)
+    """Whether a model that learned by this objective reads a prompt both ways in generation; not so
+    where a model was imported, whose objective is not known.
+    """
+    known = not isinstance(config.objective, settings.Auto)
+    return known and kind_of(config).both_ways(config.objective)
