@@ -36,9 +36,8 @@ class Dense:
     activation: Annotated[
         str,
         Setting(
-            "Plain relu, gelu, gelu_tanh, swish, relu2 (So et al. 2021), elu (Clevert et al. 2016), "
-            "selu (Klambauer et al. 2017), sigmoid, softplus, gated (Shazeer 2020) glu, geglu, "
-            "geglu_tanh, reglu, swiglu.",
+            "Plain relu, gelu, gelu_tanh, swish, relu2 (So et al. 2021), elu, selu, sigmoid, "
+            "softplus, gated (Shazeer 2020) glu, geglu, geglu_tanh, reglu, swiglu.",
             choices=tuple(ACTIVATIONS),
         ),
     ] = "swiglu"
