@@ -95,7 +95,7 @@ class Run:
         build = partial(Decoder, self.plan.model, attention=settings.attention)
         self.model = place_model(build, settings, ranks).train()
         self.model.stack.recompute = settings.recompute
-        self.model.both_ways = both_ways(settings.objective)
+        self.model.both_ways = both_ways(settings)
         start = self.plan.start
         if start is None or newest(self.out / "checkpoints") is not None:
             self.model.initialise(settings.seed)
