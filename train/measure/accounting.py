@@ -110,8 +110,8 @@ def matmul_parameters(config: ModelConfig) -> int:
     predicts a later one, the embedding lookup does not.
     """
     matrices = sum(met for role, _, met in weights(config) if role.use == "matrix")
-    width = config.embedded if config.head.tied else config.hidden
-    return matrices + (1 + config.head.mtp) * width * config.vocab
+    outputs, width = config.head_shape
+    return matrices + (1 + config.head.mtp) * outputs * width
 
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:

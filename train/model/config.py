@@ -15,6 +15,7 @@ from train.model.position_settings import (
     Position,
     Rope,
 )
+from train.model.task_settings import Task
 from train.settings import Setting, check, kind_of, refuse
 
 NORMS = ("rms", "layer", "layer_no_bias", "layer_plain")
@@ -137,6 +138,9 @@ class Head:
             choices=("none", "next", "order"),
         ),
     ] = "none"
+    task: Annotated[
+        Task | None, Setting("A head for a task, in place of the one that predicts tokens.")
+    ] = None
     mtp: Annotated[
         int,
         Setting(
@@ -213,6 +217,10 @@ class ModelConfig(Stack):
         refuse(
             self.layers % self.share != 0,
             f"share is {self.share}: it must divide layers ({self.layers})",
+        )
+        refuse(
+            self.head.task is not None and (self.head.pair != "none" or self.head.mtp > 0),
+            "head.task with head.pair or head.mtp: a head for a task stands alone",
         )
         refuse(
             self.causal and self.head.pair != "none",
@@ -301,6 +309,13 @@ class ModelConfig(Stack):
     def trunk(self) -> ModelConfig:
         """Without what is there for training alone, the modules of ``head.mtp``."""
         return replace(self, head=replace(self.head, mtp=0))
+
+    @property
+    def head_shape(self) -> tuple[int, int]:
+        """Of the head's matrix: what it gives and what it reads."""
+        if self.head.task is not None:
+            return len(self.head.task.labels), self.hidden
+        return self.vocab, self.embedded if self.head.tied else self.hidden
 
     @property
     def wider(self) -> float:

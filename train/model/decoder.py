@@ -20,6 +20,7 @@ from train.model.norms import norm
 from train.model.positions import EMBEDDING
 from train.model.roles import Role
 from train.model.stack import Stack
+from train.model.tasks import TaskHead
 
 
 class Embedding(nn.Embedding):
@@ -40,7 +41,9 @@ class Embedding(nn.Embedding):
         x = super().forward(tokens)
         if self.segments is None:
             return x
-        return x + self.segments(torch.zeros_like(tokens) if segments is None else segments)
+        if segments is None:
+            return x + self.segments(torch.zeros_like(tokens))
+        return x + self.segments(segments.clamp(max=self.segments.num_embeddings - 1))
 
 
 class Head(nn.Module):
@@ -50,7 +53,7 @@ class Head(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        own, size = config.head, config.embedded if config.head.tied else config.hidden
+        own, (_, size) = config.head, config.head_shape
         self.weight = None if own.tied else nn.Parameter(torch.zeros(config.vocab, size))
         self.bias = nn.Parameter(torch.zeros(config.vocab)) if own.bias else None
         std = EMBEDDING * (config.mup_base or size) ** -0.5
@@ -71,7 +74,8 @@ class Decoder(nn.Module):
         self.embedding = Embedding(config)
         self.drop = Dropout(config.dropout, 0)
         self.stack = Stack(config, attention)
-        self.head = Head(config)
+        task = config.head.task
+        self.head = Head(config) if task is None else TaskHead(config, task)
         self.mtp = modules(config, attention)
 
     def initialise(self, seed: int) -> None:
@@ -92,7 +96,9 @@ class Decoder(nn.Module):
         return features if self.head.transform is None else self.head.transform(features)
 
     def head_weights(self) -> tuple[Tensor, Tensor | None]:
-        """The head's matrix [vocab, hidden], with tied embeddings theirs, and its bias [vocab]."""
+        """The head's matrix [vocab, hidden], with tied embeddings theirs, and its bias [vocab]; of
+        a task [labels, hidden] and [labels].
+        """
         weight = self.embedding.weight if self.head.weight is None else self.head.weight
         return weight, self.head.bias
 

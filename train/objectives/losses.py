@@ -23,6 +23,7 @@ from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
 from train.model.mtp import later_targets
 from train.objectives.example import IGNORED, Example
+from train.objectives.tasks import span_losses
 
 LOGITS = 1 << 26  # of a chunk at most: 256 MiB in float32
 TOKENS = 256  # of a chunk on a CPU: more leave its cache, fewer make poor products
@@ -231,6 +232,11 @@ class Losses(nn.Module):
         """``draws``: int64 [rows], what decides on dropout."""
         notes: dict[str, list[Tensor]] = {}
         features = example.read_by(self.model, draws, self.parallel, notes)
+        if example.ends is not None:
+            nats = span_losses(self.model.logits(features), example).sum()
+            spans = {"objective": Term(nats, "targets", 1.0), "loss": Term(nats, "targets", 0.0)}
+            spans["z_loss"] = Term(0.0 * nats, "targets", 0.0)
+            return spans | of_experts(self.model.config, notes)
         read, targets = self._scored(self.model, features, example)
         device = features.device.type
         chunk = chunk_of(self.model.config.vocab, self.chunk, device)

@@ -4,20 +4,24 @@ train/objective_settings.py and its class in a file here, and put both below.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from train import objective_settings as settings
 from train.config import TrainConfig, stages_of
 from train.data.feed import Feed
+from train.data.labelled_feed import LabelledFeed
 from train.data.vocabulary import Vocabulary
 from train.errors import TrainError
 from train.model.config import ModelConfig
+from train.model.task_settings import Task
 from train.objectives.causal import Causal
 from train.objectives.example import Objective
 from train.objectives.masked import Masked
 from train.objectives.pairs import Pairs
 from train.objectives.prefix import Prefix
+from train.objectives.tasks import Labelled
 
 DECODERS: dict[type, type[Objective]] = {settings.Causal: Causal, settings.Prefix: Prefix}
 ENCODERS: dict[type, type[Objective]] = {settings.Masked: Masked}
@@ -25,12 +29,21 @@ OF_PAIRS: dict[type, type[Objective]] = {
     settings.NextSentence: Pairs,
     settings.SentenceOrder: Pairs,
 }
-OBJECTIVES = DECODERS | ENCODERS | OF_PAIRS
+OBJECTIVES = DECODERS | ENCODERS | OF_PAIRS | {settings.Task: Labelled}
 _OF_PAIRS = {"next": settings.NextSentence, "order": settings.SentenceOrder}
 
 
 def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Objective:
     """The objective that is meant for a model; raises ``TrainError`` where it cannot learn it."""
+    if isinstance(asked, settings.Task):
+        last = "last" if model.causal else "first"
+        return replace(asked, reads=last) if asked.reads == "auto" else asked
+    if model.head.task is not None:
+        kind = model.head.task.kind
+        raise TrainError(
+            f"the model has a head for a task: set objective {kind}, or give a model of text",
+            exit_code=2,
+        )
     pair = _OF_PAIRS.get(model.head.pair)
     suited: list[Any] = list(DECODERS if model.causal else ENCODERS)
     suited += [pair] if pair else []
@@ -54,9 +67,20 @@ def objective(config: TrainConfig, tokens: Vocabulary) -> Objective:
     return kind_of(config)(config.objective, tokens)
 
 
-def feed_of(shards: Path | None, config: TrainConfig) -> Feed:
-    """The feed of a run, as its objective reads it."""
+def feed_of(
+    shards: Path | None,
+    config: TrainConfig,
+    *,
+    task: Task | None = None,
+    tokenizer: Path | None = None,
+) -> Feed:
+    """The feed of a run, as its objective reads it; of labelled texts with the ``task`` that the
+    model has already, if it has, and its ``tokenizer``.
+    """
     kind, asked = kind_of(config), config.objective
+    if isinstance(asked, settings.Task):
+        known = task.labels if task is not None and task.kind == asked.kind else ()
+        return LabelledFeed(shards, config, tokenizer=tokenizer, names=known)
     context = max(stage.context for stage in stages_of(config))
     return Feed(shards, config, kind.needs(asked, context), kind.takes(asked))
 
