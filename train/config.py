@@ -119,6 +119,14 @@ class TrainConfig:
             gt=0,
         ),
     ] = 0.3
+    replaced_weight: Annotated[
+        float,
+        Setting(
+            "Weight in the loss of telling replaced tokens apart, beside a generator's of finding "
+            "the hidden ones (Clark et al. 2020, appendix A: 50).",
+            gt=0,
+        ),
+    ] = 50.0
     teacher_weight: Annotated[
         float, Setting("Share of the teacher's predictions in the loss.", ge=0, le=1)
     ] = 0.5

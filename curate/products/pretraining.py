@@ -182,6 +182,7 @@ class PretrainProduct(Product):
     z_loss: float = _setting("z_loss")
     teacher: str | None = _setting("teacher")
     mtp_weight: float = _setting("mtp_weight")
+    replaced_weight: float = _setting("replaced_weight")
     teacher_weight: float = _setting("teacher_weight")
     temperature: float = _setting("temperature")
     ema: float = _setting("ema")

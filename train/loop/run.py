@@ -14,7 +14,7 @@ from train.data.feed import Feed
 from train.device import autocast
 from train.errors import TrainError, counted
 from train.loop.distributed import Ranks, place_model, settle
-from train.loop.evaluate import Scores, Scoring, evaluate, scored
+from train.loop.evaluate import Scores, Scoring, evaluate, scored, terms_of
 from train.loop.pace import Pace
 from train.loop.profile import profiled
 from train.loop.spikes import MOST, Guard, PassedOver
@@ -25,6 +25,7 @@ from train.measure.accounting import run_cost
 from train.measure.describe import peak_of
 from train.model.decoder import Decoder
 from train.model.positions import Rotary
+from train.objectives.losses import Losses
 from train.objectives.objectives import both_ways
 from train.optim.optimizers import optimizers
 from train.optim.schedules import learning_rate
@@ -94,7 +95,8 @@ class Run:
         settings, ranks = self.plan.train, self.ranks
         build = partial(Decoder, self.plan.model, attention=settings.attention)
         self.model = place_model(build, settings, ranks).train()
-        self.model.stack.recompute = settings.recompute
+        for stack in self.model.stacks:
+            stack.recompute = settings.recompute
         self.model.both_ways = both_ways(settings.objective)
         start = self.plan.start
         if start is None or newest(self.out / "checkpoints") is not None:
@@ -238,10 +240,10 @@ class Run:
     def tune(self, step: int) -> None:
         """Rotary positions as the stage of a step has them."""
         stage, _ = locate(self.plan.train, step)
-        positions = self.model.stack.positions
-        if isinstance(positions, Rotary) and self.tuned != stage:
-            positions.tune(model_at(self.plan.model, self.plan.train, stage))
-            self.tuned = stage
+        for each in self.model.stacks:
+            if isinstance(each.positions, Rotary) and self.tuned != stage:
+                each.positions.tune(model_at(self.plan.model, self.plan.train, stage))
+        self.tuned = stage
 
     def line(self, line: dict[str, Any], reasons: dict[int, tuple[str, int]]) -> dict[str, Any]:
         """A line of the log from the figures of its step, which the guard has looked at."""
@@ -315,6 +317,9 @@ class Run:
         )
         with self.average.swapped() if self.average is not None else nullcontext():
             held_out = evaluate(self.model, self.scored, self.stepper.objective, how)
+            losses = Losses(self.model, settings)
+            terms = terms_of(losses, self.scored, self.stepper.objective, how)
+            held_out = dataclasses.replace(held_out, terms=terms)
             texts = {
                 name: text.score(text.nats(self.model, how)) for name, text in self.texts.items()
             }

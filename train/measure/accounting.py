@@ -20,7 +20,7 @@ from train.model.position_settings import Rope
 from train.model.presets import DECAYS
 from train.model.roles import Role, roles
 
-BLOCKS = "stack.blocks."
+BLOCKS = ("stack.blocks.", "generator.stack.blocks.")
 
 _NORMS = {
     "rms": "RMSNorm",
@@ -53,6 +53,7 @@ class Parameters:
     norms: int = 0
     head: int = 0
     mtp: int = 0
+    generator: int = 0
     other: int = 0
 
     @property
@@ -75,6 +76,8 @@ def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
         inside = name.startswith(BLOCKS)
         if name.startswith("mtp."):
             role = dataclasses.replace(role, part="mtp")
+        if name.startswith("generator."):
+            role = dataclasses.replace(role, part="generator")
         numbers = weight.numel() * (config.layers // built.layers if inside else 1)
         met = round(numbers * role.met) * (config.share if inside else 1)
         found.append((role, numbers, met))
@@ -107,7 +110,8 @@ def matmul_parameters(config: ModelConfig) -> int:
     """
     matrices = sum(met for role, _, met in weights(config) if role.use == "matrix")
     width = config.embedded if config.head.tied else config.hidden
-    return matrices + (1 + config.head.mtp) * width * config.vocab
+    heads = int(not config.head.replaced or config.generator is not None)
+    return matrices + (heads + config.head.mtp) * width * config.vocab
 
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:
@@ -134,8 +138,9 @@ def attention_flops(config: ModelConfig, context: int) -> float:
     """
     keys = sum(attended(config, layer, context) for layer in range(config.layers))
     keys += config.head.mtp * attended(config, config.layers - 1, context)
-    own = config.attention
-    return 2 * own.heads * (own.head_dim + own.value_dim) * keys
+    own, small = config.attention, config.generating
+    beside = 0.0 if small is None else attention_flops(small, context)
+    return 2 * own.heads * (own.head_dim + own.value_dim) * keys + beside
 
 
 def flops_per_token(config: ModelConfig, context: int) -> float:

@@ -30,7 +30,8 @@ class Example:
     ``segments``: int64 [rows, context], the part of its text that a token is in. ``pairs``: int64
     [rows, context], at the first token of a text whether its segments belong together (0) or not
     (1), ``IGNORED`` elsewhere. ``scored``: int64 [targets], where those that count stand in the
-    flattened rows, for objectives that score few; None for all.
+    flattened rows, for objectives that score few; None for all. ``chances``: float64 [rows,
+    context], numbers from 0 up to 1, evenly drawn, by which a generator chooses tokens.
     """
 
     inputs: Tensor
@@ -40,6 +41,7 @@ class Example:
     segments: Tensor | None = None
     pairs: Tensor | None = None
     scored: Tensor | None = None
+    chances: Tensor | None = None
 
     @property
     def tokens(self) -> int:

@@ -17,6 +17,7 @@ from train.objectives.example import Objective
 from train.objectives.masked import Masked
 from train.objectives.pairs import Pairs
 from train.objectives.prefix import Prefix
+from train.objectives.replaced import Replaced
 
 _Make = Callable[[TrainConfig, Vocabulary], Objective]
 DECODERS: dict[str, _Make] = {
@@ -27,19 +28,34 @@ ENCODERS: dict[str, _Make] = {
     "masked": Masked,
     "next-sentence": partial(Pairs, next=True),
     "sentence-order": partial(Pairs, next=False),
+    "replaced": Replaced,
 }
 OBJECTIVES = DECODERS | ENCODERS
 # Special tokens that an objective needs, by their roles, and the positions that its pieces take.
-ROLES = {"masked": Masked.needs, "next-sentence": Pairs.needs, "sentence-order": Pairs.needs}
+ROLES = {
+    "masked": Masked.needs,
+    "next-sentence": Pairs.needs,
+    "sentence-order": Pairs.needs,
+    "replaced": Replaced.needs,
+}
 TAKES: dict[str, Takes] = {"next-sentence": Pairs.takes, "sentence-order": Pairs.takes}
 _OF_PAIRS = {"none": "masked", "next": "next-sentence", "order": "sentence-order"}
 
 
 def name_for(model: ModelConfig, asked: str) -> str:
     """The objective that is meant for a model; raises ``TrainError`` where it cannot learn it."""
+    if model.head.replaced and model.generator is None:
+        raise TrainError(
+            "head.replaced without a generator: nothing would replace tokens; set generator.smaller",
+            exit_code=2,
+        )
+    if asked == "auto" and model.generator is not None:
+        return "replaced"
     if asked == "auto":
         return "causal" if model.causal else _OF_PAIRS[model.head.pair]
     suited = list(DECODERS) if model.causal else ["masked"]
+    if model.generator is not None:
+        suited = ["replaced"]
     if model.head.pair != "none":
         suited.append(_OF_PAIRS[model.head.pair])
     if asked not in suited:
