@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
 from train.attention import Mask, SharedMask, attend
-from train.model.cache import LayerCache
 from train.model.config import ModelConfig
 from train.model.norms import RMSNorm
 from train.model.positions import rotate
 from train.model.roles import linear
+
+if TYPE_CHECKING:
+    from train.model.block import View
 
 
 class SelfAttention(nn.Module):
@@ -33,24 +36,28 @@ class SelfAttention(nn.Module):
         self.query_norm = of_head() if own.qk_norm else None
         self.key_norm = of_head() if own.qk_norm else None
 
-    def forward(
-        self,
-        x: Tensor,
-        rotation: Tensor | None,
-        mask: Mask | SharedMask,
-        cache: LayerCache | None,
-        kept: Tensor | None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, view: View) -> Tensor:
         """[batch, length, hidden] to the same, by the heads that this process has."""
-        batch, length, _ = x.shape
-        q = self.query(x).view(batch, length, -1, self.head_dim).transpose(1, 2)
-        k = self.key(x).view(batch, length, -1, self.head_dim).transpose(1, 2)
-        v = self.value(x).view(batch, length, -1, self.head_dim).transpose(1, 2)
-        if self.query_norm is not None and self.key_norm is not None:
-            q, k = self.query_norm(q), self.key_norm(k)
-        if rotation is not None:
-            q, k = rotate(q, rotation), rotate(k, rotation)
-        if cache is not None:
-            k, v = cache.append(k, v, kept)
-        mixed = attend(q, k, v, mask, self.backend)
-        return self.out(mixed.transpose(1, 2).reshape(batch, length, -1))
+        q = self.queries(x, view.rotation)
+        k, v = self.keys_and_values(x, view.rotation)
+        if view.cache is not None:
+            k, v = view.cache.append(k, v, view.kept)
+        return self.mixed(q, k, v, view.mask)
+
+    def queries(self, x: Tensor, rotation: Tensor | None) -> Tensor:
+        """[batch, heads, length, head_dim]."""
+        q = self.query(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        q = q if self.query_norm is None else self.query_norm(q)
+        return q if rotation is None else rotate(q, rotation)
+
+    def keys_and_values(self, x: Tensor, rotation: Tensor | None) -> tuple[Tensor, Tensor]:
+        """[batch, kv_heads, length, head_dim] each."""
+        k = self.key(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        v = self.value(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        k = k if self.key_norm is None else self.key_norm(k)
+        return (k if rotation is None else rotate(k, rotation)), v
+
+    def mixed(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | SharedMask) -> Tensor:
+        """What queries gather of the keys and values they see: [batch, length, hidden]."""
+        summed = attend(q, k, v, mask, self.backend)
+        return self.out(summed.transpose(1, 2).flatten(-2))

@@ -67,21 +67,19 @@ class SerialBlock(nn.Module):
         self.feed_forward_drop = Dropout(config.dropout, 2 * layer + 2)
 
     def forward(self, x: Tensor, view: View) -> tuple[Tensor, Notes]:
-        if self.post:
-            mixed = self.attention(x, view.rotation, view.mask, view.cache, view.kept)
-            x = self.attention_norm(x + self.attention_drop(mixed, view.draws))
-            changed, notes = self.feed_forward(x, view)
-            x = self.feed_forward_norm(x + self.feed_forward_drop(changed, view.draws))
-            return x, notes
-        read = self.attention_norm(x)
-        mixed = self.attention(read, view.rotation, view.mask, view.cache, view.kept)
-        if self.attention_out_norm is not None:
-            mixed = self.attention_out_norm(mixed)
-        x = x + self.attention_drop(mixed, view.draws)
-        changed, notes = self.feed_forward(self.feed_forward_norm(x), view)
-        if self.feed_forward_out_norm is not None:
-            changed = self.feed_forward_out_norm(changed)
-        return x + self.feed_forward_drop(changed, view.draws), notes
+        x, _ = self._part("attention", x, view)
+        return self._part("feed_forward", x, view)
+
+    def _part(self, name: str, x: Tensor, view: View) -> tuple[Tensor, Notes]:
+        """x with what the part of this name adds to it, and what the part says."""
+        part, normed = getattr(self, name), getattr(self, f"{name}_norm")
+        again, drop = getattr(self, f"{name}_out_norm"), getattr(self, f"{name}_drop")
+        out = part(x if self.post else normed(x), view)
+        out, notes = out if isinstance(out, tuple) else (out, {})
+        if again is not None:
+            out = again(out)
+        x = x + drop(out, view.draws)
+        return (normed(x) if self.post else x), notes
 
 
 class ParallelBlock(nn.Module):
@@ -101,7 +99,7 @@ class ParallelBlock(nn.Module):
     def forward(self, x: Tensor, view: View) -> tuple[Tensor, Notes]:
         read = self.attention_norm(x)
         other = read if self.feed_forward_norm is None else self.feed_forward_norm(x)
-        mixed = self.attention(read, view.rotation, view.mask, view.cache, view.kept)
+        mixed = self.attention(read, view)
         changed, notes = self.feed_forward(other, view)
         return x + self.drop(mixed + changed, view.draws), notes
 

@@ -8,17 +8,20 @@ token is made again, and all heads look at the same short vectors, as in multi-q
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from train.attention import Mask, attend
+from train.attention import Mask, SharedMask, attend
 from train.model.attention_settings import Latent
-from train.model.cache import LayerCache
 from train.model.config import ModelConfig
 from train.model.norms import RMSNorm
 from train.model.positions import rotate
 from train.model.roles import linear
+
+if TYPE_CHECKING:
+    from train.model.block import View
 
 EPS = 1e-6  # of its own norms in DeepSeek's code, whatever that of the others is
 
@@ -49,15 +52,9 @@ class LatentAttention(nn.Module):
         self.up = make(own.rank, own.heads * (own.plain_dim + own.value_dim))
         self.out = make(own.heads * own.value_dim, hidden, shrink=(2 * config.layers) ** -0.5)
 
-    def forward(
-        self,
-        x: Tensor,
-        rotation: Tensor | None,
-        mask: Mask,
-        cache: LayerCache | None,
-        kept: Tensor | None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, view: View) -> Tensor:
         """[batch, length, hidden] to the same."""
+        rotation, mask, cache = view.rotation, view.mask, view.cache
         assert rotation is not None
         batch, length, _ = x.shape
         own = self.own
@@ -66,7 +63,7 @@ class LatentAttention(nn.Module):
         latent, key = self.down(x)[:, None].split((own.rank, own.rotary_dim), dim=-1)
         seen = torch.cat((self.norm(latent), rotate(key, rotation)), dim=-1)
         if cache is not None:  # values are a part of what is kept as keys
-            seen, _ = cache.append(seen, seen[..., :0], kept)
+            seen, _ = cache.append(seen, seen[..., :0], view.kept)
         absorbs = cache is not None and self._absorbs(length)
         mixed = (self._absorbed if absorbs else self._expanded)(plain, turned, seen, mask)
         return self.out(mixed.transpose(1, 2).reshape(batch, length, -1))
@@ -88,7 +85,9 @@ class LatentAttention(nn.Module):
         wider = 2 * own.rank + own.rotary_dim - own.head_dim - own.value_dim
         return queries * wider <= own.rank * (own.plain_dim + own.value_dim)
 
-    def _expanded(self, plain: Tensor, turned: Tensor, seen: Tensor, mask: Mask) -> Tensor:
+    def _expanded(
+        self, plain: Tensor, turned: Tensor, seen: Tensor, mask: Mask | SharedMask
+    ) -> Tensor:
         """Each head's keys and values made of ``seen`` [batch, 1, keys, rank + rotary]: [batch,
         heads, queries, value].
         """
@@ -101,7 +100,9 @@ class LatentAttention(nn.Module):
         k = torch.cat((keys, key.expand(-1, keys.shape[1], -1, -1)), dim=-1)
         return attend(q, k, values, mask, self.backend)
 
-    def _absorbed(self, plain: Tensor, turned: Tensor, seen: Tensor, mask: Mask) -> Tensor:
+    def _absorbed(
+        self, plain: Tensor, turned: Tensor, seen: Tensor, mask: Mask | SharedMask
+    ) -> Tensor:
         """The same on the compressed vectors, which are the keys and the values of all heads."""
         own = self.own
         sizes = own.plain_dim + own.value_dim
