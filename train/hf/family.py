@@ -153,7 +153,8 @@ class Family:
     """``allows``: the values that each trait (families.py) may have. ``write`` gives config.json
     without what all families share; ``read`` the settings of a ModelConfig from it, by dotted
     names, for a context (None: the file's). ``prefix``: what files saved from the class without a
-    head leave out. ``of_pairs``: the class with a head for pairs of segments.
+    head leave out. ``of_pairs``: the class with a head for pairs of segments; ``of_replaced``: the
+    one of a discriminator.
     """
 
     name: str
@@ -167,9 +168,12 @@ class Family:
     # What transformers takes for a key that is not there, where a null means something else.
     defaults: Mapping[str, Any] = field(default_factory=dict)
     of_pairs: str = ""
+    of_replaced: str = ""
 
     def class_of(self, config: ModelConfig) -> str:
         """The name of transformers' class."""
+        if config.head.replaced:
+            return self.of_replaced
         return self.architecture if config.head.pair == "none" else self.of_pairs
 
     def settings(self, values: Mapping[str, Any], where: str) -> Settings:
@@ -286,5 +290,6 @@ COMMON: dict[str, tuple[Any, ...]] = {
     "head.tied": (True, False),
     "head.transform": (False,),
     "head.pair": ("none",),
+    "head.replaced": (False,),
     "position.window_theta": ("theta",),
 }

@@ -209,8 +209,8 @@ class Losses(nn.Module):
     it consists of, ``loss`` (nats) and ``z_loss`` (squared log normalisers); of pairs of segments
     ``pairs`` (nats); of a generator's tokens ``replaced`` (the discriminator's nats a token read),
     ``replaced_accuracy`` (the share of tokens that it is right of) and ``replaced_share`` (of
-    tokens that are others than they were); of modules that predict later tokens ``mtp`` (nats, their mean, over all
-    targets of the rows, as DeepSeek-V3's equation 24); with a ``teacher``, which learns nothing,
+    tokens that are others than they were); of modules that predict later tokens ``mtp`` (nats,
+    their mean, over all targets of the rows, as DeepSeek-V3's equation 24); with a ``teacher``, which learns nothing,
     ``distillation`` (``distance``); of experts what ``of_experts`` says.
     With ``parallel`` the sums are those of this process's tokens of the rows.
     """

@@ -46,7 +46,7 @@ def name_for(model: ModelConfig, asked: str) -> str:
     """The objective that is meant for a model; raises ``TrainError`` where it cannot learn it."""
     if model.head.replaced and model.generator is None:
         raise TrainError(
-            "head.replaced without a generator: nothing would replace tokens; set generator.smaller",
+            "head.replaced without generator: nothing would replace tokens; set generator.smaller",
             exit_code=2,
         )
     if asked == "auto" and model.generator is not None:
