@@ -22,6 +22,7 @@ from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
 from train.model.mtp import later_targets
+from train.objective_settings import Replaced
 from train.objectives.example import IGNORED, Example
 from train.objectives.replaced import put_in, sampled
 
@@ -210,8 +211,8 @@ class Losses(nn.Module):
     ``pairs`` (nats); of a generator's tokens ``replaced`` (the discriminator's nats a token read),
     ``replaced_accuracy`` (the share of tokens that it is right of) and ``replaced_share`` (of
     tokens that are others than they were); of modules that predict later tokens ``mtp`` (nats,
-    their mean, over all targets of the rows, as DeepSeek-V3's equation 24); with a ``teacher``, which learns nothing,
-    ``distillation`` (``distance``); of experts what ``of_experts`` says.
+    their mean, over all targets of the rows, as DeepSeek-V3's equation 24); with a ``teacher``,
+    which learns nothing, ``distillation`` (``distance``); of experts what ``of_experts`` says.
     With ``parallel`` the sums are those of this process's tokens of the rows.
     """
 
@@ -225,7 +226,8 @@ class Losses(nn.Module):
         super().__init__()
         self.parallel = parallel
         self.model, self.z_loss, self.chunk = model, config.z_loss, config.loss_chunk
-        self.mtp_weight, self.replaced_weight = config.mtp_weight, config.replaced_weight
+        self.mtp_weight, own = config.mtp_weight, config.objective
+        self.replaced_weight = (own if isinstance(own, Replaced) else Replaced()).weight
         self.share = config.teacher_weight if teacher is not None else 0.0
         self.temperature = config.temperature
         self.teacher = (teacher,)  # out of sight of whoever asks for this module's weights

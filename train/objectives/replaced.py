@@ -9,29 +9,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from train.config import TrainConfig
 from train.data.rows import Piece
-from train.data.vocabulary import Vocabulary
 from train.objectives.example import IGNORED, Draws, Example
 from train.objectives.masked import Masked
 
 
-class Replaced:
+class Replaced(Masked):
     """Hidden tokens, as those of ``Masked``, each shown as the mask: a generator learns to find
     them. What it draws in their place, by the ``chances`` of the example, a discriminator learns to
     tell from what was there; a token that is drawn as it was counts as not replaced (section 2).
     """
 
-    needs: tuple[str, ...] = Masked.needs
-    both_ways = False
-    sparse = True
-
-    def __init__(self, settings: TrainConfig, tokens: Vocabulary) -> None:
-        self.masked = Masked(settings, tokens)
-
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
-        row = self.masked.example(pieces, context, draws)
-        inputs = torch.where(row.targets == IGNORED, row.inputs, self.masked.mask)
+        row = super().example(pieces, context, draws)
+        inputs = torch.where(row.targets == IGNORED, row.inputs, self.mask)
         chances = torch.zeros(1, context, dtype=torch.float64)
         filled = 0
         for piece in pieces:

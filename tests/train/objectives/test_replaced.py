@@ -18,9 +18,11 @@ from train.measure.accounting import flops_per_token, matmul_parameters, paramet
 from train.model.decoder import Decoder
 from train.model.generator import in_whole
 from train.model.presets import preset
+from train.objective_settings import Auto, Masked
+from train.objective_settings import Replaced as Settings
 from train.objectives.example import IGNORED, Draws, Example
 from train.objectives.losses import Losses
-from train.objectives.objectives import name_for
+from train.objectives.objectives import objective_for
 from train.objectives.replaced import Replaced, put_in, sampled
 from train.settings import change
 
@@ -33,7 +35,7 @@ SMALL = change(
     },
     "model",
 )  # fmt: skip
-OBJECTIVE = Replaced(TrainConfig(objective="replaced"), VOCABULARY)
+OBJECTIVE = Replaced(Settings(), VOCABULARY)
 
 
 def rows() -> Example:
@@ -162,8 +164,8 @@ def test_impossible_combinations_are_one_line(changes, message):
 
 
 def test_a_discriminator_alone_learns_nothing():
-    assert name_for(SMALL, "auto") == name_for(SMALL, "replaced") == "replaced"
+    assert objective_for(SMALL, Auto()) == objective_for(SMALL, Settings()) == Settings()
     with pytest.raises(TrainError, match="nothing would replace tokens"):
-        name_for(SMALL.trunk, "auto")
+        objective_for(SMALL.trunk, Auto())
     with pytest.raises(TrainError, match="'masked' for this model: choose one of auto, replaced"):
-        name_for(SMALL, "masked")
+        objective_for(SMALL, Masked())
