@@ -15,7 +15,7 @@ from train.settings import Setting, check, kind_of
 @dataclass(frozen=True, kw_only=True)
 class Auto:
     """The model's own: of a decoder ``causal``, of an encoder ``masked``, or that of its head for
-    pairs of segments.
+    pairs of segments, or of a discriminator ``replaced``.
     """
 
     kind: Annotated[str, kind_of("auto", "The model's own objective.")] = "auto"
@@ -79,6 +79,23 @@ class SentenceOrder(Masked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Replaced(Masked):
+    """Hidden tokens by a generator, and which tokens it has replaced (Clark et al. 2020)."""
+
+    kind: Annotated[
+        str, kind_of("replaced", "Hidden tokens, and which a generator has replaced.")
+    ] = "replaced"
+    weight: Annotated[
+        float,
+        Setting(
+            "Weight in the loss of telling replaced tokens apart, beside the generator's loss "
+            "(appendix A of the paper: 50).",
+            gt=0,
+        ),
+    ] = 50.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """Labels of texts in JSON lines, by a head of its own (Devlin et al. 2019, section 4)."""
 
@@ -102,4 +119,4 @@ class Task:
         check(self, "objective.")
 
 
-Objective = Auto | Causal | Prefix | Masked | NextSentence | SentenceOrder | Task
+Objective = Auto | Causal | Prefix | Masked | NextSentence | SentenceOrder | Replaced | Task

@@ -6,7 +6,6 @@ one text, are on one side.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from train.config import TrainConfig
@@ -72,7 +72,7 @@ class Labelled:
         names: Sequence[str] = (),
         labelled: bool = True,
     ) -> None:
-        self.path, self.task = path, task
+        self.path, self.task, self.context = path, task, context
         self.samples = read_samples(path, task.kind, labelled=labelled)
         if task.kind == "span":
             self.names: tuple[str, ...] = SPAN
@@ -125,8 +125,8 @@ class Labelled:
         return f"{self.path.name}: {counted(len(self.samples), 'sample')}{of}{more_of}{cut}"
 
 
-def split(samples: Sequence[Sample], *, held_out: float, seed: int) -> Ints:
-    """bool [samples]: which are held out. Raises ``TrainError`` where all texts are the same."""
+def split(samples: Sequence[Sample], *, held_out: float, seed: int) -> npt.NDArray[np.bool_]:
+    """[samples]: which are held out. Raises ``TrainError`` where all texts are the same."""
     draws = np.array([key_of("split", seed, sample.key) for sample in samples], np.uint64)
     if draws.min() == draws.max():
         raise TrainError(
@@ -178,7 +178,11 @@ class LabelledFeed(Feed):
 
     def _open(self, foreign: Foreign) -> None:
         shards, path = self.data.shards, str(self.default)
-        self.labels, self.shards, self.first = {path: self.data.path.stem}, {path: shards}, {path: 0}
+        self.labels, self.shards, self.first = (
+            {path: self.data.path.stem},
+            {path: shards},
+            {path: 0},
+        )
         self.tokenizer, self.fingerprint = shards.tokenizer, shards.fingerprint
         self.vocabulary = Vocabulary(
             size=shards.vocab_size,
@@ -189,13 +193,10 @@ class LabelledFeed(Feed):
         sample = np.array([window.sample for window in self.data.windows], np.int64)
         aside = chosen[sample]
         self.train = {path: np.flatnonzero(~aside)}
-        self.held_out = {path: np.flatnonzero(aside)}
+        self.aside = np.flatnonzero(aside)
+        self.held_out = {path: self.aside}
 
     def _rows(self, path: str, context: int, packing: str) -> Rows:
-        return self.rows_of(
-            self.train[path], context, packing=packing, seed=self.config.seed, masked=True
-        )
-
-    def rows_of(self, documents: Ints, context: int, **named: Any) -> LabelledRows:
-        """Rows of these windows."""
-        return LabelledRows(self.data.windows, self.data.shards, documents, context, **named)
+        windows, shards = self.data.windows, self.data.shards
+        order = {"packing": packing, "seed": self.config.seed}
+        return LabelledRows(windows, shards, self.train[path], context, **order)

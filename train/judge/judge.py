@@ -69,9 +69,10 @@ def open_model(folder: Path, *, device: str = "auto") -> Judged:
         begin = read_json(folder / "config.json").get("bos_token_id")
         is_number = isinstance(begin, int) and not isinstance(begin, bool)
         begin = begin if is_number and 0 <= begin < config.vocab else None
-    if not model.config.causal:
+    if not model.config.writes:
+        kind = "a model with a head for a task" if model.config.causal else "an encoder"
         raise TrainError(
-            f"{folder}: an encoder gives texts no likelihood; its held-out loss is in train.json",
+            f"{folder}: {kind} gives texts no likelihood; its held-out loss is in train.json",
             exit_code=2,
         )
     if begin is None:

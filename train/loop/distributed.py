@@ -216,8 +216,9 @@ def place_model(build: Callable[[], Decoder], config: TrainConfig, ranks: Ranks)
     if config.parallel == "fsdp" and (ranks.readers > 1 or config.offload):
         _shard(model, config, ranks.device, ranks.mesh)
     model.to_empty(device="cpu" if config.offload else ranks.device)
-    for name, table in positions(model.config).named_buffers():  # they follow from the config
-        setattr(model.stack.positions, name, table.to(ranks.device))
+    for stack in model.stacks:  # tables follow from the config
+        for name, table in positions(stack.config).named_buffers():
+            setattr(stack.positions, name, table.to(ranks.device))
     return model
 
 
@@ -269,6 +270,7 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
             ("attention latent", isinstance(own, Latent)),
             (f"head.mtp {model.head.mtp}", model.head.mtp > 0),
             ("feed_forward experts", isinstance(model.feed_forward, Experts)),
+            ("generator", model.generator is not None),
         ):
             if count > 1 and there:
                 raise TrainError(
@@ -334,12 +336,13 @@ def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: Dev
     )
     exact = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
     same: dict[str, Any] = {"mesh": mesh, "offload_policy": place}
-    for block in (*model.stack.blocks, *model.mtp):
+    for block in (*(block for stack in model.stacks for block in stack.blocks), *model.mtp):
         for router in (module for module in block.modules() if isinstance(module, Router)):
             fully_shard(router, mp_policy=exact, **same)  # float32 whatever the block has
         fully_shard(block, mp_policy=policy, **same)
     fully_shard(model, **same)
     register_fsdp_forward_method(model, "features")
+    register_fsdp_forward_method(model, "replaced")
 
 
 def parallel(objective: nn.Module, config: TrainConfig, ranks: Ranks) -> nn.Module:

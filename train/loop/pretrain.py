@@ -62,7 +62,7 @@ def summarise(run: Run) -> dict[str, Any]:
         sample = None
         # Of split weights all processes read and choose together.
         together = run.saver.parts
-        known = run.sampler.tokenizer is not None and plan.model.causal  # an encoder writes none
+        known = run.sampler.tokenizer is not None and plan.model.writes
         if (run.ranks.first or together) and known:
             with autocast(run.ranks.device, settings.precision) if together else nullcontext():
                 sample = continue_text(
@@ -118,6 +118,7 @@ def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, 
         "skipped_steps": sum("skipped" in line for line in lines),
         "held_out_loss": scores.loss,
         "bits_per_byte": scores.bits_per_byte,
+        **({"held_out_terms": scores.terms} if scores.terms else {}),
         "held_out_documents": sum(source["held_out_documents"] for source in sources),
         "held_out_sources": {name: asdict(score) for name, score in scores.sources.items()},
         "scored_documents": scores.documents,

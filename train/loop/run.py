@@ -11,20 +11,23 @@ from typing import Any
 
 from train.config import locate, model_at
 from train.data.feed import Feed
+from train.data.labelled_feed import LabelledFeed
 from train.device import autocast
 from train.errors import TrainError, counted
 from train.loop.distributed import Ranks, place_model, settle
-from train.loop.evaluate import Scores, Scoring, evaluate, scored
+from train.loop.evaluate import Scores, Scoring, evaluate, scored, terms_of
 from train.loop.pace import Pace
 from train.loop.profile import profiled
 from train.loop.spikes import MOST, Guard, PassedOver
 from train.loop.start import take_over, teacher_of
 from train.loop.step import Stepper
+from train.loop.tasks import assess
 from train.loop.texts import Text
 from train.measure.accounting import run_cost
 from train.measure.describe import peak_of
 from train.model.decoder import Decoder
 from train.model.positions import Rotary
+from train.objectives.losses import Losses
 from train.objectives.objectives import both_ways
 from train.optim.optimizers import optimizers
 from train.optim.schedules import learning_rate
@@ -79,7 +82,9 @@ class Run:
         self.check, self.on_notice = check, on_notice
         self.plan, self.sampler, self.out, self.ranks = plan, feed, out, ranks
         settings = plan.train
-        self.scored = scored(feed, settings.eval_tokens, settings.context)
+        self.labelled = feed if isinstance(feed, LabelledFeed) else None
+        if self.labelled is None:
+            self.scored = scored(feed, settings.eval_tokens, settings.context)
         self.texts = texts or {}
         self.passed = PassedOver(out / "spikes.json")
         parts = ranks.shards(settings)
@@ -94,13 +99,16 @@ class Run:
         settings, ranks = self.plan.train, self.ranks
         build = partial(Decoder, self.plan.model, attention=settings.attention)
         self.model = place_model(build, settings, ranks).train()
-        self.model.stack.recompute = settings.recompute
+        for stack in self.model.stacks:
+            stack.recompute = settings.recompute
         self.model.both_ways = both_ways(settings)
         start = self.plan.start
         if start is None or newest(self.out / "checkpoints") is not None:
             self.model.initialise(settings.seed)
         else:
-            if start.config.sparse != self.plan.model.sparse:  # routers begin anew
+            ours, theirs = self.plan.model, start.config
+            if theirs.sparse != ours.sparse or theirs.head.task != ours.head.task:
+                # Routers, or a head, begin anew.
                 self.model.initialise(settings.seed)
             take_over(start, self.model)
         self.optimizer = optimizers(self.model, settings)
@@ -238,10 +246,10 @@ class Run:
     def tune(self, step: int) -> None:
         """Rotary positions as the stage of a step has them."""
         stage, _ = locate(self.plan.train, step)
-        positions = self.model.stack.positions
-        if isinstance(positions, Rotary) and self.tuned != stage:
-            positions.tune(model_at(self.plan.model, self.plan.train, stage))
-            self.tuned = stage
+        for each in self.model.stacks:
+            if isinstance(each.positions, Rotary) and self.tuned != stage:
+                each.positions.tune(model_at(self.plan.model, self.plan.train, stage))
+        self.tuned = stage
 
     def line(self, line: dict[str, Any], reasons: dict[int, tuple[str, int]]) -> dict[str, Any]:
         """A line of the log from the figures of its step, which the guard has looked at."""
@@ -314,12 +322,20 @@ class Run:
             loss_chunk=settings.loss_chunk,
         )
         with self.average.swapped() if self.average is not None else nullcontext():
-            held_out = evaluate(self.model, self.scored, self.stepper.objective, how)
+            held_out = self._held_out(how)
             texts = {
                 name: text.score(text.nats(self.model, how)) for name, text in self.texts.items()
             }
             settle(self.model)
         return Evaluation(held_out=held_out, texts=texts)
+
+    def _held_out(self, how: Scoring) -> Scores:
+        model, objective, settings = self.model, self.stepper.objective, self.plan.train
+        if self.labelled is not None:
+            return assess(model, self.labelled.data, self.labelled.aside, objective, how)
+        scores = evaluate(model, self.scored, objective, how)
+        terms = terms_of(Losses(model, settings), self.scored, objective, how)
+        return dataclasses.replace(scores, terms=terms)
 
     def save(self, step: int, log: Log | None) -> None:
         scores = None if self.scores is None else dataclasses.asdict(self.scores.held_out)

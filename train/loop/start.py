@@ -81,10 +81,10 @@ def take_over(start: Start, model: Decoder) -> None:
     state = model.state_dict()
     upcycling = bool(model.config.sparse) and not start.config.sparse
     task = model.config.head.task
-    new_head = task is not None and task != start.config.head.task
+    new_head = task if task != start.config.head.task else None
     try:
         for name, weight in tensors_of(start.folder):
-            if new_head and not (name := kept(name, task)):
+            if new_head is not None and not (name := kept(name, new_head)):
                 continue
             if upcycling:
                 name, weight = upcycled(name, weight, model.config)
@@ -95,7 +95,7 @@ def take_over(start: Start, model: Decoder) -> None:
         raise TrainError(f"{start.folder}: cannot be read ({error})") from error
     if upcycling:
         state = {name: weight for name, weight in state.items() if not of_router(name)}
-    if new_head:
+    if new_head is not None:
         state = {name: weight for name, weight in state.items() if not name.startswith("head.")}
     if state:
         raise TrainError(f"{start.folder}: {next(iter(state))} is missing in the weights")

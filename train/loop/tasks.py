@@ -29,23 +29,23 @@ from train.objectives.tasks import VALUES, answers
 Said = dict[int, list[npt.NDArray[np.float64]]]  # of a sample, window by window
 
 
-def said(
-    model: Decoder, data: Labelled, windows: Ints, objective: Objective, how: Scoring, context: int
-) -> Said:
+def said(model: Decoder, data: Labelled, windows: Ints, objective: Objective, how: Scoring) -> Said:
     """What the model says of these windows, as ``answers`` has it; every process must call. Each is
     of one row, so the number of processes changes no bit.
     """
-    rows = LabelledRows(data.windows, data.shards, windows, context)
+    rows = LabelledRows(data.windows, data.shards, windows, data.context)
     places = np.array([len(data.windows[number].places) for number in windows], np.int64)
     first = dict(zip(windows.tolist(), np.cumsum(places) - places, strict=True))
     values = np.zeros((int(places.sum()), VALUES))
-    for example, counted in turns(model, rows, rows.count, objective, how):
+    for number, example in turns(model, rows, rows.count, objective, how):
         with torch.no_grad(), how.autocast:
             there = example.on(how.ranks.device)
             logits = model.logits(there.read_by(model)).double().cpu()
         assert example.documents is not None
         documents = example.documents.numpy()
-        for row, read in zip(logits, documents, strict=True) if counted else ():
+        for row, read in (
+            zip(logits, documents, strict=True) if number * how.batch_rows < rows.count else ()
+        ):
             for number in np.unique(read[read >= 0]):
                 window: Window = data.windows[number]
                 of_window = row[torch.from_numpy(read == number)]
@@ -105,7 +105,7 @@ def agreement(data: Labelled, predicted: dict[int, list[dict[str, Any]]]) -> dic
         [name for sample in kind for name in sample] for kind in (labels, ours)
     ]
     figures = {"accuracy": accuracy(*flat), "macro_f1": macro_f1(*flat)}
-    if len(data.names) == 2:
+    if len(data.names) == 2 and data.task.kind == "classify":
         figures["f1"] = f1_of_labels(*flat).get(data.names[1], 0.0)
     if data.task.kind == "token" and marks_entities(data.names):
         figures["entity_f1"] = entity_f1(labels, ours)
@@ -113,10 +113,10 @@ def agreement(data: Labelled, predicted: dict[int, list[dict[str, Any]]]) -> dic
 
 
 def assess(
-    model: Decoder, data: Labelled, windows: Ints, objective: Objective, how: Scoring, context: int
+    model: Decoder, data: Labelled, windows: Ints, objective: Objective, how: Scoring
 ) -> Scores:
     """The loss, in nats a label, and ``agreement`` on these windows, all of their samples."""
-    values = said(model, data, windows, objective, how, context)
+    values = said(model, data, windows, objective, how)
     nats = np.concatenate([part[:, 3] for parts in values.values() for part in parts])
     return Scores(
         loss=float(nats.sum()) / max(1, len(nats)),

@@ -20,7 +20,7 @@ from train.model.position_settings import Rope
 from train.model.presets import DECAYS
 from train.model.roles import Role, roles
 
-BLOCKS = "stack.blocks."
+BLOCKS = ("stack.blocks.", "generator.stack.blocks.")
 
 _NORMS = {
     "rms": "RMSNorm",
@@ -57,6 +57,7 @@ class Parameters:
     norms: int = 0
     head: int = 0
     mtp: int = 0
+    generator: int = 0
     other: int = 0
 
     @property
@@ -79,6 +80,8 @@ def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
         inside = name.startswith(BLOCKS)
         if name.startswith("mtp."):
             role = dataclasses.replace(role, part="mtp")
+        if name.startswith("generator."):
+            role = dataclasses.replace(role, part="generator")
         numbers = weight.numel() * (config.layers // built.layers if inside else 1)
         met = round(numbers * role.met) * (config.share if inside else 1)
         found.append((role, numbers, met))
@@ -138,8 +141,9 @@ def attention_flops(config: ModelConfig, context: int) -> float:
     """
     keys = sum(attended(config, layer, context) for layer in range(config.layers))
     keys += config.head.mtp * attended(config, config.layers - 1, context)
-    own = config.attention
-    return 2 * own.heads * (own.head_dim + own.value_dim) * keys
+    own, small = config.attention, config.generating
+    beside = 0.0 if small is None else attention_flops(small, context)
+    return 2 * own.heads * (own.head_dim + own.value_dim) * keys + beside
 
 
 def flops_per_token(config: ModelConfig, context: int) -> float:

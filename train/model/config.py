@@ -141,6 +141,12 @@ class Head:
     task: Annotated[
         Task | None, Setting("A head for a task, in place of the one that predicts tokens.")
     ] = None
+    replaced: Annotated[
+        bool,
+        Setting(
+            "Whether the model tells of each token if it was replaced, and predicts none (ELECTRA)."
+        ),
+    ] = False
     mtp: Annotated[
         int,
         Setting(
@@ -152,6 +158,25 @@ class Head:
 
     def __post_init__(self) -> None:
         check(self, "head.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generator:
+    """A smaller masked model on the same embedding, trained beside a discriminator, whose tokens
+    it replaces (ELECTRA, Clark et al. 2020).
+    """
+
+    smaller: Annotated[
+        int,
+        Setting(
+            "How many times fewer heads, and hidden and feed-forward dimensions, it has than the "
+            "discriminator (section 3.2 of the paper: 2 to 4).",
+            ge=1,
+        ),
+    ] = 4
+
+    def __post_init__(self) -> None:
+        check(self, "generator.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +231,9 @@ class ModelConfig(Stack):
     ] = None
     embedding: Annotated[Embedding, Setting("The embedding.")] = field(default_factory=Embedding)
     head: Annotated[Head, Setting("The output head.")] = field(default_factory=Head)
+    generator: Annotated[
+        Generator | None, Setting("What replaces tokens in training, where head.replaced is true.")
+    ] = None
 
     def __post_init__(self) -> None:
         check(self)
@@ -219,8 +247,8 @@ class ModelConfig(Stack):
             f"share is {self.share}: it must divide layers ({self.layers})",
         )
         refuse(
-            self.head.task is not None and (self.head.pair != "none" or self.head.mtp > 0),
-            "head.task with head.pair or head.mtp: a head for a task stands alone",
+            self.head.task is not None and (self.head.pair != "none" or self.head.replaced),
+            "head.task with head.pair or head.replaced: a head for a task stands alone",
         )
         refuse(
             self.causal and self.head.pair != "none",
@@ -230,18 +258,46 @@ class ModelConfig(Stack):
             "causal false": not self.causal,
             "mup_base": self.mup_base is not None,
             "embedding.size": self.embedding.size is not None,
+            "head.task": self.head.task is not None,
             "feed_forward experts": isinstance(self.feed_forward, Experts),
         }.items():
             refuse(
                 self.head.mtp > 0 and other,
                 f"head.mtp {self.head.mtp} with {name}: it follows a decoder without that",
             )
+        refuse(
+            self.head.replaced and (self.causal or self.head.pair != "none"),
+            "head.replaced with causal true or head.pair: a discriminator is an encoder without it",
+        )
+        if self.generator is not None:
+            self._check_generator(self.generator)
         if isinstance(self.feed_forward, Experts):
             self._check_experts(self.feed_forward)
         if isinstance(self.attention, Latent):
             self._check_latent()
         if isinstance(self.position, Rope):
             self._check_rope(self.position)
+
+    def _check_generator(self, own: Generator) -> None:
+        refuse(not self.head.replaced, "generator without head.replaced: set that to true")
+        for name, other in {
+            "attention latent": isinstance(self.attention, Latent),
+            "feed_forward experts": isinstance(self.feed_forward, Experts),
+            "embedding.positions after": self.embedding.positions == "after",
+            "head.tied false": not self.head.tied,
+            "mup_base": self.mup_base is not None,
+        }.items():
+            refuse(other, f"generator with {name}: leave one of them out")
+        for name, size in {
+            "hidden": self.hidden,
+            "attention.heads": self.attention.heads,
+            "attention.kv_heads": self.attention.kv_heads,
+            "feed_forward.width": self.feed_forward.width,
+        }.items():
+            refuse(
+                size % own.smaller != 0,
+                f"generator.smaller is {own.smaller}: it must divide {name} ({size})",
+            )
 
     def _check_experts(self, own: Experts) -> None:
         last = self.layers // own.every * own.every - 1  # that may have experts
@@ -307,15 +363,41 @@ class ModelConfig(Stack):
 
     @property
     def trunk(self) -> ModelConfig:
-        """Without what is there for training alone, the modules of ``head.mtp``."""
-        return replace(self, head=replace(self.head, mtp=0))
+        """Without what is there for training alone, the modules of ``head.mtp`` and a generator."""
+        return replace(self, head=replace(self.head, mtp=0), generator=None)
+
+    @property
+    def generating(self) -> ModelConfig | None:
+        """The generator as a model of its own."""
+        if self.generator is None:
+            return None
+        by, own = self.generator.smaller, self.attention
+        assert isinstance(own, Grouped)
+        hidden = self.hidden // by
+        return replace(
+            self,
+            hidden=hidden,
+            attention=replace(own, heads=own.heads // by, kv_heads=own.kv_heads // by),
+            feed_forward=replace(self.feed_forward, width=self.feed_forward.width // by),
+            embedding=replace(
+                self.embedding, size=self.embedded if self.embedded != hidden else None
+            ),
+            head=replace(self.head, replaced=False),
+            generator=None,
+        )
+
+    @property
+    def writes(self) -> bool:
+        """Whether it predicts tokens from those before them."""
+        return self.causal and self.head.task is None
 
     @property
     def head_shape(self) -> tuple[int, int]:
-        """Of the head's matrix: what it gives and what it reads."""
+        """Of the head's matrix: what it gives, nothing where there is none, and what it reads."""
         if self.head.task is not None:
             return len(self.head.task.labels), self.hidden
-        return self.vocab, self.embedded if self.head.tied else self.hidden
+        there = not self.head.replaced or self.generator is not None
+        return self.vocab * there, self.embedded if self.head.tied else self.hidden
 
     @property
     def wider(self) -> float:

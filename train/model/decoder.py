@@ -10,11 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.attention import ContextParallel
+from train.errors import TrainError
 from train.model import roles
 from train.model.cache import Cache, places_of
 from train.model.config import ModelConfig
 from train.model.dropout import Dropout, of_tokens
-from train.model.heads import PairHead, transform, widened
+from train.model.generator import Generator, other_draws
+from train.model.heads import PairHead, ReplacedHead, transform, widened
 from train.model.mtp import ahead, modules
 from train.model.norms import norm
 from train.model.positions import EMBEDDING
@@ -48,24 +50,28 @@ class Embedding(nn.Embedding):
 
 class Head(nn.Module):
     """Features [..., hidden] to logits [..., vocab]; a tied one has the embedding's weight, and
-    where that is narrower a matrix before it.
+    where that is narrower a matrix before it. That of a discriminator is ``replaced`` alone.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        own, (_, size) = config.head, config.head_shape
-        self.weight = None if own.tied else nn.Parameter(torch.zeros(config.vocab, size))
-        self.bias = nn.Parameter(torch.zeros(config.vocab)) if own.bias else None
+        own, size = config.head, config.embedded if config.head.tied else config.hidden
+        tokens = not own.replaced
+        weight = tokens and not own.tied
+        self.weight = nn.Parameter(torch.zeros(config.vocab, size)) if weight else None
+        self.bias = nn.Parameter(torch.zeros(config.vocab)) if own.bias and tokens else None
         std = EMBEDDING * (config.mup_base or size) ** -0.5
-        weight = Role(part="head", use="head", std=std, fan_in=size)
-        roles.give(self, weight=weight, bias=Role(part="head", use="vector"))
-        self.transform = transform(config, size)
+        matrix = Role(part="head", use="head", std=std, fan_in=size)
+        roles.give(self, weight=matrix, bias=Role(part="head", use="vector"))
+        self.transform = transform(config, size) if tokens else None
         self.pair = PairHead(config) if own.pair != "none" else None
+        self.replaced = ReplacedHead(config) if own.replaced else None
 
 
 class Decoder(nn.Module):
     """Token ids [batch, length] to logits [batch, length, vocab] in float32. ``both_ways``: whether
-    it has learned to read a prompt both ways.
+    it has learned to read a prompt both ways. With a ``generator``, it is that which features and
+    logits of tokens are of; what the discriminator says is ``replaced``.
     """
 
     def __init__(self, config: ModelConfig, *, attention: str = "auto") -> None:
@@ -77,6 +83,8 @@ class Decoder(nn.Module):
         task = config.head.task
         self.head = Head(config) if task is None else TaskHead(config, task)
         self.mtp = modules(config, attention)
+        small = config.generating
+        self.generator = None if small is None else Generator(small, Head(small), attention)
 
     def initialise(self, seed: int) -> None:
         """First weights from the seed alone; see ``roles.initialise``."""
@@ -93,14 +101,30 @@ class Decoder(nn.Module):
 
     def read_out(self, features: Tensor) -> Tensor:
         """What the head's matrix is multiplied by."""
-        return features if self.head.transform is None else self.head.transform(features)
+        transform = self._predicts.transform
+        return features if transform is None else transform(features)
 
     def head_weights(self) -> tuple[Tensor, Tensor | None]:
         """The head's matrix [vocab, hidden], with tied embeddings theirs, and its bias [vocab]; of
         a task [labels, hidden] and [labels].
         """
-        weight = self.embedding.weight if self.head.weight is None else self.head.weight
-        return weight, self.head.bias
+        head = self._predicts
+        return self.embedding.weight if head.weight is None else head.weight, head.bias
+
+    @property
+    def _predicts(self) -> Head:
+        """The head that predicts tokens."""
+        head: Any = self.head if self.generator is None else self.generator.head
+        if head.replaced is not None:
+            raise TrainError(
+                "a discriminator predicts no tokens: give its generator's folder", exit_code=2
+            )
+        return head  # type: ignore[no-any-return]
+
+    @property
+    def stacks(self) -> tuple[Stack, ...]:
+        """Its own, and its generator's."""
+        return (self.stack,) if self.generator is None else (self.stack, self.generator.stack)
 
     def features(
         self,
@@ -127,20 +151,49 @@ class Decoder(nn.Module):
         """
         if cache is not None and prefix is not None and cache.started:
             raise ValueError("a prefix goes with the first tokens of a text")
+        seen: dict[str, Any] = {"documents": documents, "prefix": prefix, "cache": cache}
+        seen |= {"segments": segments, "parallel": parallel, "notes": notes}
+        if self.generator is not None:
+            own = self.generator
+            return self._read(tokens, own.out, own.stack, draws=other_draws(draws), **seen)
+        return self._read(tokens, self.embedding.out, self.stack, draws=draws, **seen)
+
+    def replaced(self, tokens: Tensor, **seen: Any) -> Tensor:
+        """The discriminator's logits of whether each token was replaced: float32 [batch, length].
+        The arguments of ``features``.
+        """
+        assert self.head.replaced is not None
+        return self.head.replaced(self._read(tokens, self.embedding.out, self.stack, **seen))
+
+    def _read(
+        self,
+        tokens: Tensor,
+        out: nn.Module,
+        stack: Stack,
+        *,
+        documents: Tensor | None = None,
+        prefix: Tensor | None = None,
+        cache: Cache | None = None,
+        segments: Tensor | None = None,
+        draws: Tensor | None = None,
+        parallel: ContextParallel | None = None,
+        notes: dict[str, list[Tensor]] | None = None,
+    ) -> Tensor:
+        """The stack's, which ``out`` leads to from the embedding."""
         places = places_of(tokens, documents, cache)
         index, own = torch.arange(tokens.shape[1], device=tokens.device)[None], places
         if parallel is not None:
             tokens, index, own = (parallel.own(each) for each in (tokens, index, places))
             segments = None if segments is None else parallel.own(segments)
         draws = None if draws is None else of_tokens(draws, index, self.config.hidden)
-        x, out = self.embedding(tokens, segments), self.embedding.out
+        x = self.embedding(tokens, segments)
         early = self.config.embedding.positions == "after"  # positions after it
         x = out(x) if early else x
         x = self.drop(self.embedding.norm(self.stack.positions.embed(x, own)), draws)
         x = x if early else out(x)
         seen: dict[str, Any] = {"documents": documents, "prefix": prefix, "cache": cache}
         seen |= {"draws": draws, "parallel": parallel, "tokens": tokens, "notes": notes}
-        x = self.stack(x, places, **seen)
+        x = stack(x, places, **seen)
         return x if self.config.mup_base is None else x / self.config.wider
 
     def ahead(self, features: Tensor, tokens: Tensor, **seen: Tensor | None) -> Iterator[Tensor]:

@@ -31,7 +31,7 @@ class TaskHead(nn.Module):
     classified (as transformers' classes have it).
     """
 
-    pair = None
+    pair = replaced = None
 
     def __init__(self, config: ModelConfig, task: Task) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def with_task(config: ModelConfig, kind: str, labels: tuple[str, ...]) -> ModelC
     elif config.head.transform and kind == "classify":
         before = "pool"
     task = Task(kind=kind, labels=labels, before=before)
-    return replace(config, head=replace(config.head, pair="none", task=task))
+    return replace(config, head=replace(config.head, pair="none", replaced=False, task=task))
 
 
 def kept(name: str, task: Task) -> str:
@@ -70,4 +70,4 @@ def kept(name: str, task: Task) -> str:
     if task.before == "pool" and name.startswith(pool):
         return name.replace(pool, "head.transform.linear.")
     stays = task.before == "transform" and name.startswith("head.transform.")
-    return name if stays or not name.startswith(("head.", "mtp.")) else ""
+    return name if stays or not name.startswith(("head.", "mtp.", "generator.")) else ""

@@ -34,7 +34,8 @@ class Example:
     ends, as ``targets`` has where it begins. ``pairs``: int64
     [rows, context], at the first token of a text whether its segments belong together (0) or not
     (1), ``IGNORED`` elsewhere. ``scored``: int64 [targets], where those that count stand in the
-    flattened rows, for objectives that score few; None for all.
+    flattened rows, for objectives that score few; None for all. ``chances``: float64 [rows,
+    context], numbers from 0 up to 1, evenly drawn, by which a generator chooses tokens.
     """
 
     inputs: Tensor
@@ -45,6 +46,7 @@ class Example:
     ends: Tensor | None = None
     pairs: Tensor | None = None
     scored: Tensor | None = None
+    chances: Tensor | None = None
 
     @property
     def tokens(self) -> int:

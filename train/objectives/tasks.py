@@ -85,15 +85,17 @@ def answers(logits: Tensor, window: Window) -> npt.NDArray[np.float64]:
         shares = logits.log_softmax(-1)
         best = shares.max(-1)
         right = torch.from_numpy(window.labels)
-        nats = F.nll_loss(shares, right, reduction="none")
-        return torch.stack([best.indices, 0 * nats, best.values.exp(), nats], -1).numpy()
+        each = F.nll_loss(shares, right, reduction="none")
+        return torch.stack([best.indices, 0 * each, best.values.exp(), each], -1).numpy()
     nats = F.cross_entropy(logits.T, torch.from_numpy(window.labels)).item()
     text = np.flatnonzero(window.characters[:, 0] >= 0)
     if not len(text):
         return np.array([[0.0, 0.0, -np.inf, nats]])
     first, last = logits[text[0] : text[-1] + 1].T.numpy()
     length = min(LONGEST, len(text))
-    sums = np.stack([np.append(first[: len(first) - n] + last[n:], [-np.inf] * n) for n in range(length)])
+    sums = np.stack(
+        [np.append(first[: len(first) - n] + last[n:], [-np.inf] * n) for n in range(length)]
+    )
     further, begin = np.unravel_index(sums.argmax(), sums.shape)
     begin += text[0]
     return np.array([[begin, begin + further, sums.max(), nats]])
