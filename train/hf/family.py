@@ -26,6 +26,7 @@ ACTIVATIONS = {
     "silu": "swish",
     "swish": "swish",
     "relu2": "relu2",
+    "sigmoid": "sigmoid",
 }
 GATED = {
     "silu": "swiglu",
@@ -36,8 +37,8 @@ GATED = {
     "relu": "reglu",
     "sigmoid": "glu",
 }
-PLAIN = tuple(name for name, (_, gated) in OURS.items() if not gated)
-GATED_ONES = tuple(name for name, (_, gated) in OURS.items() if gated)
+PLAIN = tuple(dict.fromkeys(ACTIVATIONS.values()))
+GATED_ONES = tuple(dict.fromkeys(GATED.values()))
 
 
 def activation(config: ModelConfig) -> str:

@@ -89,7 +89,7 @@ def _kinds(
 
 def _mask(model: ModelConfig, train: TrainConfig, window: int | None, device: torch.device) -> Mask:
     """Of the kind that a stack makes in training; a few tokens long."""
-    prefix, shared = both_ways(train.objective), train.context_parallel > 1
+    prefix, shared = both_ways(train), train.context_parallel > 1
     length = 8 if shared else 2
     with device:
         bias = positions(model).bias()

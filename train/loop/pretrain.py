@@ -35,6 +35,7 @@ from train.loop.texts import notice, texts_of
 from train.measure.accounting import active_parameters, parameters
 from train.measure.which import remember
 from train.model.config import ModelConfig
+from train.objective_settings import Prefix
 from train.runs.checkpoint import (
     best,
     complete,
@@ -271,7 +272,7 @@ def _otherwise(plan: Plan) -> str:
     """What of a run another version did in another way."""
     if plan.model.dropout:
         return "drew dropout"
-    if plan.train.objective == "prefix":
+    if isinstance(plan.train.objective, Prefix):
         return "drew prefixes"
     if any(not stage.scheduled for stage in plan.train.stages):
         return "began its schedule anew with each stage"

@@ -96,7 +96,7 @@ class Run:
         self.model = place_model(build, settings, ranks).train()
         for stack in self.model.stacks:
             stack.recompute = settings.recompute
-        self.model.both_ways = both_ways(settings.objective)
+        self.model.both_ways = both_ways(settings)
         start = self.plan.start
         if start is None or newest(self.out / "checkpoints") is not None:
             self.model.initialise(settings.seed)

@@ -23,9 +23,9 @@ from torch.utils._pytree import tree_leaves
 from train.config import TrainConfig
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.objective_settings import Masked
 from train.objectives.example import Example
 from train.objectives.losses import Losses
-from train.objectives.masked import RATE
 from train.optim.optimizers import optimizers
 
 
@@ -103,7 +103,7 @@ def training_memory(
         apart = matrix.detach().requires_grad_()
         vars(model)["head_weights"] = lambda: (apart, bias)
         losses = Losses(model, TrainConfig(loss_chunk=loss_chunk))
-        scored = None if config.causal else torch.arange(math.ceil(RATE * tokens.numel()))
+        scored = None if config.causal else torch.arange(math.ceil(Masked().rate * tokens.numel()))
         source = None if config.encoder is None else tokens
         example = Example(
             inputs=tokens, targets=tokens, documents=None, scored=scored, source=source

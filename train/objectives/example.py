@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor
 
 from train.data.packing import key_of, scatter
-from train.data.rows import Piece
+from train.data.rows import Piece, Takes
+from train.data.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from train.attention import ContextParallel
@@ -133,19 +135,38 @@ class Draws:
         return None
 
 
-class Objective(Protocol):
-    """What is to be learned from pieces of documents.
+class Objective(ABC):
+    """What is to be learned from pieces of documents. Built with its settings and the run's
+    vocabulary; what rows and vocabulary have to be like follows from the settings before.
 
-    ``both_ways``: whether a prompt is read both ways in generation. ``sparse``: whether few of the
-    tokens are scored.
+    ``sparse``: whether few of the tokens are scored. ``likelihood``: whether the loss is that of
+    the text, so that it says how many bits a byte takes.
     """
 
-    both_ways: bool
-    sparse: bool
+    sparse = False
+    likelihood = True
 
+    def __init__(self, settings: Any, tokens: Vocabulary) -> None:
+        self.settings, self.tokens = settings, tokens
+
+    @staticmethod
+    def needs(settings: Any, context: int) -> tuple[str, ...]:
+        """The roles of the special tokens that it needs for pieces of so many tokens at most."""
+        return ()
+
+    @staticmethod
+    def takes(settings: Any) -> Takes | None:
+        """The positions that pieces take; None where these are their tokens."""
+        return None
+
+    @staticmethod
+    def both_ways(settings: Any) -> bool:
+        """Whether a prompt is read both ways in generation."""
+        return False
+
+    @abstractmethod
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         """One row of the pieces, which fit into ``context`` positions."""
-        ...
 
 
 class Source(Protocol):

@@ -144,6 +144,7 @@ CASES: dict[str, tuple[str, ModelConfig]] = {
     "qwen3, windows": ("qwen3", llama({"attention.qk_norm": True, "attention.window": 5})),
     "olmo": ("olmo", llama({"norm.kind": "layer_plain", "attention.head_dim": 12})),
     "gpt2": ("gpt2", GPT2),
+    "gpt2, sigmoid": ("gpt2", changed(GPT2, {"feed_forward.activation": "sigmoid"}, "model")),
     "gpt2, relu2, untied": (
         "gpt2",
         changed(
