@@ -332,6 +332,11 @@ class ModelConfig(Stack):
         )
         if rope.scaling is None:
             return
+        refuse(
+            rope.scaling.all_dims > 0
+            and (rope.scaling.kind != "yarn" or not isinstance(self.attention, Latent)),
+            "position.scaling.all_dims: it is of yarn with attention latent alone",
+        )
         if rope.scaling.kind == "longrope":
             for name in ("short", "long"):
                 refuse(
