@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from train.errors import TrainError
 from train.model.config import ModelConfig
 from train.model.position_settings import Rope
+from train.objective_settings import Auto, Objective
 from train.settings import Setting, check
 from train.stages import Source, Stage
 
@@ -25,36 +26,13 @@ class TrainConfig:
     rows: Annotated[int, Setting("Rows of `context` tokens in the batch of a step.", ge=1)] = 4
     context: Annotated[int, Setting("Tokens in a row.", ge=1)] = 256
     objective: Annotated[
-        str,
+        Objective,
         Setting(
-            "What is learned: `causal`, `prefix`; of an encoder `masked`, and with a head for "
-            "pairs of segments `next-sentence` or `sentence-order`. `auto` is the model's own."
+            "What is learned: a kind, or an object of `kind` and its settings: `causal`, `prefix`; "
+            "of an encoder `masked`, and with a head for pairs of segments `next-sentence` or "
+            "`sentence-order`. `auto` is the model's own."
         ),
-    ] = "auto"
-    noise: Annotated[
-        float | None,
-        Setting(
-            "Share of the tokens that the objective hides. Without a value its own: 0.15 of "
-            "`masked`.",
-            gt=0,
-            lt=1,
-        ),
-    ] = None
-    noise_span: Annotated[
-        float | None,
-        Setting("Mean length of a hidden span. Without a value the objective's own.", ge=1),
-    ] = None
-    noise_unit: Annotated[
-        str,
-        Setting(
-            "What `masked` hides as one: a token, a word, or a span of words (Joshi et al. 2020).",
-            choices=("token", "word", "span"),
-        ),
-    ] = "token"
-    noise_fixed: Annotated[
-        bool,
-        Setting("Whether all epochs hide the same tokens (BERT), or each epoch others (RoBERTa)."),
-    ] = False
+    ] = dataclasses.field(default_factory=Auto)
     optimizer: Annotated[str, Setting("The optimizer: `adamw`, `muon`, `adafactor` or `lion`.")] = (
         "adamw"
     )

@@ -108,7 +108,8 @@ def from_dict(kind: type[Config], values: Any, where: str) -> Config:
 
     Fields are int, float, bool, str, other such dataclasses, tuples of one of these
     (``tuple[int, ...]``) or dicts of them by name, or one of these or None. Of a choice between
-    dataclasses the value of ``kind`` decides, or else the first is meant. Raises ``TrainError``
+    dataclasses the value of ``kind`` decides, or a word, which is that kind; else the first is
+    meant. Raises ``TrainError``
     naming ``where`` and the key for unknown, missing or mistyped values.
     """
     if not isinstance(values, dict):
@@ -148,6 +149,8 @@ def _value(kind: Any, value: Any, where: str, name: str) -> Any:
     elif any(_is(plain_kind, value) for plain_kind in inner if plain_kind in _PLAIN):
         return value
     elif members:
+        if isinstance(value, str) and any(kinds_of(member) for member in members):
+            value = {"kind": value}
         return from_dict(_member(members, value, where, name), value, f"{where}: {name}")
     elif further := [choice for choice in inner if choice not in _PLAIN]:
         return _value(further[0], value, where, name)
@@ -214,14 +217,16 @@ def _kinds_first(name: str) -> tuple[bool, int]:
 
 
 def unflat(values: dict[str, Any]) -> dict[str, Any]:
-    """Dotted names as objects in objects."""
+    """Dotted names as objects in objects; a word beside names below it is their ``kind``."""
     nested: dict[str, Any] = {}
-    for name, value in values.items():
+    for name in sorted(values, key=lambda name: name.count(".")):
         *above, last = name.split(".")
         inner = nested
         for part in above:
-            inner = inner.setdefault(part, {})
-        inner[last] = value
+            if isinstance(inner.setdefault(part, {}), str):
+                inner[part] = {"kind": inner[part]}
+            inner = inner[part]
+        inner[last] = values[name]
     return nested
 
 

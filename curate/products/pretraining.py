@@ -148,6 +148,19 @@ def _setting(name: str, **limits: Any) -> Any:
     return field_of(TrainConfig, name, **limits)
 
 
+def _joined(values: dict[str, Any], name: str, key: str, default: str) -> dict[str, Any]:
+    """``values`` with the settings that are called ``name`` and a dot in the mapping ``name``,
+    where a word stands for the mapping's ``key``."""
+    start = f"{name}."
+    dotted = {k: v for k, v in values.items() if str(k).startswith(start)}
+    if not dotted:
+        return values
+    whole = values.get(name, default)
+    whole = dict(whole) if isinstance(whole, dict) else {key: whole}
+    whole |= {k.removeprefix(start): v for k, v in dotted.items()}
+    return {k: v for k, v in values.items() if k not in dotted} | {name: whole}
+
+
 class PretrainProduct(Product):
     """Trains a language model on token shards: checkpoints, metrics, a sample."""
 
@@ -169,11 +182,11 @@ class PretrainProduct(Product):
     steps: int = _setting("steps")
     rows: int = _setting("rows")
     context: int = _setting("context", ge=8)
-    objective: str = _setting("objective")
-    noise: float | None = _setting("noise")
-    noise_span: float | None = _setting("noise_span")
-    noise_unit: str = _setting("noise_unit")
-    noise_fixed: bool = _setting("noise_fixed")
+    objective: str | dict[str, Any] = Field(
+        "auto",
+        description="What is learned: the name of an objective, or a mapping of that as `kind` and "
+        "of its settings. `auto` is the model's own.",
+    )
     optimizer: str = _setting("optimizer")
     lr: float = _setting("lr")
     schedule: str = _setting("schedule")
@@ -245,17 +258,13 @@ class PretrainProduct(Product):
 
     @model_validator(mode="before")
     @classmethod
-    def _settings_of_model(cls, values: Any) -> Any:
-        """`model.attention.window` of a `--set` joins what the recipe says of the model."""
-        if not isinstance(values, dict):
-            return values
-        dotted = {k: v for k, v in values.items() if str(k).startswith("model.")}
-        if not dotted:
-            return values
-        whole = values.get("model", "tiny")
-        whole = dict(whole) if isinstance(whole, dict) else {"preset": whole}
-        whole |= {k.removeprefix("model."): v for k, v in dotted.items()}
-        return {k: v for k, v in values.items() if k not in dotted} | {"model": whole}
+    def _dotted_settings(cls, values: Any) -> Any:
+        """`model.attention.window` of a `--set` joins what the recipe says of the model, and
+        `objective.rate` what it says of the objective."""
+        if isinstance(values, dict):
+            values = _joined(values, "model", "preset", "tiny")
+            values = _joined(values, "objective", "kind", "auto")
+        return values
 
     @model_validator(mode="before")
     @classmethod

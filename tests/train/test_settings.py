@@ -15,7 +15,8 @@ from train.config import TrainConfig
 from train.errors import TrainError
 from train.model.position_settings import Alibi
 from train.model.presets import preset
-from train.settings import Setting, change, check, from_dict, settings_of, to_dict
+from train.objective_settings import Masked
+from train.settings import Setting, change, check, from_dict, settings_of, to_dict, unflat
 
 KINDS = [
     kind
@@ -117,6 +118,13 @@ def test_a_mapping_by_name_is_one_of_values_of_its_type():
     ):
         with pytest.raises(TrainError, match=message):
             from_dict(TrainConfig, {"eval": wrong}, "file")
+
+
+def test_a_word_is_the_kind_of_settings_and_names_below_it_are_theirs():
+    for values in ({"objective": "masked", "objective.rate": 0.3}, {"objective.rate": 0.3}):
+        values["objective.kind"] = "masked"
+        assert from_dict(TrainConfig, unflat(values), "x").objective == Masked(rate=0.3)
+    assert from_dict(TrainConfig, {"objective": "masked"}, "x").objective == Masked()
 
 
 def test_other_values_at_dotted_names_count_together():

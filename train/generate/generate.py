@@ -144,7 +144,7 @@ def load(model_dir: Path, *, device: str = "cpu") -> tuple[Decoder, Tokenizer]:
         )
     model = Decoder(config)
     load_model(checkpoint, model, average=True)
-    model.both_ways = both_ways(plan.train.objective)
+    model.both_ways = both_ways(plan.train)
     tokenizer = load_tokenizer(tokenizer_of(checkpoint))
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= config.vocab:

@@ -27,7 +27,7 @@ from train.judge.intervals import interval
 from train.loop.evaluate import Scoring, batches
 from train.loop.texts import WholePieces
 from train.model.decoder import Decoder
-from train.objectives.example import Draws, Example, laid_out
+from train.objectives.example import Draws, Example, Objective, laid_out
 from train.objectives.losses import token_losses_and_hits
 
 
@@ -120,18 +120,16 @@ def cut(tokenizer: Tokenizer, context: str, continuation: str) -> tuple[list[int
     return whole[:border], whole[border:]
 
 
-class Answers:
+class Answers(Objective):
     """An objective: the continuation from the context, which a model that has learned it reads
     both ways, as in generation."""
 
-    sparse = False
-
-    def __init__(self, both_ways: bool) -> None:
-        self.both_ways = both_ways
+    def __init__(self, prefix: bool) -> None:
+        self.prefix = prefix
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         row, places = laid_out(pieces, context)
-        if not self.both_ways:
+        if not self.prefix:
             return row
         prefix = torch.zeros(1, context, dtype=torch.bool)
         for piece, place in places:

@@ -224,4 +224,4 @@ def evaluate(model: Decoder, scored: Scored, objective: Objective, how: Scoring)
     total = np.zeros(nats.shape[1])
     for batch in of_all[0].numpy():
         total += batch
-    return scored.sources.score(total, of_all[1].sum(0).numpy(), not objective.sparse)
+    return scored.sources.score(total, of_all[1].sum(0).numpy(), objective.likelihood)

@@ -36,6 +36,7 @@ from train.measure.accounting import active_parameters, parameters
 from train.measure.which import remember
 from train.model.config import ModelConfig
 from train.model.plugins import blamed
+from train.objective_settings import Prefix
 from train.runs.checkpoint import (
     best,
     complete,
@@ -62,7 +63,7 @@ def summarise(run: Run) -> dict[str, Any]:
         sample = None
         # Of split weights all processes read and choose together.
         together = run.saver.parts
-        known = run.sampler.tokenizer is not None and plan.model.causal  # an encoder writes none
+        known = run.sampler.tokenizer is not None and plan.model.form == "decoder"
         if (run.ranks.first or together) and known:
             with autocast(run.ranks.device, settings.precision) if together else nullcontext():
                 sample = continue_text(
@@ -273,7 +274,7 @@ def _otherwise(plan: Plan) -> str:
     """What of a run another version did in another way."""
     if plan.model.dropout:
         return "drew dropout"
-    if plan.train.objective == "prefix":
+    if isinstance(plan.train.objective, Prefix):
         return "drew prefixes"
     if any(not stage.scheduled for stage in plan.train.stages):
         return "began its schedule anew with each stage"

@@ -26,7 +26,7 @@ from train.model.decoder import Decoder
 from train.model.plugins import plugins
 from train.model.presets import PRESETS, preset
 from train.model.upcycle import check_upcycling, of_router, upcycled
-from train.objectives.objectives import TAKES, feed_of, name_for
+from train.objectives.objectives import OBJECTIVES, feed_of, objective_for
 from train.optim.optimizers import check_optimizer
 from train.optim.schedules import schedule
 from train.runs.checkpoint import model_of, newest, tokenizer_of, weights_of
@@ -227,20 +227,21 @@ def settled(model: ModelConfig, train: TrainConfig) -> TrainConfig:
     """The settings with an objective and packings that suit the model, where they leave these to
     it; raises ``TrainError``.
     """
-    name = name_for(model, train.objective)
-    cuts = name not in TAKES
+    objective = objective_for(model, train.objective)
+    cuts = OBJECTIVES[type(objective)].takes(objective) is None
     stages = tuple(
         stage if stage.packing is None else replace(stage, packing=packing_for(stage.packing, cuts))
         for stage in train.stages
     )
     packing = packing_for(train.packing, cuts)
-    return replace(train, objective=name, packing=packing, stages=stages)
+    return replace(train, objective=objective, packing=packing, stages=stages)
 
 
 def _check_objective(model: ModelConfig, train: TrainConfig) -> None:
     """Raise where a model has no use for what the settings ask for."""
-    if train.eval and not model.causal:
+    if train.eval and model.form != "decoder":
         raise TrainError(
-            "eval: an encoder gives texts no likelihood; held-out text is scored by its objective",
+            f"eval: an {model.form} gives texts no likelihood; held-out text is scored by its "
+            "objective",
             exit_code=2,
         )

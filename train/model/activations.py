@@ -21,4 +21,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "sigmoid": torch.sigmoid,
     "relu2": _relu2,
+    "elu": F.elu,
+    "selu": F.selu,
+    "softplus": F.softplus,
 }

@@ -8,13 +8,17 @@ from typing import Annotated, ClassVar
 from train.settings import Setting, check, kind_of, refuse
 
 ROUTINGS = ("top_k", "expert_choice", "hash")
-# name: (activation, gated)
+# name: (activation, gated). Narang et al. 2021 compare them but for relu2.
 ACTIVATIONS = {
     "relu": ("relu", False),
     "gelu": ("gelu", False),
     "gelu_tanh": ("gelu_tanh", False),
     "swish": ("silu", False),
     "relu2": ("relu2", False),
+    "elu": ("elu", False),
+    "selu": ("selu", False),
+    "sigmoid": ("sigmoid", False),
+    "softplus": ("softplus", False),
     "glu": ("sigmoid", True),
     "geglu": ("gelu", True),
     "geglu_tanh": ("gelu_tanh", True),
@@ -32,8 +36,8 @@ class Dense:
     activation: Annotated[
         str,
         Setting(
-            "Plain relu, gelu, gelu_tanh, swish, relu2 (So et al. 2021), gated (Shazeer 2020) glu, "
-            "geglu, geglu_tanh, reglu, swiglu.",
+            "Plain relu, gelu, gelu_tanh, swish, relu2 (So et al. 2021), elu, selu, sigmoid, "
+            "softplus, gated (Shazeer 2020) glu, geglu, geglu_tanh, reglu, swiglu.",
             choices=tuple(ACTIVATIONS),
         ),
     ] = "swiglu"
@@ -96,11 +100,17 @@ class Experts:
     top_groups: Annotated[
         int,
         Setting(
-            "Groups that a token's experts are chosen from, those whose two best scores sum to "
-            "most (DeepSeek-V3: 4 of 8).",
+            "Groups that a token's experts are chosen from, those of the best scores (DeepSeek-V2: "
+            "3 of 8, DeepSeek-V3: 4 of 8).",
             ge=1,
         ),
     ] = 1
+    group_best: Annotated[
+        int,
+        Setting(
+            "Best scores of a group whose sum ranks it (DeepSeek-V3: 2; DeepSeek-V2: 1).", ge=1
+        ),
+    ] = 2
     shared_width: Annotated[
         int,
         Setting(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from train.data.rows import Piece
-from train.objectives.example import Draws, Example, laid_out
+from train.data.vocabulary import Vocabulary
+from train.objectives.example import Draws, Example, Objective, laid_out
 
 
-class Causal:
-    """Language modelling (Radford et al. 2018)."""
+class Causal(Objective):
+    """Language modelling (Radford et al. 2018). It has no settings and needs no special token."""
 
-    sparse = False
-    both_ways = False
+    def __init__(self, settings: Any = None, tokens: Vocabulary | None = None) -> None:
+        pass
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         return laid_out(pieces, context)[0]

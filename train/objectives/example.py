@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor
 
 from train.data.packing import key_of, scatter
-from train.data.rows import Piece
+from train.data.rows import Piece, Takes
+from train.data.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from train.attention import ContextParallel
@@ -30,7 +32,9 @@ class Example:
     ``segments``: int64 [rows, context], the part of its text that a token is in. ``pairs``: int64
     [rows, context], at the first token of a text whether its segments belong together (0) or not
     (1), ``IGNORED`` elsewhere. ``scored``: int64 [targets], where those that count stand in the
-    flattened rows, for objectives that score few; None for all.
+    flattened rows, for objectives that score few; None for all. ``source`` and
+    ``source_documents``: int64 [rows, source], what the encoder of an encoder-decoder reads, and
+    the documents that its tokens belong to, numbered as the others.
     """
 
     inputs: Tensor
@@ -40,6 +44,8 @@ class Example:
     segments: Tensor | None = None
     pairs: Tensor | None = None
     scored: Tensor | None = None
+    source: Tensor | None = None
+    source_documents: Tensor | None = None
 
     @property
     def tokens(self) -> int:
@@ -74,6 +80,8 @@ class Example:
             draws=draws,
             parallel=parallel,
             notes=notes,
+            source=self.source,
+            source_documents=self.source_documents,
         )
 
     def pinned(self) -> Example:
@@ -127,19 +135,38 @@ class Draws:
         return None
 
 
-class Objective(Protocol):
-    """What is to be learned from pieces of documents.
+class Objective(ABC):
+    """What is to be learned from pieces of documents. Built with its settings and the run's
+    vocabulary; what rows and vocabulary have to be like follows from the settings before.
 
-    ``both_ways``: whether a prompt is read both ways in generation. ``sparse``: whether few of the
-    tokens are scored.
+    ``sparse``: whether few of the tokens are scored. ``likelihood``: whether the loss is that of
+    the text, so that it says how many bits a byte takes.
     """
 
-    both_ways: bool
-    sparse: bool
+    sparse = False
+    likelihood = True
 
+    def __init__(self, settings: Any, tokens: Vocabulary) -> None:
+        self.settings, self.tokens = settings, tokens
+
+    @staticmethod
+    def needs(settings: Any, context: int) -> tuple[str, ...]:
+        """The roles of the special tokens that it needs for pieces of so many tokens at most."""
+        return ()
+
+    @staticmethod
+    def takes(settings: Any) -> Takes | None:
+        """The positions that pieces take; None where these are their tokens."""
+        return None
+
+    @staticmethod
+    def both_ways(settings: Any) -> bool:
+        """Whether a prompt is read both ways in generation."""
+        return False
+
+    @abstractmethod
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         """One row of the pieces, which fit into ``context`` positions."""
-        ...
 
 
 class Source(Protocol):

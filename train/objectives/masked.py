@@ -8,39 +8,39 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from train.config import TrainConfig
 from train.data.part import Ints
 from train.data.rows import Piece
 from train.data.vocabulary import Vocabulary
-from train.objectives.example import IGNORED, Draws, Example, laid_out
+from train.objective_settings import Masked as Settings
+from train.objectives.example import IGNORED, Draws, Example, Objective, laid_out
 
-RATE = 0.15  # of tokens that are hidden (Devlin et al. 2019)
-SPAN = 3.8  # tokens, the mean of SpanBERT's lengths
-LONGEST = 10
+LONGEST = 10  # words of a span (Joshi et al. 2020)
 # What stands in a hidden token's place: the mask, a random token, or the token itself.
 MASKED, RANDOM = 0.8, 0.1
 
 
-class Masked:
+class Masked(Objective):
     """A share of the tokens is to be found from all of their document (Devlin et al. 2019): of
     these 8 of 10 are shown as the mask, 1 as a random token, 1 as it is.
 
     A piece is read with the end-of-text token before it, and without its last token, which is read
     in the next piece or is an end of text. So each token of a document is read in one place, and
-    may be hidden there, in another choice in each epoch (Liu et al. 2019), or with
-    ``noise_fixed`` in the same. The units that are hidden are ``noise_unit``: tokens, words, or
-    spans of words of a geometric length (Joshi et al. 2020).
+    may be hidden there, in another choice in each epoch (Liu et al. 2019), or with ``fixed`` in the
+    same. What is hidden as one is a ``unit``: a token, a word, or a span of words of a geometric
+    length (Joshi et al. 2020).
     """
 
-    needs: tuple[str, ...] = ("mask",)
-    both_ways = False
     sparse = True
+    likelihood = False
 
-    def __init__(self, settings: TrainConfig, tokens: Vocabulary) -> None:
-        self.rate = RATE if settings.noise is None else settings.noise
-        self.span = SPAN if settings.noise_span is None else settings.noise_span
-        self.unit, self.fixed = settings.noise_unit, settings.noise_fixed
-        self.tokens, self.mask = tokens, tokens.special["mask"]
+    def __init__(self, settings: Settings, tokens: Vocabulary) -> None:
+        super().__init__(settings, tokens)
+        self.rate, self.unit, self.fixed = settings.rate, settings.unit, settings.fixed
+        self.span, self.mask = settings.span, tokens.special["mask"]
+
+    @staticmethod
+    def needs(settings: Settings, context: int) -> tuple[str, ...]:
+        return ("mask",)
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         row, places = laid_out(pieces, context)

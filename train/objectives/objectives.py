@@ -1,14 +1,15 @@
-"""The objectives by name. To add one, write its file and put it here."""
+"""The objective of each kind of settings. To add one, write its settings in
+train/objective_settings.py and its class in a file here, and put both below.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from typing import Any
 
-from train.config import TrainConfig
+from train import objective_settings as settings
+from train.config import TrainConfig, stages_of
 from train.data.feed import Feed
-from train.data.rows import Takes
 from train.data.vocabulary import Vocabulary
 from train.errors import TrainError
 from train.model.config import ModelConfig
@@ -18,49 +19,51 @@ from train.objectives.masked import Masked
 from train.objectives.pairs import Pairs
 from train.objectives.prefix import Prefix
 
-_Make = Callable[[TrainConfig, Vocabulary], Objective]
-DECODERS: dict[str, _Make] = {
-    "causal": lambda settings, tokens: Causal(),
-    "prefix": lambda settings, tokens: Prefix(),
+DECODERS: dict[type, type[Objective]] = {settings.Causal: Causal, settings.Prefix: Prefix}
+ENCODERS: dict[type, type[Objective]] = {settings.Masked: Masked}
+OF_PAIRS: dict[type, type[Objective]] = {
+    settings.NextSentence: Pairs,
+    settings.SentenceOrder: Pairs,
 }
-ENCODERS: dict[str, _Make] = {
-    "masked": Masked,
-    "next-sentence": partial(Pairs, next=True),
-    "sentence-order": partial(Pairs, next=False),
-}
-OBJECTIVES = DECODERS | ENCODERS
-# Special tokens that an objective needs, by their roles, and the positions that its pieces take.
-ROLES = {"masked": Masked.needs, "next-sentence": Pairs.needs, "sentence-order": Pairs.needs}
-TAKES: dict[str, Takes] = {"next-sentence": Pairs.takes, "sentence-order": Pairs.takes}
-_OF_PAIRS = {"none": "masked", "next": "next-sentence", "order": "sentence-order"}
+OBJECTIVES = DECODERS | ENCODERS | OF_PAIRS
+_OF_PAIRS = {"next": settings.NextSentence, "order": settings.SentenceOrder}
 
 
-def name_for(model: ModelConfig, asked: str) -> str:
+def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Objective:
     """The objective that is meant for a model; raises ``TrainError`` where it cannot learn it."""
-    if asked == "auto":
-        return "causal" if model.causal else _OF_PAIRS[model.head.pair]
-    suited = list(DECODERS) if model.causal else ["masked"]
-    if model.head.pair != "none":
-        suited.append(_OF_PAIRS[model.head.pair])
-    if asked not in suited:
-        why = " for this model" if asked in OBJECTIVES else ""
+    pair = _OF_PAIRS.get(model.head.pair)
+    suited: list[Any] = list(DECODERS if model.causal else ENCODERS)
+    suited += [pair] if pair else []
+    if isinstance(asked, settings.Auto):
+        return settings.Causal() if model.causal else (pair or settings.Masked)()
+    if type(asked) not in suited:
+        names = ", ".join(kind.kind for kind in suited)
         raise TrainError(
-            f"objective {asked!r}{why}: choose one of auto, {', '.join(suited)}", exit_code=2
+            f"objective {asked.kind!r} for this model: choose one of auto, {names}", exit_code=2
         )
     return asked
 
 
-def objective(settings: TrainConfig, tokens: Vocabulary) -> Objective:
-    """The objective of a run, whose settings name it."""
-    return OBJECTIVES[settings.objective](settings, tokens)
+def kind_of(config: TrainConfig) -> type[Objective]:
+    """The class of a run's objective."""
+    return OBJECTIVES[type(config.objective)]
 
 
-def feed_of(shards: Path | None, settings: TrainConfig) -> Feed:
+def objective(config: TrainConfig, tokens: Vocabulary) -> Objective:
+    """The objective of a run."""
+    return kind_of(config)(config.objective, tokens)
+
+
+def feed_of(shards: Path | None, config: TrainConfig) -> Feed:
     """The feed of a run, as its objective reads it."""
-    name = settings.objective
-    return Feed(shards, settings, ROLES.get(name, ()), TAKES.get(name))
+    kind, asked = kind_of(config), config.objective
+    context = max(stage.context for stage in stages_of(config))
+    return Feed(shards, config, kind.needs(asked, context), kind.takes(asked))
 
 
-def both_ways(name: str) -> bool:
-    """Whether a model that learned by this objective reads a prompt both ways in generation."""
-    return name == "prefix" and Prefix.both_ways
+def both_ways(config: TrainConfig) -> bool:
+    """Whether a model that learned by this objective reads a prompt both ways in generation; not so
+    where a model was imported, whose objective is not known.
+    """
+    known = not isinstance(config.objective, settings.Auto)
+    return known and kind_of(config).both_ways(config.objective)

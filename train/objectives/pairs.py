@@ -8,34 +8,38 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from train.config import TrainConfig
-from train.data.part import Ints
-from train.data.rows import Piece
+from train.data.rows import Piece, Takes
 from train.data.vocabulary import Vocabulary
-from train.objectives.example import IGNORED, Draws, Example
+from train.objective_settings import Masked as Settings
+from train.objective_settings import NextSentence
+from train.objectives.example import IGNORED, Draws, Example, Objective
 from train.objectives.masked import Masked
 
 
-class Pairs:
+class Pairs(Objective):
     """A piece is cut in two, near its middle, with a separator between them: do they belong
     together? Tokens are hidden as by ``Masked``.
 
-    ``next``: half of the second segments are taken from other documents (Devlin et al. 2019).
-    Without it half of the pieces have their segments in the wrong order (Lan et al. 2020).
+    Of ``NextSentence`` half of the second segments are taken from other documents (Devlin et al.
+    2019), of ``SentenceOrder`` half of the pieces have their segments in the wrong order (Lan et
+    al. 2020).
     """
 
-    needs: tuple[str, ...] = ("mask", "sep")
-    both_ways = False
     sparse = True
+    likelihood = False
 
-    def __init__(self, settings: TrainConfig, tokens: Vocabulary, *, next: bool) -> None:
-        self.masked, self.next = Masked(settings, tokens), next
+    def __init__(self, settings: Settings, tokens: Vocabulary) -> None:
+        super().__init__(settings, tokens)
+        self.masked, self.next = Masked(settings, tokens), isinstance(settings, NextSentence)
         self.separator = tokens.special["sep"]
 
     @staticmethod
-    def takes(length: Ints) -> Ints:
-        """The separator is one more."""
-        return length + 1
+    def needs(settings: Settings, context: int) -> tuple[str, ...]:
+        return (*Masked.needs(settings, context), "sep")
+
+    @staticmethod
+    def takes(settings: Settings) -> Takes:
+        return lambda length: length + 1  # the separator
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         ids, targets, documents, segments, pairs = (

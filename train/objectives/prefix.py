@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from train.data.rows import Piece
-from train.objectives.example import IGNORED, Draws, Example, laid_out
+from train.objectives.example import IGNORED, Draws, Example, Objective, laid_out
 
 
-class Prefix:
+class Prefix(Objective):
     """The beginning of each piece, of a length drawn evenly, is read both ways and not scored; the
     rest is predicted causally (Liu et al. 2018; Raffel et al. 2020, section 3.2.1). One token at
     least is scored.
     """
 
-    sparse = False
-    both_ways = True
+    @staticmethod
+    def both_ways(settings: Any) -> bool:
+        return True
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         plain, places = laid_out(pieces, context)

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from curate.products.pretraining import PretrainProduct
+from train.objective_settings import Masked
 
 
 def test_stages_say_how_many_steps_there_are():
@@ -66,6 +67,15 @@ def test_a_model_has_settings_in_a_mapping_and_under_dotted_names():
     assert mapped.identity() != PretrainProduct(model="30m").identity()
     both = PretrainProduct(**{"model": {"layers": 3}, "model.layers": 5, "model.hidden": 64})
     assert (both._preset, both._changes) == ("tiny", {"layers": 5, "hidden": 64})
+
+
+def test_an_objective_has_settings_in_a_mapping_and_under_dotted_names():
+    mapped = PretrainProduct(objective={"kind": "masked", "rate": 0.3})
+    dotted = PretrainProduct(**{"objective": "masked", "objective.rate": 0.3})
+    for step in (mapped, dotted):
+        assert step._config(step._settings()).objective == Masked(rate=0.3)
+    with pytest.raises(ValidationError, match="unknown setting 'rat'; did you mean rate"):
+        PretrainProduct(**{"objective": "masked", "objective.rat": 0.3})
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from train.attention import ContextParallel, SharedMask, attend, positions_of
 from train.config import TrainConfig
 from train.loop.backends import layer_backends
 from train.model.presets import preset
+from train.objective_settings import Causal, Prefix
 
 DOCUMENTS = torch.tensor([[0] * 5 + [1] * 9 + [2] * 10, [3] * 21 + [-1] * 3])
 PREFIX = torch.zeros(2, 24, dtype=torch.bool)
@@ -61,10 +62,8 @@ def test_keys_that_no_query_of_a_chunk_sees_are_left_out():
     assert "ahead" in early.features
 
 
-@pytest.mark.parametrize(
-    ("objective", "more"), [("causal", set()), ("prefix", {"prefix", "ahead"})]
-)
+@pytest.mark.parametrize(("objective", "more"), [(Causal, set()), (Prefix, {"prefix", "ahead"})])
 def test_back_ends_are_chosen_before_training_by_the_masks_of_chunks(objective, more):
-    train = TrainConfig(objective=objective, context_parallel=2)
+    train = TrainConfig(objective=objective(), context_parallel=2)
     (row,) = layer_backends(preset("tiny"), train, torch.device("cpu"))
     assert set(row["mask"]) == {"causal", "documents", "offset"} | more

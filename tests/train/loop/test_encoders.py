@@ -16,6 +16,7 @@ from train.generate.generate import generate
 from train.judge.judge import open_model as load_judged
 from train.loop.pretrain import pretrain
 from train.model.presets import preset
+from train.objective_settings import Causal, Masked
 from train.runs.checkpoint import newest, weights_of
 from train.settings import change
 
@@ -76,14 +77,14 @@ def test_the_mask_stands_behind_the_tokens_of_the_shards(shard_folder, tmp_path)
 
 def test_what_an_encoder_cannot_do_is_one_line(shard_folder, tmp_path):
     for changes, message in (
-        ({"objective": "causal"}, "'causal' for this model: choose one of auto, masked"),
+        ({"objective": Causal()}, "'causal' for this model: choose one of auto, masked"),
         ({"eval": {"own": str(shard_folder)}}, "an encoder gives texts no likelihood"),
     ):
         settings = dataclasses.replace(TRAIN, **changes)
         with pytest.raises(TrainError, match=message):
             pretrain(shard_folder, tmp_path / "run", model=small("roberta-tiny"), train=settings)
     with pytest.raises(TrainError, match="'masked' for this model: choose one of auto, causal"):
-        settings = dataclasses.replace(TRAIN, objective="masked")
+        settings = dataclasses.replace(TRAIN, objective=Masked())
         pretrain(shard_folder, tmp_path / "run", model=MODEL, train=settings)
     pretrain(shard_folder, tmp_path / "run", model=small("roberta-tiny"), train=TRAIN)
     with pytest.raises(TrainError, match="an encoder writes no text"):

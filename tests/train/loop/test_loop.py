@@ -18,6 +18,7 @@ from train.generate.generate import load
 from train.loop.pretrain import pretrain
 from train.measure.describe import peak, peak_of
 from train.model.decoder import Decoder
+from train.objective_settings import Prefix
 from train.optim.weights import Average
 from train.runs.checkpoint import best, complete, load_state
 
@@ -63,8 +64,8 @@ def test_micro_batches_are_the_same_step_within_rounding(shard_folder, tmp_path,
 def test_a_prefix_is_read_and_not_scored_and_micro_batches_do_not_change_it(
     shard_folder, tmp_path, plain
 ):
-    run(shard_folder, tmp_path / "one", objective="prefix")
-    run(shard_folder, tmp_path / "two", objective="prefix", accumulate=2)
+    run(shard_folder, tmp_path / "one", objective=Prefix())
+    run(shard_folder, tmp_path / "two", objective=Prefix(), accumulate=2)
     ours, theirs = lines(tmp_path / "one"), lines(tmp_path / "two")
     assert [line["tokens"] for line in ours] == [line["tokens"] for line in theirs]
     assert ours[-1]["tokens"] < 0.8 * lines(plain)[-1]["tokens"]

@@ -15,6 +15,7 @@ from train.data.feed import Feed
 from train.loop.distributed import Ranks
 from train.loop.step import Stepper
 from train.model.decoder import Decoder
+from train.objective_settings import Causal
 from train.objectives import losses
 from train.optim.optimizers import optimizers
 
@@ -48,7 +49,7 @@ def nowhere(monkeypatch):
 def stepper(shards, ranks, settings):
     model = Decoder(TWO_LAYERS, attention=settings.attention).to(ranks.device)
     optimizer = optimizers(model, settings)
-    settings = dataclasses.replace(settings, objective="causal")
+    settings = dataclasses.replace(settings, objective=Causal())
     return Stepper(model, optimizer, Feed(shards, settings), settings, ranks)
 
 

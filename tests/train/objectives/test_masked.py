@@ -10,14 +10,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.config import TrainConfig
 from train.data.rows import Piece, Rows
 from train.data.vocabulary import Vocabulary
+from train.objective_settings import Masked as Settings
+from train.objective_settings import NextSentence, SentenceOrder
 from train.objectives.example import IGNORED, Draws
 from train.objectives.masked import Masked
 from train.objectives.pairs import Pairs
 
-PLAIN = TrainConfig(objective="masked")
+PLAIN = Settings()
 VOCABULARY = Vocabulary(
     size=1003, special={"mask": 1001, "sep": 1002}, reserved=frozenset((1000, 1001, 1002))
 )
@@ -61,7 +62,7 @@ def test_targets_put_the_text_back_together(lengths, rate, unit, epoch):
         piece(length, document=number, first=7 * (number % 2), start=31 * number)
         for number, length in enumerate(lengths)
     ]
-    row = masked(noise=rate, noise_unit=unit).example(pieces, sum(lengths) + 3, Draws(1, epoch))
+    row = masked(rate=rate, unit=unit).example(pieces, sum(lengths) + 3, Draws(1, epoch))
     whole = [token for p in pieces for token in (p.before, *p.tokens[:-1].tolist())]
     assert put_back(row)[0, : sum(lengths)].tolist() == whole
     for number, p in enumerate(pieces):
@@ -73,7 +74,7 @@ def test_targets_put_the_text_back_together(lengths, rate, unit, epoch):
 
 
 def test_of_the_hidden_eight_of_ten_are_masked_one_is_random_and_one_is_shown():
-    row = masked(noise=0.5).example([piece(40_000)], 40_000, Draws(0, 0))
+    row = masked(rate=0.5).example([piece(40_000)], 40_000, Draws(0, 0))
     hidden = row.targets[0] != IGNORED
     shown, told = row.inputs[0, hidden], row.targets[0, hidden]
     shares = [float((shown == 1001).float().mean()), float((shown == told).float().mean())]
@@ -87,7 +88,7 @@ def test_each_token_of_a_split_document_can_be_hidden_in_one_piece_alone():
         Piece(document=0, first=0, before=1000, tokens=tokens[:12]),
         Piece(document=0, first=12, before=11, tokens=tokens[12:]),
     ]
-    row = masked(noise=0.99).example(parts, 20, Draws(0, 0))
+    row = masked(rate=0.99).example(parts, 20, Draws(0, 0))
     told = row.targets[row.targets != IGNORED].tolist()
     assert sorted(told) == list(range(19))  # the last one ends the text
 
@@ -96,7 +97,7 @@ def test_epochs_hide_others_unless_they_are_fixed():
     text = [piece(60)]
     first, second = (masked().example(text, 60, Draws(0, epoch)).targets for epoch in (0, 1))
     assert not torch.equal(first, second)
-    fixed = [masked(noise_fixed=True).example(text, 60, Draws(0, e)).targets for e in (0, 1)]
+    fixed = [masked(fixed=True).example(text, 60, Draws(0, e)).targets for e in (0, 1)]
     assert torch.equal(*fixed)
 
 
@@ -105,7 +106,7 @@ def test_words_are_hidden_whole():
     begins[::4] = True  # words of four tokens
     tokens = dataclasses.replace(VOCABULARY)
     vars(tokens)["begins_word"] = begins
-    made = Masked(dataclasses.replace(PLAIN, noise_unit="word", noise=0.25), tokens)
+    made = Masked(dataclasses.replace(PLAIN, unit="word", rate=0.25), tokens)
     row = made.example([piece(401)], 401, Draws(0, 3))
     told = row.targets[row.targets != IGNORED].reshape(-1, 4)
     assert (told % 4 == torch.arange(4)).all() and len(told) == 25
@@ -115,7 +116,7 @@ def test_spans_have_the_mean_length_that_was_asked_for():
     """Of a share so small that they seldom meet."""
     lengths = []
     for epoch in range(200):
-        row = masked(noise=0.03, noise_unit="span").example([piece(1000)], 1000, Draws(0, epoch))
+        row = masked(rate=0.03, unit="span").example([piece(1000)], 1000, Draws(0, epoch))
         hidden = (row.targets[0] != IGNORED).int().tolist()
         runs = "".join(map(str, hidden)).split("0")
         lengths += [len(run) for run in runs if run]
@@ -125,16 +126,16 @@ def test_spans_have_the_mean_length_that_was_asked_for():
 def test_tokens_that_do_not_count_are_not_hidden():
     counted = np.arange(50) % 2 == 0
     text = dataclasses.replace(piece(50), counted=counted)
-    row = masked(noise=0.9).example([text], 50, Draws(0, 0))
+    row = masked(rate=0.9).example([text], 50, Draws(0, 0))
     told = row.targets[row.targets != IGNORED]
     assert len(told) and (told % 2 == 0).all()
 
 
-@pytest.mark.parametrize("following", [True, False])
-def test_half_of_the_pairs_do_not_belong_together(following):
+@pytest.mark.parametrize("kind", [NextSentence, SentenceOrder])
+def test_half_of_the_pairs_do_not_belong_together(kind):
     texts = [piece(31, document=number, start=40 * number) for number in range(24)]
     rows = Numbered(texts)
-    pairs = Pairs(dataclasses.replace(PLAIN, noise=0.1), VOCABULARY, next=following)
+    pairs, following = Pairs(kind(rate=0.1), VOCABULARY), kind is NextSentence
     wrong = 0
     for text in texts:
         row = pairs.example([text], 32, Draws(3, 0, rows))
@@ -161,7 +162,7 @@ def test_a_separator_more_is_room_that_packing_leaves(shard_folder):
 
     shards = read_shards(shard_folder)
     numbers = np.arange(shards.documents)
-    rows = Rows(shards, numbers, 16, packing="best-fit", takes=Pairs.takes)
+    rows = Rows(shards, numbers, 16, packing="best-fit", takes=Pairs.takes(NextSentence()))
     seen = np.zeros(int(shards.length.sum()), dtype=int)
     starts = np.cumsum(shards.length) - shards.length
     for row in range(rows.count):

@@ -9,8 +9,10 @@ from train.config import TrainConfig
 from train.data.rows import Piece
 from train.data.vocabulary import Vocabulary
 from train.errors import TrainError
+from train.objective_settings import Masked
 from train.objectives.example import IGNORED, Draws
-from train.objectives.objectives import name_for, objective
+from train.objectives.objectives import objective, objective_for
+from train.settings import from_dict
 
 SPANS = ((3, 0, 10), (4, 10, 31), (5, 31, 32))  # document, where it stands in the row
 
@@ -23,7 +25,7 @@ def pieces() -> list[Piece]:
 
 
 def learned(name: str):
-    return objective(TrainConfig(objective=name), Vocabulary(size=100))
+    return objective(from_dict(TrainConfig, {"objective": name}, "test"), Vocabulary(size=100))
 
 
 def example(name: str, seed: int = 0, epoch: int = 0, context: int = 40):
@@ -74,7 +76,7 @@ def test_what_is_drawn_follows_from_seed_epoch_and_piece_and_nothing_else():
 
 
 def test_a_strange_objective_is_refused():
-    with pytest.raises(TrainError, match=r"'mask.*choose one of auto, causal, prefix"):
-        name_for(MODEL, "mask")
+    with pytest.raises(TrainError, match=r"'mask': choose one of auto, causal, prefix"):
+        learned("mask")
     with pytest.raises(TrainError, match="'masked' for this model: choose one of auto, causal"):
-        name_for(MODEL, "masked")
+        objective_for(MODEL, Masked())
