@@ -16,6 +16,8 @@ from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
+from train.model.plugin_settings import OwnAttention, Plugin
+from train.model.plugins import class_of
 from train.model.position_settings import Rope
 from train.model.presets import DECAYS
 from train.model.roles import Role, roles
@@ -127,8 +129,13 @@ def matmul_parameters(config: ModelConfig) -> int:
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:
     """Keys that a query sees on average in a full row of ``context`` tokens: causal attention
-    counts each pair once, an encoder's twice, a window what it lets through.
+    counts each pair once, an encoder's twice, a window what it lets through; a class of a file may
+    have an ``attended(config, context)`` of its own.
     """
+    if isinstance(config.attention, OwnAttention):
+        own = class_of(config.attention)
+        if hasattr(own, "attended"):
+            return float(own.attended(config, context))
     window = config.attention.window_of(layer)
     if not config.causal:
         near = context if window is None else min(window, context)  # to either side, itself too
@@ -221,7 +228,8 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
     norm = f"{_NORMS[norms.kind]}, {where}"
     norm += ", after the embedding" if config.embedding.norm else ""
     norm += ", of queries and keys" if attention.qk_norm else ""
-    activation = _ACTIVATIONS[config.feed_forward.activation]
+    own = config.feed_forward
+    activation = own.kind if isinstance(own, Plugin) else _ACTIVATIONS[own.activation]
     width, biased = config.feed_forward.width, config.feed_forward.bias
     biases = {"qkv": "queries, keys, values", "all": "attention"}.get(attention.bias, "")
     biases += (", " if biases and biased else "") + ("feed-forward" if biased else "")
@@ -234,7 +242,9 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
         **_encoder(config),
         "block": config.residual.kind,
         "position": _position(config),
-        "attention": f"{sharing(config)}, {_sight(config)}",
+        "attention": f"{sharing(config)}, {_sight(config)}"
+        if not isinstance(attention, Plugin)
+        else attention.kind,
         "feed-forward": f"{activation}, {width / config.hidden:.2f} x hidden" + _experts(config),
         "biases": {"attention, feed-forward": "all", "": "none"}.get(biases, biases),
         "head": "tied" if config.head.tied else "its own",

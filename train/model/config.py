@@ -11,6 +11,7 @@ from typing import Annotated
 
 from train.model.attention_settings import Grouped, Latent
 from train.model.feed_forward_settings import Dense, Experts
+from train.model.plugin_settings import OwnAttention, OwnFeedForward, OwnPosition, OwnResidual
 from train.model.position_settings import (
     Position,
     Rope,
@@ -60,8 +61,8 @@ class Norm:
         )
 
 
-Attention = Grouped | Latent
-FeedForward = Dense | Experts
+Attention = Grouped | Latent | OwnAttention
+FeedForward = Dense | Experts | OwnFeedForward
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,10 @@ class Parallel:
 
     def __post_init__(self) -> None:
         check(self, "residual.")
+
+
+Residual = Serial | Parallel | OwnResidual
+AnyPosition = Position | OwnPosition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,11 +196,11 @@ class Stack:
         int,
         Setting("Blocks in a row that have the same weights (ALBERT: as many as layers).", ge=1),
     ] = 1
-    residual: Annotated[Serial | Parallel, Setting("How parts are joined to the stream.")] = field(
+    residual: Annotated[Residual, Setting("How parts are joined to the stream.")] = field(
         default_factory=Serial
     )
-    position: Annotated[Position, Setting("How a token's position is known.")] = field(
-        default_factory=Rope
+    position: Annotated[Position | OwnPosition, Setting("How a token's position is known.")] = (
+        field(default_factory=Rope)
     )
     dropout: Annotated[
         float,
