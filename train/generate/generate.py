@@ -53,7 +53,7 @@ class Texts:
         if not all(prompts):
             raise ValueError("every prompt needs a token")
         if not model.config.writes:
-            kind = "a model with a head for a task" if model.config.causal else "an encoder"
+            kind = model.config.described
             raise TrainError(f"{kind} writes no text: give a model of text", exit_code=2)
         self.model, self.known = model, [list(prompt) for prompt in prompts]
         self._agree = agree or (lambda logits: logits)

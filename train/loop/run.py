@@ -246,9 +246,11 @@ class Run:
     def tune(self, step: int) -> None:
         """Rotary positions as the stage of a step has them."""
         stage, _ = locate(self.plan.train, step)
-        for each in self.model.stacks:
-            if isinstance(each.positions, Rotary) and self.tuned != stage:
-                each.positions.tune(model_at(self.plan.model, self.plan.train, stage))
+        if self.tuned == stage:
+            return
+        for stack in self.model.stacks:
+            if isinstance(stack.positions, Rotary):
+                stack.positions.tune(model_at(self.plan.model, self.plan.train, stage))
         self.tuned = stage
 
     def line(self, line: dict[str, Any], reasons: dict[int, tuple[str, int]]) -> dict[str, Any]:

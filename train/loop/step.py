@@ -73,7 +73,7 @@ class Stepper:
         losses = Losses(model, config, teacher, ranks.context_parallel)
         if config.compile:
             # FSDP2's hooks run between blocks: those are compiled one by one.
-            blocks = [block for stack in model.stacks for block in stack.blocks]
+            blocks = {block: None for stack in model.stacks for block in stack.blocks}
             for part in blocks if config.parallel == "fsdp" else [losses]:
                 part.compile()
         self.losses = parallel(losses, config, ranks)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torch import Tensor, nn
+from torch import nn
 
 from train.model.config import ModelConfig
-from train.model.dropout import key_of
 from train.model.heads import widened
 from train.model.position_settings import NoPositions
 from train.model.stack import Stack
-
-DRAWS = key_of(1 << 20)  # between the seeds of a discriminator's dropout and a generator's
 
 
 class Generator(nn.Module):
@@ -38,8 +35,3 @@ def in_whole(name: str, config: ModelConfig) -> str:
     if shared or (name.startswith("stack.positions.") and config.position.table):
         return name
     return "generator." + name.removeprefix("embedding.")
-
-
-def other_draws(draws: Tensor | None) -> Tensor | None:
-    """The seeds of a generator's dropout, of those of its discriminator."""
-    return None if draws is None else draws + DRAWS

@@ -34,7 +34,9 @@ class Example:
     ends, as ``targets`` has where it begins. ``pairs``: int64
     [rows, context], at the first token of a text whether its segments belong together (0) or not
     (1), ``IGNORED`` elsewhere. ``scored``: int64 [targets], where those that count stand in the
-    flattened rows, for objectives that score few; None for all. ``chances``: float64 [rows,
+    flattened rows, for objectives that score few; None for all. ``source`` and
+    ``source_documents``: int64 [rows, source], what the encoder of an encoder-decoder reads, and
+    the documents that its tokens belong to, numbered as the others. ``chances``: float64 [rows,
     context], numbers from 0 up to 1, evenly drawn, by which a generator chooses tokens.
     """
 
@@ -46,6 +48,8 @@ class Example:
     ends: Tensor | None = None
     pairs: Tensor | None = None
     scored: Tensor | None = None
+    source: Tensor | None = None
+    source_documents: Tensor | None = None
     chances: Tensor | None = None
 
     @property
@@ -81,6 +85,8 @@ class Example:
             draws=draws,
             parallel=parallel,
             notes=notes,
+            source=self.source,
+            source_documents=self.source_documents,
         )
 
     def pinned(self) -> Example:

@@ -142,7 +142,7 @@ def test_a_trained_model_keeps_all_but_its_head(files, shard_folder, tmp_path):
             make_plan(other, str(out), train)
         with pytest.raises(TrainError, match="a head for a task: set objective classify"):
             make_plan(shard_folder, str(out), short)
-    with pytest.raises(TrainError, match="an encoder writes no text"):
+    with pytest.raises(TrainError, match="a model with a head for a task writes"):
         generate(out, "the")
 
 
