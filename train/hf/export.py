@@ -71,7 +71,8 @@ def export(
             finish(aside, tokenizer, None if end is None else added[end].content)
         config = config_json(plan.model, family, end, dtype)
         (aside / "config.json").write_bytes(encode_json(config))
-        ids = {name: config[name] for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+        names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+        ids = {name: config[name] for name in names if name in config}
         (aside / "generation_config.json").write_bytes(encode_json(ids))
         card = _card(plan, family, checkpoint.name, dtype)
         (aside / "README.md").write_text(card, encoding="utf-8")
@@ -113,12 +114,21 @@ def config_json(
         "pad_token_id": None,
         **family.write(config),
         "tie_word_embeddings": config.head.tied,
+        **_encoder(config, end),
         "bos_token_id": end,
         "eos_token_id": end,
         **({} if config.causal else {"cls_token_id": end, "sep_token_id": end}),
         "torch_dtype": dtype,  # every version of transformers reads this key
         "use_cache": True,
     }
+
+
+def _encoder(config: ModelConfig, end: int | None) -> dict[str, Any]:
+    own = config.encoder
+    if own is None:
+        return {}
+    start = end if own.start is None else own.start
+    return {"is_encoder_decoder": True, "decoder_start_token_id": start}
 
 
 def _write_weights(
@@ -207,19 +217,19 @@ def _card(plan: Plan, family: Family, checkpoint: str, dtype: str) -> str:
         "token shards": plan.shards[:12],
     }
     rows = "\n".join(f"| {name} | {value} |" for name, value in shape.items())
-    kind, task = ("decoder", "text-generation") if config.causal else ("encoder", "fill-mask")
+    task, use = _USES[config.form]
     return f"""---
 library_name: transformers
 pipeline_tag: {task}
 ---
-A language model ({family.class_of(config)}, {kind}), trained and exported with llmcurate.
+A language model ({family.class_of(config)}, {config.form}), trained and exported with llmcurate.
 
 | | |
 |---|---|
 {rows}
 
 ```python
-{_CONTINUES if config.causal else _FILLS}
+{use}
 ```
 """
 
@@ -251,3 +261,15 @@ ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)
 place = int((ids.input_ids[0] == tokenizer.mask_token_id).nonzero())
 best = model(**ids).logits[0, place].topk(5).indices
 print(tokenizer.convert_ids_to_tokens(best))"""
+_REWRITES = """\
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = AutoModelForSeq2SeqLM.from_pretrained(".")
+ids = tokenizer("The river runs past the old mill.", return_tensors="pt")
+print(tokenizer.decode(model.generate(**ids, max_new_tokens=50)[0]))"""
+_USES = {
+    "decoder": ("text-generation", _CONTINUES),
+    "encoder": ("fill-mask", _FILLS),
+    "encoder-decoder": ("text2text-generation", _REWRITES),
+}
