@@ -78,4 +78,39 @@ class SentenceOrder(Masked):
     ] = "sentence-order"
 
 
-Objective = Auto | Causal | Prefix | Masked | NextSentence | SentenceOrder
+@dataclass(frozen=True, kw_only=True)
+class Denoiser:
+    """A damaged text, which is to be put right. ``form`` is settled by the model before a run."""
+
+    form: Annotated[
+        str,
+        Setting(
+            "Where source and target stand: apart, for an encoder-decoder, or in one row, the "
+            "source read both ways (`prefix`) or learned too (`causal`). `auto` is the model's "
+            "own, of a decoder `prefix`.",
+            choices=("auto", "encoder-decoder", "prefix", "causal"),
+        ),
+    ] = "auto"
+
+    def __post_init__(self) -> None:
+        check(self, "objective.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spans(Denoiser):
+    """Hidden spans, by T5's sentinels (Raffel et al. 2020, 3.3.4)."""
+
+    kind: Annotated[str, kind_of("spans", "Hidden spans, by their sentinels.")] = "spans"
+    rate: Annotated[float, Setting("Share of the tokens that are hidden.", gt=0, lt=1)] = 0.15
+    span: Annotated[float, Setting("Tokens of a span in the mean.", ge=1)] = 3.0
+    unit: Annotated[
+        str,
+        Setting(
+            "What is drawn: spans, or each token by itself, of which those that lie together are "
+            "one span.",
+            choices=("span", "token"),
+        ),
+    ] = "span"
+
+
+Objective = Auto | Causal | Prefix | Masked | NextSentence | SentenceOrder | Spans

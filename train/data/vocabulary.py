@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from train.data.shards import load_tokenizer
+from train.data.shards import END_OF_TEXT, load_tokenizer
 
 # What published tokenizers call a token of each role, in the order we look; the first is written.
 _NAMES = {
     "mask": ("[MASK]", "<mask>", "<|mask|>"),
     "cls": ("[CLS]", "<s>", "<cls>"),
     "sep": ("[SEP]", "</s>", "<sep>"),
+    "end": END_OF_TEXT,
 }
 
 
@@ -78,10 +79,15 @@ class Vocabulary:
 
 
 def vocabulary(
-    size: int, special_ids: dict[str, int], tokenizer: Path | None, roles: Sequence[str]
+    size: int,
+    special_ids: dict[str, int],
+    tokenizer: Path | None,
+    roles: Sequence[str],
+    end: int | None = None,
 ) -> Vocabulary:
-    """The vocabulary of shards with ``size`` ids and these special ones, and with the special
-    tokens of ``roles``. Raises ``TrainError`` where the tokenizer cannot be read.
+    """The vocabulary of shards with ``size`` ids and these special ones, of which ``end`` ends
+    documents, and with the special tokens of ``roles``. Raises ``TrainError`` where the tokenizer
+    cannot be read.
     """
     known = dict(special_ids)
     behind = size
@@ -96,6 +102,8 @@ def vocabulary(
     for role in roles:
         names = names_of(role)
         there = next((known[name] for name in names if name in known), None)
+        if role == "end" and end is not None:
+            there = end
         if there is None:
             there = behind + len(added)
             added.append(names[0])
