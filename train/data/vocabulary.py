@@ -28,6 +28,8 @@ def names_of(role: str) -> tuple[str, ...]:
     kind, _, number = role.partition(" ")
     if kind == "sentinel":  # T5's
         return (f"<extra_id_{number}>", f"▁<extra_id_{number}>")
+    if kind == "mode":  # UL2's
+        return (f"[{number}]",)
     return _NAMES.get(role, (f"<|{role.replace(' ', '_')}|>",))
 
 
@@ -65,6 +67,21 @@ class Vocabulary:
             spaced = token[:1] in "Ġ▁ĊĉĠ \n\t" if token else True
             begins[number] = not token.startswith("##") if pieces else spaced
         return begins
+
+    @cached_property
+    def ends_sentence(self) -> npt.NDArray[np.bool_]:
+        """Of each id whether a sentence ends with it: a full stop, a mark like it, or a new line.
+        Where no tokenizer is known none does.
+        """
+        ends = np.zeros(self.size, dtype=np.bool_)
+        if self.tokenizer is None:
+            return ends
+        loaded = load_tokenizer(self.tokenizer)
+        for token, number in loaded.get_vocab(with_added_tokens=False).items():
+            text = loaded.decode([number], skip_special_tokens=False)
+            marked = text.rstrip("\"')]”’").endswith((".", "!", "?", "。", "！", "？"))
+            ends[number] = marked or "\n" in text or "\u010a" in token
+        return ends
 
     def written(self) -> bytes | None:
         """tokenizer.json with the tokens that were added; None where no tokenizer is known."""

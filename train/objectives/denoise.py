@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,11 +11,31 @@ import torch
 from train.data.part import Ints
 from train.data.rows import Piece, Takes, longest
 from train.data.vocabulary import Vocabulary
-from train.objective_settings import Denoiser, Spans
+from train.objective_settings import (
+    Bart,
+    BertStyle,
+    Continuation,
+    Denoiser,
+    Deshuffling,
+    DroppedTokens,
+    MassStyle,
+    Spans,
+    Ul2,
+)
 from train.objectives.example import Draws, Example, Objective, laid_out
-from train.objectives.noise import Flags, Noise, SpanNoise
+from train.objectives.noise import Flags, Mixture, Noise, SpanNoise, ids_of
+from train.objectives.whole import BartNoise, CutNoise, DropNoise, MaskNoise, ShuffleNoise
 
-NOISES: dict[type, type[Noise]] = {Spans: SpanNoise}
+NOISES: dict[type, type[Noise]] = {
+    Spans: SpanNoise,
+    BertStyle: MaskNoise,
+    MassStyle: MaskNoise,
+    DroppedTokens: DropNoise,
+    Deshuffling: ShuffleNoise,
+    Continuation: CutNoise,
+    Bart: BartNoise,
+    Ul2: Mixture,
+}
 
 
 class Denoising(Objective):
@@ -58,56 +77,57 @@ class Denoising(Objective):
         return settings.form == "prefix"
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
-        parts = [(piece, *self.parts(piece, draws)) for piece in pieces]
+        parts = [self.parts(piece, draws) for piece in pieces]
         if self.form == "encoder-decoder":
             return self._apart(parts, context)
+        learned = self.form == "causal"
         joined = [
             replace(
-                piece,
-                tokens=np.concatenate([source, target]),
-                counted=np.concatenate([of_source & (self.form == "causal"), of_target]),
+                source,
+                tokens=np.concatenate([source.tokens, target.tokens]),
+                counted=np.concatenate([_counted(source) & learned, _counted(target)]),
             )
-            for piece, (source, of_source), (target, of_target) in parts
+            for source, target in parts
         ]
         row, places = laid_out(joined, context)
-        if self.form == "causal":
+        if learned:
             return row
         prefix = torch.zeros(1, context, dtype=torch.bool)
-        for (_, place), (_, (source, _), _) in zip(places, parts, strict=True):
-            prefix[0, place.start : place.start + len(source) + 1] = True  # and the token before
+        for (_, place), (source, _) in zip(places, parts, strict=True):
+            # The source's last token, which is read, predicts the target's first.
+            prefix[0, place.start : place.start + len(source.tokens) + 1] = True
         return replace(row, prefix=prefix)
 
-    def parts(self, piece: Piece, draws: Draws) -> list[tuple[Ints, Flags]]:
-        """The tokens of source and target, and which of them count."""
+    def parts(self, piece: Piece, draws: Draws) -> tuple[Piece, Piece]:
+        """The source and the target of a piece."""
         text = piece.tokens[:-1] if piece.tokens[-1] == self.end else piece.tokens
-        both = self.noise.corrupt(text, lambda count, what: draws.shares(piece, count, what))
-        parts = []
-        for codes in both:
-            codes = np.append(codes, self.end)
-            own = codes < 0
-            counts = np.ones(len(codes), np.bool_)
-            if piece.counted is not None:
-                counts[own] = piece.counted[~codes[own]]
-            ids = codes.copy()
-            ids[own] = text[~codes[own]]
-            parts.append((ids, counts))
-        return parts
+        source, target = self.noise.corrupt(text, lambda *asked: draws.shares(piece, *asked))
+        return self._ended(piece, text, source), self._ended(piece, text, target)
 
-    def _apart(self, parts: list[Any], context: int) -> Example:
-        """Sources in one row, targets in another."""
-        targets = [
-            replace(piece, before=self.end, tokens=target, counted=counts)
-            for piece, _, (target, counts) in parts
-        ]
+    def _ended(self, piece: Piece, text: Ints, codes: Ints) -> Piece:
+        """What codes stand for, and an end of text."""
+        counted = None
+        if piece.counted is not None:
+            counted = np.append((codes >= 0) | piece.counted[~np.minimum(codes, -1)], True)
+        return replace(piece, tokens=np.append(ids_of(codes, text), self.end), counted=counted)
+
+    def _apart(self, parts: Sequence[tuple[Piece, Piece]], context: int) -> Example:
+        """Sources in one row, targets in another, which begins each with an end of text."""
+        targets = [replace(target, before=self.end) for _, target in parts]
         row, _ = laid_out(targets, width(self.settings, context))
         ids, documents = np.zeros((1, context), np.int64), np.full((1, context), -1, np.int64)
         filled = 0
-        for piece, (source, _), _ in parts:
-            place = slice(filled, filled + len(source))
-            ids[0, place], documents[0, place] = source, piece.document
+        for source, _ in parts:
+            place = slice(filled, filled + len(source.tokens))
+            ids[0, place], documents[0, place] = source.tokens, source.document
             filled = place.stop
-        source, of_source = torch.from_numpy(ids), torch.from_numpy(documents)
-        return replace(row, source=source, source_documents=of_source)
+        read = {"source": torch.from_numpy(ids), "source_documents": torch.from_numpy(documents)}
+        return replace(row, **read)
+
+
+def _counted(piece: Piece) -> Flags:
+    """Which of its tokens are scored."""
+    return np.ones(len(piece.tokens), np.bool_) if piece.counted is None else piece.counted
 
 
 def _lengths(settings: Denoiser, length: Ints) -> tuple[Ints, Ints]:

@@ -15,10 +15,17 @@ import numpy.typing as npt
 
 from train.data.part import Ints
 from train.data.vocabulary import Vocabulary
-from train.objective_settings import Spans
+from train.objective_settings import Spans, Ul2
 
 Draw = Callable[[int, int], npt.NDArray[np.float64]]  # (count, what), as Draws.shares of a piece
 Flags = npt.NDArray[np.bool_]
+
+
+def ids_of(codes: Ints, text: Ints) -> Ints:
+    """The tokens that ``codes`` stand for."""
+    ids = codes.copy()
+    ids[codes < 0] = text[~codes[codes < 0]]
+    return ids
 
 
 class Noise(ABC):
@@ -74,6 +81,41 @@ class SpanNoise(Noise):
         return np.array([special[f"sentinel {number}"] for number in range(count)], np.int64)
 
 
+class Mixture(Noise):
+    """UL2's denoisers, of which a text draws one; the token of its mode is the source's first (Tay
+    et al. 2022, 3.1).
+    """
+
+    def __init__(self, settings: Ul2, tokens: Vocabulary) -> None:
+        super().__init__(settings, tokens)
+        self.noises = [SpanNoise(spans, tokens) for spans in _spans(settings)]
+        self.modes = [tokens.special[f"mode {one.mode}"] for one in settings.denoisers]
+        weights = np.cumsum([one.weight for one in settings.denoisers])
+        self.bounds = weights / weights[-1]
+
+    @staticmethod
+    def needs(settings: Ul2, length: int) -> tuple[str, ...]:
+        modes = {f"mode {one.mode}": None for one in settings.denoisers}
+        sentinels = [SpanNoise.needs(spans, length) for spans in _spans(settings)]
+        return (*modes, *max(sentinels, key=len))
+
+    @staticmethod
+    def lengths(settings: Ul2, length: Ints) -> tuple[Ints, Ints]:
+        each = [SpanNoise.lengths(spans, length) for spans in _spans(settings)]
+        source, target = (np.max(lengths, axis=0) for lengths in zip(*each, strict=True))
+        return source + 1, target
+
+    def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
+        drawn = np.searchsorted(self.bounds, draw(1, 7)[0], side="right")
+        chosen = min(int(drawn), len(self.noises) - 1)  # the last bound may be rounded down
+        source, target = self.noises[chosen].corrupt(text, draw)
+        return np.append(self.modes[chosen], source), target
+
+
+def _spans(settings: Ul2) -> list[Spans]:
+    return [Spans(rate=one.rate, span=one.span) for one in settings.denoisers]
+
+
 def _counts(settings: Spans, length: Ints) -> tuple[Ints, Ints]:
     """Hidden tokens, and the most spans, of texts of these lengths."""
     noise = hidden_of(settings.rate, length)
@@ -90,9 +132,9 @@ def hidden_of(rate: float, length: Ints) -> Ints:
     return np.clip(hidden, 1, np.maximum(length - 1, 1)) * (length > 1)
 
 
-def spans_of(mean: float, hidden: Ints, length: Ints) -> Ints:
+def spans_of(mean: float | None, hidden: Ints, length: Ints) -> Ints:
     """How many spans of that mean length they are, with a token at least before each."""
-    spans = np.maximum(np.rint(hidden / mean).astype(np.int64), 1)
+    spans = np.maximum(np.rint(hidden / (mean or np.inf)).astype(np.int64), 1)
     return np.minimum(spans, length - hidden) * (hidden > 0)
 
 

@@ -50,7 +50,7 @@ def piece(length: int, *, document: int = 0, first: int = 0, ended: bool = True)
 def corrupted(settings, length: int, epoch: int = 0):
     """The ids of source and target of a text 0, 1, 2, ..., without their ends."""
     made = denoising(settings, max(200, 3 * length))
-    (source, _), (target, _) = made.parts(piece(length), Draws(0, epoch))
+    source, target = (part.tokens for part in made.parts(piece(length), Draws(0, epoch)))
     assert source[-1] == target[-1] == END
     return source[:-1].tolist(), target[:-1].tolist()
 
@@ -126,7 +126,7 @@ def test_rows_have_room_for_what_pieces_take(settings, lengths, context):
 def test_a_prefix_is_the_source_and_only_the_target_is_scored():
     settings = Spans(form="prefix", rate=0.3)
     made = denoising(settings)
-    (source, _), (target, _) = made.parts(piece(20), Draws(0, 0))
+    source, target = (part.tokens for part in made.parts(piece(20), Draws(0, 0)))
     row = made.example([piece(20)], 60, Draws(0, 0))
     read = len(source) + 1
     assert row.inputs[0, :read].tolist() == [END, *source]
@@ -137,7 +137,7 @@ def test_a_prefix_is_the_source_and_only_the_target_is_scored():
 
 def test_a_causal_row_is_learned_whole():
     made = denoising(Spans(form="causal", rate=0.3))
-    (source, _), (target, _) = made.parts(piece(20), Draws(0, 0))
+    source, target = (part.tokens for part in made.parts(piece(20), Draws(0, 0)))
     row = made.example([piece(20)], 60, Draws(0, 0))
     assert row.prefix is None
     both = [*source.tolist(), *target.tolist()]
