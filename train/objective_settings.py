@@ -15,7 +15,7 @@ from train.settings import Setting, check, kind_of, refuse
 @dataclass(frozen=True, kw_only=True)
 class Auto:
     """The model's own: of a decoder ``causal``, of an encoder ``masked``, or that of its head for
-    pairs of segments.
+    pairs of segments, or of a discriminator ``replaced``.
     """
 
     kind: Annotated[str, kind_of("auto", "The model's own objective.")] = "auto"
@@ -76,6 +76,23 @@ class SentenceOrder(Masked):
     kind: Annotated[
         str, kind_of("sentence-order", "Hidden tokens, and whether two segments are in order.")
     ] = "sentence-order"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replaced(Masked):
+    """Hidden tokens by a generator, and which tokens it has replaced (Clark et al. 2020)."""
+
+    kind: Annotated[
+        str, kind_of("replaced", "Hidden tokens, and which a generator has replaced.")
+    ] = "replaced"
+    weight: Annotated[
+        float,
+        Setting(
+            "Weight in the loss of telling replaced tokens apart, beside the generator's loss "
+            "(appendix A of the paper: 50).",
+            gt=0,
+        ),
+    ] = 50.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,6 +273,7 @@ Objective = (
     | Masked
     | NextSentence
     | SentenceOrder
+    | Replaced
     | Spans
     | BertStyle
     | MassStyle

@@ -70,7 +70,7 @@ class Stack(nn.Module):
         every = int(self.recompute) if cache is None and torch.is_grad_enabled() else 0
         if every:
             self._prepare(x, [*masks.values(), *([] if cross is None else [cross])])
-        counted = None if documents is None or not self.config.sparse else documents >= 0
+        counted = None if documents is None else documents >= 0
         for layer, window in enumerate(self.config.windows):
             each = self.blocks[layer // self.config.share]
             given: dict[str, Any] = {"mask": masks[window], "rotation": rotations[window]}

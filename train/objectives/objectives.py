@@ -20,16 +20,18 @@ from train.objectives.example import Objective
 from train.objectives.masked import Masked
 from train.objectives.pairs import Pairs
 from train.objectives.prefix import Prefix
+from train.objectives.replaced import Replaced
 from train.settings import refuse
 
 DECODERS: dict[type, type[Objective]] = {settings.Causal: Causal, settings.Prefix: Prefix}
 DENOISERS: dict[type, type[Objective]] = dict.fromkeys(NOISES, Denoising)
 ENCODERS: dict[type, type[Objective]] = {settings.Masked: Masked}
+GENERATED: dict[type, type[Objective]] = {settings.Replaced: Replaced}
 OF_PAIRS: dict[type, type[Objective]] = {
     settings.NextSentence: Pairs,
     settings.SentenceOrder: Pairs,
 }
-OBJECTIVES = DECODERS | DENOISERS | ENCODERS | OF_PAIRS
+OBJECTIVES = DECODERS | DENOISERS | ENCODERS | OF_PAIRS | GENERATED
 _SUITED: dict[str, list[Any]] = {  # by the model's form; the first is its own
     "decoder": [*DECODERS, *DENOISERS],
     "encoder-decoder": list(DENOISERS),
@@ -41,10 +43,15 @@ _OF_PAIRS = {"next": settings.NextSentence, "order": settings.SentenceOrder}
 
 def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Objective:
     """The objective that is meant for a model; raises ``TrainError`` where it cannot learn it."""
-    pair = _OF_PAIRS.get(model.head.pair)
-    suited = [*_SUITED[model.form], *([pair] if pair else [])]
+    refuse(
+        model.head.replaced and model.generator is None,
+        "head.replaced without generator: nothing would replace tokens; set generator.smaller",
+    )
+    own: Any = settings.Replaced if model.head.replaced else _OF_PAIRS.get(model.head.pair)
+    suited = [] if model.head.replaced else list(_SUITED[model.form])
+    suited += [own] if own else []
     if isinstance(asked, settings.Auto):
-        asked = suited[-1 if pair else 0]()
+        asked = (own or suited[0])()
     if type(asked) not in suited:
         names = ", ".join(kind.kind for kind in suited)
         raise TrainError(
