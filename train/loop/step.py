@@ -159,7 +159,7 @@ class Stepper:
         self.optimizer.rate(rate)
         self.optimizer.step()
         if loads is not None:
-            self.model.stack.rebalance(loads)
+            self.model.rebalance(loads)
         return measured
 
 
