@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curate.cli.options import Json, Quiet, Sets, group
+from curate.cli.options import Json, Quiet, Sets, TrustCode, group
 from curate.cli.settings import command
 from curate.disk.units import counted, format_bytes, format_percent, format_scaled
 from curate.errors import UsageError
@@ -27,6 +27,7 @@ def model_show(
         str, typer.Argument(help="A preset, or a folder that a model was trained into.")
     ],
     sets: Sets = None,
+    trust_code: TrustCode = False,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -73,6 +74,7 @@ def model_coordinates(
         str, typer.Argument(help="A preset, or a folder that a model was trained in.")
     ],
     sets: Sets = None,
+    trust_code: TrustCode = False,
     as_json: Json = False,
     **settings: Any,
 ) -> None:

@@ -13,6 +13,7 @@ from train.hf.gpt import BLOOM, GPT2, GPT_NEOX, GPTJ, OPT
 from train.hf.llama import LLAMA, MINISTRAL, MISTRAL, OLMO, QWEN2, QWEN3
 from train.model.config import ModelConfig, Parallel
 from train.model.feed_forward_settings import Experts
+from train.model.plugins import plugins
 from train.model.position_settings import Learned, Rope
 from train.settings import to_dict
 
@@ -136,6 +137,11 @@ def family_of(config: ModelConfig) -> Family:
     """The family whose class computes what ``config`` does; ``TrainError`` names what stands in
     the way, and the family nearest to it.
     """
+    for name, part in plugins(config).items():
+        raise TrainError(
+            f"no class of transformers computes {name} {part.kind}, which is of a file of its own",
+            exit_code=2,
+        )
     nearest = min(FAMILIES.values(), key=lambda family: len(obstacles(family, config)))
     in_the_way = obstacles(nearest, config)
     if not in_the_way:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from train.attention.choice import EXCLUDED, resolve
 from train.attention.trial import fault
 from train.config import TrainConfig
 from train.device import computes_in
+from train.model.cache import Seen
 from train.model.config import ModelConfig
 from train.model.positions import positions
 from train.objectives.objectives import both_ways
@@ -20,22 +22,21 @@ from train.objectives.objectives import both_ways
 def layer_backends(
     model: ModelConfig, train: TrainConfig, device: torch.device
 ) -> list[dict[str, Any]]:
-    """For each window: how many layers have it, what their mask is, the back end and the reason.
+    """For each kind of layer: how many there are, what their mask is, the back end and the reason.
     Raises ``TrainError`` where the back end asked for cannot do one of them.
     """
     dtype = computes_in(device, train.precision)
     shape = (1, model.attention.heads, 2, model.attention.head_dim)
     like = SimpleNamespace(dtype=dtype, device=device, shape=shape, requires_grad=True)
-    windows, rows = model.windows, []
-    for window in dict.fromkeys(windows):
-        mask = _mask(model, train, window, torch.device("meta"))
+    rows = []
+    for layers, mask in _kinds(model, train, torch.device("meta")):
         row = resolve(train.attention, like, mask, model.attention.value_dim)
         why = row.why
         if train.attention == "auto" and row.backend == "flex":
             why += f"; triton does not do {_not_for_triton(like, mask, model.attention.value_dim)}"
         rows.append(
             {
-                "layers": windows.count(window),
+                "layers": layers,
                 "mask": sorted(mask.features),
                 "dtype": str(dtype).removeprefix("torch."),
                 "device": device.type,
@@ -55,8 +56,7 @@ def try_kernels(model: ModelConfig, train: TrainConfig, device: torch.device) ->
     like = SimpleNamespace(
         dtype=dtype, device=device, shape=(1, own.heads, 2, own.head_dim), requires_grad=True
     )
-    for window in dict.fromkeys(model.windows):
-        mask = _mask(model, train, window, device)
+    for _, mask in _kinds(model, train, device):
         if resolve(train.attention, like, mask, own.value_dim).backend != "triton":
             continue
         wrong = fault("triton", mask, own.heads, own.kv_heads, own.head_dim, dtype)
@@ -73,8 +73,22 @@ def _not_for_triton(like: Any, mask: Mask, values: int) -> str:
     return BACKENDS["triton"].refusal(like, mask, values) or f"the dtype {like.dtype}"
 
 
+def _kinds(
+    model: ModelConfig, train: TrainConfig, device: torch.device
+) -> Iterator[tuple[int, Mask]]:
+    """Of each kind of layer how many there are, and its mask."""
+    stacks = [model] if model.encoder is None else [model.reader, model]
+    for stack in stacks:
+        for window in dict.fromkeys(stack.windows):
+            yield stack.windows.count(window), _mask(stack, train, window, device)
+    if model.encoder is not None:
+        documents = torch.zeros(1, 2, dtype=torch.long, device=device)
+        like = torch.empty(1, 2, model.hidden, device=device)
+        yield model.layers, Seen(length=2, documents=documents).mask(like, documents)
+
+
 def _mask(model: ModelConfig, train: TrainConfig, window: int | None, device: torch.device) -> Mask:
-    """Of the kind that the decoder makes in training; a few tokens long."""
+    """Of the kind that a stack makes in training; a few tokens long."""
     prefix, shared = both_ways(train), train.context_parallel > 1
     length = 8 if shared else 2
     with device:

@@ -35,6 +35,7 @@ from train.loop.texts import notice, texts_of
 from train.measure.accounting import active_parameters, parameters
 from train.measure.which import remember
 from train.model.config import ModelConfig
+from train.model.plugins import blamed
 from train.objective_settings import Prefix
 from train.runs.checkpoint import (
     best,
@@ -62,7 +63,7 @@ def summarise(run: Run) -> dict[str, Any]:
         sample = None
         # Of split weights all processes read and choose together.
         together = run.saver.parts
-        known = run.sampler.tokenizer is not None and plan.model.causal  # an encoder writes none
+        known = run.sampler.tokenizer is not None and plan.model.form == "decoder"
         if (run.ranks.first or together) and known:
             with autocast(run.ranks.device, settings.precision) if together else nullcontext():
                 sample = continue_text(
@@ -159,8 +160,9 @@ def pretrain(
     gone through, and how attention is computed. Raises ``TrainError``;
     training that diverges stops, its last checkpoint kept.
     """
-    plan, data = make_plan(shards, model, train or TrainConfig(), changes)
-    with ranks(plan.train) as group:
+    with blamed():
+        plan, data = make_plan(shards, model, train or TrainConfig(), changes)
+    with blamed(), ranks(plan.train) as group:
         if not group.first:
             on_progress = on_notice = None
         return _pretrain(plan, data, out, resume, on_progress, on_notice, group)

@@ -16,11 +16,13 @@ from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
+from train.model.plugin_settings import OwnAttention, Plugin
+from train.model.plugins import class_of
 from train.model.position_settings import Rope
 from train.model.presets import DECAYS
 from train.model.roles import Role, roles
 
-BLOCKS = "stack.blocks."
+BLOCKS = "stack.blocks."  # of the decoder, and of an encoder
 
 _NORMS = {
     "rms": "RMSNorm",
@@ -67,20 +69,27 @@ class Parameters:
 @lru_cache(maxsize=256)
 def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
     """The role of each weight, how many numbers all of its kind have, and how many of these each
-    token meets, which of shared blocks are more. Of the model's own modules, on a device without
+    token meets, which of shared blocks are more; a token of an encoder-decoder is one of its source
+    and one of its target. Of the model's own modules, on a device without
     memory; where blocks are alike, one is built.
     """
     alike = config.norm.first and len(config.sparse) in (0, config.layers)
-    built = dataclasses.replace(config, layers=config.share) if alike else config
+    built, own = config, config.encoder
+    if alike:
+        short = None if own is None else dataclasses.replace(own, layers=config.share)
+        built = dataclasses.replace(config, layers=config.share, encoder=short)
     with torch.device("meta"):
         model = Decoder(built)
     found = []
     for name, weight, role in roles(model):
-        inside = name.startswith(BLOCKS)
         if name.startswith("mtp."):
             role = dataclasses.replace(role, part="mtp")
-        numbers = weight.numel() * (config.layers // built.layers if inside else 1)
-        met = round(numbers * role.met) * (config.share if inside else 1)
+        stack = config.reader if name.startswith("encoder.") else config
+        inside = BLOCKS in name
+        numbers = weight.numel() * (stack.layers // config.share if inside and alike else 1)
+        # Source and target meet it.
+        both = own is not None and own.shared and ".cross" not in name
+        met = round(numbers * role.met) * (config.share * (1 + both) if inside else 1)
         found.append((role, numbers, met))
     return tuple(found)
 
@@ -116,8 +125,13 @@ def matmul_parameters(config: ModelConfig) -> int:
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:
     """Keys that a query sees on average in a full row of ``context`` tokens: causal attention
-    counts each pair once, an encoder's twice, a window what it lets through.
+    counts each pair once, an encoder's twice, a window what it lets through; a class of a file may
+    have an ``attended(config, context)`` of its own.
     """
+    if isinstance(config.attention, OwnAttention):
+        own = class_of(config.attention)
+        if hasattr(own, "attended"):
+            return float(own.attended(config, context))
     window = config.attention.window_of(layer)
     if not config.causal:
         near = context if window is None else min(window, context)  # to either side, itself too
@@ -137,6 +151,10 @@ def attention_flops(config: ModelConfig, context: int) -> float:
     key, which are the same but in latent attention.
     """
     keys = sum(attended(config, layer, context) for layer in range(config.layers))
+    if config.encoder is not None:  # its own, and those of cross-attention
+        reader = config.reader
+        keys += sum(attended(reader, layer, context) for layer in range(reader.layers))
+        keys += config.layers * context
     keys += config.head.mtp * attended(config, config.layers - 1, context)
     own = config.attention
     return 2 * own.heads * (own.head_dim + own.value_dim) * keys
@@ -148,7 +166,8 @@ def flops_per_token(config: ModelConfig, context: int) -> float:
     6 per matmul weight, and per layer 12 x heads x head_dim for each key attended to (6 x heads x
     (head_dim + value_dim) in latent attention): scores and weighted sum, 2 x 2 forward and twice
     that backward (Chowdhery et al. 2022, appendix B).
-    Causal attention is counted once; document boundaries, which make it less, are not counted.
+    Causal attention is counted once; document boundaries, which make it less, are not counted. Of
+    an encoder-decoder it is a token of the target and one of the source, which is as long.
     """
     return 6 * matmul_parameters(config) + 3 * attention_flops(config, context)
 
@@ -174,8 +193,11 @@ def cache_bytes_per_token(config: ModelConfig, width: int = 2) -> int:
 
 
 def cache_bytes(config: ModelConfig, context: int) -> int:
-    """Bytes of keys and values of one text, bfloat16; layers with a window keep that much."""
-    attention, held = config.attention, 0
+    """Bytes of keys and values of one text, bfloat16; layers with a window keep that much, and
+    cross-attention those of a source as long.
+    """
+    attention = config.attention
+    held = 0 if config.encoder is None else config.layers * context
     for window in config.windows:
         held += context if window is None else min(context, window + attention.sinks)
     return 2 * attention.cached * held
@@ -201,7 +223,8 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
     norm = f"{_NORMS[norms.kind]}, {where}"
     norm += ", after the embedding" if config.embedding.norm else ""
     norm += ", of queries and keys" if attention.qk_norm else ""
-    activation = _ACTIVATIONS[config.feed_forward.activation]
+    own = config.feed_forward
+    activation = own.kind if isinstance(own, Plugin) else _ACTIVATIONS[own.activation]
     width, biased = config.feed_forward.width, config.feed_forward.bias
     biases = {"qkv": "queries, keys, values", "all": "attention"}.get(attention.bias, "")
     biases += (", " if biases and biased else "") + ("feed-forward" if biased else "")
@@ -211,15 +234,25 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
         decay["weight decay"] = next(decays, "not published")
     return {
         "norm": norm,
+        **_encoder(config),
         "block": config.residual.kind,
         "position": _position(config),
-        "attention": f"{sharing(config)}, {_sight(config)}",
+        "attention": f"{sharing(config)}, {_sight(config)}"
+        if not isinstance(attention, Plugin)
+        else attention.kind,
         "feed-forward": f"{activation}, {width / config.hidden:.2f} x hidden" + _experts(config),
         "biases": {"attention, feed-forward": "all", "": "none"}.get(biases, biases),
         "head": "tied" if config.head.tied else "its own",
         "dropout": f"{config.dropout:g}",
         **decay,
     }
+
+
+def _encoder(config: ModelConfig) -> dict[str, str]:
+    own = config.encoder
+    if own is None:
+        return {}
+    return {"encoder": counted(own.layers, "layer") + (", the decoder's" if own.shared else "")}
 
 
 def _experts(config: ModelConfig) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from train.attention import Mask, SharedMask
-from train.model.attention import SelfAttention
+from train.model.attention import CrossAttention, SelfAttention
 from train.model.attention_settings import Grouped, Latent
 from train.model.cache import LayerCache
 from train.model.config import ModelConfig, Parallel, Serial
@@ -16,6 +16,7 @@ from train.model.experts import feed_forward
 from train.model.feed_forward import Notes
 from train.model.latent import LatentAttention
 from train.model.norms import norm
+from train.model.plugins import chosen
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -23,7 +24,9 @@ class View:
     """What a block sees of a batch beside the stream. ``rotation``: of queries and keys; ``draws``:
     a seed a token, for dropout and routers; ``cache``: the layer's keys and values so far, of which
     those at ``kept`` stay, or all. ``tokens`` int64 [batch, length]; ``counted``: bool [batch,
-    length], those that are no padding, or None for all.
+    length], those that are no padding, or None for all. In the decoder of an encoder-decoder
+    ``cross`` is the mask of cross-attention, and ``encoded`` [batch, source, hidden] what the
+    encoder made of the source; None where a cache holds its keys and values.
     """
 
     mask: Mask | SharedMask
@@ -33,6 +36,8 @@ class View:
     kept: Tensor | None = None
     tokens: Tensor | None = None
     counted: Tensor | None = None
+    cross: Mask | None = None
+    encoded: Tensor | None = None
 
 
 ATTENTIONS: dict[type, type[nn.Module]] = {Grouped: SelfAttention, Latent: LatentAttention}
@@ -40,11 +45,18 @@ ATTENTIONS: dict[type, type[nn.Module]] = {Grouped: SelfAttention, Latent: Laten
 
 def attention(config: ModelConfig, backend: str) -> nn.Module:
     """The attention of a configuration."""
-    return ATTENTIONS[type(config.attention)](config, backend)
+    part: nn.Module = chosen(config.attention, ATTENTIONS)(config, backend)
+    return part
+
+
+def noted(out: Tensor | tuple[Tensor, Notes]) -> tuple[Tensor, Notes]:
+    """The output of a part, and what it says beside; most say nothing."""
+    return out if isinstance(out, tuple) else (out, {})
 
 
 class SerialBlock(nn.Module):
-    """One part after the other, x [batch, length, hidden] to the same and the feed-forward's notes.
+    """One part after the other, x [batch, length, hidden] to the same and the feed-forward's notes;
+    between them the decoder of an encoder-decoder has ``cross``, its cross-attention.
 
     pre       x = x + attention(norm(x));  x = x + feed_forward(norm(x))   (Radford et al. 2019)
     post      x = norm(x + attention(x));  x = norm(x + feed_forward(x))   (Vaswani et al. 2017)
@@ -61,6 +73,11 @@ class SerialBlock(nn.Module):
         self.attention = attention(config, backend)
         self.attention_out_norm = norm(config) if sandwich else None
         self.attention_drop = Dropout(config.dropout, 2 * layer + 1)
+        if config.encoder is not None:
+            self.cross_norm = norm(config)
+            self.cross = CrossAttention(config, backend)
+            self.cross_out_norm = norm(config) if sandwich else None
+            self.cross_drop = Dropout(config.dropout, -1 - layer)
         self.feed_forward_norm = norm(config)
         self.feed_forward = feed_forward(config, layer)
         self.feed_forward_out_norm = norm(config) if sandwich else None
@@ -68,14 +85,15 @@ class SerialBlock(nn.Module):
 
     def forward(self, x: Tensor, view: View) -> tuple[Tensor, Notes]:
         x, _ = self._part("attention", x, view)
+        if view.cross is not None:
+            x, _ = self._part("cross", x, view)
         return self._part("feed_forward", x, view)
 
     def _part(self, name: str, x: Tensor, view: View) -> tuple[Tensor, Notes]:
         """x with what the part of this name adds to it, and what the part says."""
         part, normed = getattr(self, name), getattr(self, f"{name}_norm")
         again, drop = getattr(self, f"{name}_out_norm"), getattr(self, f"{name}_drop")
-        out = part(x if self.post else normed(x), view)
-        out, notes = out if isinstance(out, tuple) else (out, {})
+        out, notes = noted(part(x if self.post else normed(x), view))
         if again is not None:
             out = again(out)
         x = x + drop(out, view.draws)
@@ -100,7 +118,7 @@ class ParallelBlock(nn.Module):
         read = self.attention_norm(x)
         other = read if self.feed_forward_norm is None else self.feed_forward_norm(x)
         mixed = self.attention(read, view)
-        changed, notes = self.feed_forward(other, view)
+        changed, notes = noted(self.feed_forward(other, view))
         return x + self.drop(mixed + changed, view.draws), notes
 
 
@@ -109,4 +127,5 @@ BLOCKS: dict[type, type[nn.Module]] = {Serial: SerialBlock, Parallel: ParallelBl
 
 def block(config: ModelConfig, layer: int, backend: str) -> nn.Module:
     """Block number ``layer`` of a configuration."""
-    return BLOCKS[type(config.residual)](config, layer, backend)
+    each: nn.Module = chosen(config.residual, BLOCKS)(config, layer, backend)
+    return each

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from train.model.attention_settings import Grouped, Latent
 from train.model.feed_forward_settings import Dense, Experts
+from train.model.plugin_settings import OwnAttention, OwnFeedForward, OwnPosition, OwnResidual
 from train.model.position_settings import (
     Position,
     Rope,
@@ -60,8 +61,8 @@ class Norm:
         )
 
 
-Attention = Grouped | Latent
-FeedForward = Dense | Experts
+Attention = Grouped | Latent | OwnAttention
+FeedForward = Dense | Experts | OwnFeedForward
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,10 @@ class Parallel:
 
     def __post_init__(self) -> None:
         check(self, "residual.")
+
+
+Residual = Serial | Parallel | OwnResidual
+AnyPosition = Position | OwnPosition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,11 +171,11 @@ class Stack:
         int,
         Setting("Blocks in a row that have the same weights (ALBERT: as many as layers).", ge=1),
     ] = 1
-    residual: Annotated[Serial | Parallel, Setting("How parts are joined to the stream.")] = field(
+    residual: Annotated[Residual, Setting("How parts are joined to the stream.")] = field(
         default_factory=Serial
     )
-    position: Annotated[Position, Setting("How a token's position is known.")] = field(
-        default_factory=Rope
+    position: Annotated[Position | OwnPosition, Setting("How a token's position is known.")] = (
+        field(default_factory=Rope)
     )
     dropout: Annotated[
         float,
@@ -184,8 +189,35 @@ class Stack:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Encoder:
+    """A second stack, which reads a source both ways; all else is as in the decoder, whose blocks
+    look at what it makes of it (Vaswani et al. 2017).
+    """
+
+    layers: Annotated[int, Setting("Number of its blocks.", ge=1)]
+    shared: Annotated[
+        bool,
+        Setting(
+            "Whether its blocks have the same weights as the decoder's, but for cross-attention "
+            "(Raffel et al. 2020, section 3.2)."
+        ),
+    ] = False
+    start: Annotated[
+        int | None,
+        Setting(
+            "Id of the token that decoding begins with. Without a value it is the end of text, as "
+            "in training here and in BART; T5 was trained with its padding, 0.",
+            ge=0,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        check(self, "encoder.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelConfig(Stack):
-    """A transformer of one stack: a decoder, or an encoder."""
+    """A transformer: a decoder, or an encoder, or a decoder with an encoder."""
 
     vocab: Annotated[int, Setting("Tokens of the vocabulary.", ge=1)]
     context: Annotated[
@@ -202,9 +234,14 @@ class ModelConfig(Stack):
     ] = None
     embedding: Annotated[Embedding, Setting("The embedding.")] = field(default_factory=Embedding)
     head: Annotated[Head, Setting("The output head.")] = field(default_factory=Head)
+    encoder: Annotated[
+        Encoder | None, Setting("The encoder of an encoder-decoder. Without a value there is none.")
+    ] = None
 
     def __post_init__(self) -> None:
         check(self)
+        if self.encoder is not None:
+            self._check_encoder(self.encoder)
         refuse(
             self.residual.kind == "parallel" and self.norm.place != "pre",
             f"residual parallel with norm.place {self.norm.place}: a parallel block has its norms "
@@ -233,6 +270,26 @@ class ModelConfig(Stack):
             self._check_latent()
         if isinstance(self.position, Rope):
             self._check_rope(self.position)
+
+    def _check_encoder(self, own: Encoder) -> None:
+        for name, other in {
+            "causal false": not self.causal,
+            "attention latent": isinstance(self.attention, Latent),
+            "feed_forward experts": isinstance(self.feed_forward, Experts),
+            "residual parallel": isinstance(self.residual, Parallel),
+            "mup_base": self.mup_base is not None,
+            f"head.mtp {self.head.mtp}": self.head.mtp > 0,
+        }.items():
+            refuse(other, f"encoder with {name}: an encoder-decoder is built without that")
+        refuse(
+            own.shared and own.layers != self.layers,
+            f"encoder.shared with encoder.layers {own.layers} and layers {self.layers}: give both "
+            "as many",
+        )
+        refuse(
+            own.layers % self.share != 0,
+            f"share is {self.share}: it must divide encoder.layers ({own.layers}) too",
+        )
 
     def _check_experts(self, own: Experts) -> None:
         last = self.layers // own.every * own.every - 1  # that may have experts
@@ -300,6 +357,26 @@ class ModelConfig(Stack):
     def trunk(self) -> ModelConfig:
         """Without what is there for training alone, the modules of ``head.mtp``."""
         return replace(self, head=replace(self.head, mtp=0))
+
+    @property
+    def form(self) -> str:
+        """``decoder``, ``encoder`` or ``encoder-decoder``."""
+        if self.encoder is not None:
+            return "encoder-decoder"
+        return "decoder" if self.causal else "encoder"
+
+    @property
+    def reader(self) -> ModelConfig:
+        """The encoder of an encoder-decoder, as a model of its own."""
+        assert self.encoder is not None
+        return replace(self, layers=self.encoder.layers, causal=False, encoder=None)
+
+    @property
+    def shrink(self) -> float:
+        """What the first values of matrices that write to the stream are multiplied by: 1 / sqrt of
+        their number, two a layer, with cross-attention three (Radford et al. 2019).
+        """
+        return float(((2 if self.encoder is None else 3) * self.layers) ** -0.5)
 
     @property
     def wider(self) -> float:

@@ -51,7 +51,7 @@ class LatentAttention(nn.Module):
         self.down = make(hidden, own.rank + own.rotary_dim)
         self.norm = RMSNorm(own.rank, EPS)
         self.up = make(own.rank, own.heads * (own.plain_dim + own.value_dim))
-        self.out = make(own.heads * own.value_dim, hidden, shrink=(2 * config.layers) ** -0.5)
+        self.out = make(own.heads * own.value_dim, hidden, shrink=config.shrink)
 
     def forward(self, x: Tensor, view: View) -> Tensor:
         """[batch, length, hidden] to the same."""
