@@ -15,7 +15,7 @@ from train.settings import Setting, check, kind_of
 @dataclass(frozen=True, kw_only=True)
 class Auto:
     """The model's own: of a decoder ``causal``, of an encoder ``masked``, or that of its head for
-    pairs of segments.
+    pairs of segments, or of a discriminator ``replaced``.
     """
 
     kind: Annotated[str, kind_of("auto", "The model's own objective.")] = "auto"
@@ -78,4 +78,21 @@ class SentenceOrder(Masked):
     ] = "sentence-order"
 
 
-Objective = Auto | Causal | Prefix | Masked | NextSentence | SentenceOrder
+@dataclass(frozen=True, kw_only=True)
+class Replaced(Masked):
+    """Hidden tokens by a generator, and which tokens it has replaced (Clark et al. 2020)."""
+
+    kind: Annotated[
+        str, kind_of("replaced", "Hidden tokens, and which a generator has replaced.")
+    ] = "replaced"
+    weight: Annotated[
+        float,
+        Setting(
+            "Weight in the loss of telling replaced tokens apart, beside the generator's loss "
+            "(appendix A of the paper: 50).",
+            gt=0,
+        ),
+    ] = 50.0
+
+
+Objective = Auto | Causal | Prefix | Masked | NextSentence | SentenceOrder | Replaced

@@ -6,7 +6,7 @@ from typing import Any
 
 from train.errors import TrainError
 from train.hf.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
-from train.hf.encoders import ALBERT, BERT, MODERNBERT, ROBERTA
+from train.hf.encoders import ALBERT, BERT, ELECTRA, MODERNBERT, ROBERTA
 from train.hf.experts import MIXTRAL, QWEN2_MOE
 from train.hf.family import Family
 from train.hf.gpt import BLOOM, GPT2, GPT_NEOX, GPTJ, OPT
@@ -24,7 +24,7 @@ FAMILIES = {
         *(LLAMA, MISTRAL, MINISTRAL, QWEN2, QWEN3, OLMO, GPT2, GPTJ, GPT_NEOX, BLOOM, OPT),
         *(DEEPSEEK_V3, DEEPSEEK_V2),
         *(MIXTRAL, QWEN2_MOE),
-        *(BERT, ROBERTA, ALBERT, MODERNBERT),
+        *(BERT, ROBERTA, ELECTRA, ALBERT, MODERNBERT),
     )
 }
 
@@ -61,6 +61,7 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "head.tied": config.head.tied,
         "head.transform": config.head.transform,
         "head.pair": config.head.pair,
+        "head.replaced": config.head.replaced,
         "position.window_theta": "theta" if window_theta is None else "other than theta",
         "mup_base": None if config.wider == 1 else config.mup_base,
         "norm.kind": config.norm.kind,

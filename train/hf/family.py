@@ -154,8 +154,9 @@ class Family:
     """``allows``: the values that each trait (families.py) may have. ``write`` gives config.json
     without what all families share; ``read`` the settings of a ModelConfig from it, by dotted
     names, for a context (None: the file's). ``prefix``: what files saved from the class without a
-    head leave out. ``of_pairs``: the class with a head for pairs of segments. ``beyond``: how names
-    of tensors behind layer ``{}`` begin that files may hold and the class leaves out.
+    head leave out. ``of_pairs``: the class with a head for pairs of segments; ``of_replaced``: the
+    one of a discriminator. ``beyond``: how names of tensors behind layer ``{}`` begin that files
+    may hold and the class leaves out.
     """
 
     name: str
@@ -169,10 +170,13 @@ class Family:
     # What transformers takes for a key that is not there, where a null means something else.
     defaults: Mapping[str, Any] = field(default_factory=dict)
     of_pairs: str = ""
+    of_replaced: str = ""
     beyond: str = ""
 
     def class_of(self, config: ModelConfig) -> str:
         """The name of transformers' class."""
+        if config.head.replaced:
+            return self.of_replaced
         return self.architecture if config.head.pair == "none" else self.of_pairs
 
     def leaves_out(self, name: str, config: ModelConfig) -> bool:
@@ -293,5 +297,6 @@ COMMON: dict[str, tuple[Any, ...]] = {
     "head.tied": (True, False),
     "head.transform": (False,),
     "head.pair": ("none",),
+    "head.replaced": (False,),
     "position.window_theta": ("theta",),
 }

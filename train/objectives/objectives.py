@@ -18,24 +18,31 @@ from train.objectives.example import Objective
 from train.objectives.masked import Masked
 from train.objectives.pairs import Pairs
 from train.objectives.prefix import Prefix
+from train.objectives.replaced import Replaced
 
 DECODERS: dict[type, type[Objective]] = {settings.Causal: Causal, settings.Prefix: Prefix}
 ENCODERS: dict[type, type[Objective]] = {settings.Masked: Masked}
+GENERATED: dict[type, type[Objective]] = {settings.Replaced: Replaced}
 OF_PAIRS: dict[type, type[Objective]] = {
     settings.NextSentence: Pairs,
     settings.SentenceOrder: Pairs,
 }
-OBJECTIVES = DECODERS | ENCODERS | OF_PAIRS
+OBJECTIVES = DECODERS | ENCODERS | OF_PAIRS | GENERATED
 _OF_PAIRS = {"next": settings.NextSentence, "order": settings.SentenceOrder}
 
 
 def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Objective:
     """The objective that is meant for a model; raises ``TrainError`` where it cannot learn it."""
-    pair = _OF_PAIRS.get(model.head.pair)
-    suited: list[Any] = list(DECODERS if model.causal else ENCODERS)
-    suited += [pair] if pair else []
+    if model.head.replaced and model.generator is None:
+        raise TrainError(
+            "head.replaced without generator: nothing would replace tokens; set generator.smaller",
+            exit_code=2,
+        )
+    own: Any = settings.Replaced if model.head.replaced else _OF_PAIRS.get(model.head.pair)
+    suited: list[Any] = [] if model.head.replaced else list(DECODERS if model.causal else ENCODERS)
+    suited += [own] if own else []
     if isinstance(asked, settings.Auto):
-        return settings.Causal() if model.causal else (pair or settings.Masked)()
+        return settings.Causal() if model.causal else (own or settings.Masked)()
     if type(asked) not in suited:
         names = ", ".join(kind.kind for kind in suited)
         raise TrainError(
