@@ -287,7 +287,6 @@ class ModelConfig(Stack):
             "causal false": not self.causal,
             "mup_base": self.mup_base is not None,
             "embedding.size": self.embedding.size is not None,
-            "feed_forward experts": isinstance(self.feed_forward, Experts),
         }.items():
             refuse(
                 self.head.mtp > 0 and other,
