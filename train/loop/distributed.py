@@ -272,6 +272,7 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
             ("attention latent", isinstance(own, Latent)),
             (f"head.mtp {model.head.mtp}", model.head.mtp > 0),
             ("feed_forward experts", isinstance(model.feed_forward, Experts)),
+            ("generator", model.generator is not None),
             *((f"{name} {part.kind}", True) for name, part in plugins(model).items()),
             ("encoder", model.encoder is not None and setting == "context_parallel"),
         ):
@@ -346,6 +347,7 @@ def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: Dev
         fully_shard(block, mp_policy=policy, **same)
     fully_shard(model, **same)
     register_fsdp_forward_method(model, "features")
+    register_fsdp_forward_method(model, "replaced")
 
 
 def parallel(objective: nn.Module, config: TrainConfig, ranks: Ranks) -> nn.Module:

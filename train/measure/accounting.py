@@ -22,7 +22,7 @@ from train.model.position_settings import Rope
 from train.model.presets import DECAYS
 from train.model.roles import Role, roles
 
-BLOCKS = "stack.blocks."  # of the decoder, and of an encoder
+BLOCKS = "stack.blocks."  # of the model, an encoder and a generator
 
 _NORMS = {
     "rms": "RMSNorm",
@@ -59,6 +59,7 @@ class Parameters:
     norms: int = 0
     head: int = 0
     mtp: int = 0
+    generator: int = 0
     other: int = 0
 
     @property
@@ -84,6 +85,8 @@ def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
     for name, weight, role in roles(model):
         if name.startswith("mtp."):
             role = dataclasses.replace(role, part="mtp")
+        if name.startswith("generator."):
+            role = dataclasses.replace(role, part="generator")
         stack = config.reader if name.startswith("encoder.") else config
         inside = BLOCKS in name
         numbers = weight.numel() * (stack.layers // config.share if inside and alike else 1)
@@ -120,7 +123,8 @@ def matmul_parameters(config: ModelConfig) -> int:
     """
     matrices = sum(met for role, _, met in weights(config) if role.use == "matrix")
     width = config.embedded if config.head.tied else config.hidden
-    return matrices + (1 + config.head.mtp) * width * config.vocab
+    heads = int(not config.head.replaced or config.generator is not None)
+    return matrices + (heads + config.head.mtp) * width * config.vocab
 
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:
@@ -156,8 +160,9 @@ def attention_flops(config: ModelConfig, context: int) -> float:
         keys += sum(attended(reader, layer, context) for layer in range(reader.layers))
         keys += config.layers * context
     keys += config.head.mtp * attended(config, config.layers - 1, context)
-    own = config.attention
-    return 2 * own.heads * (own.head_dim + own.value_dim) * keys
+    own, small = config.attention, config.generating
+    beside = 0.0 if small is None else attention_flops(small, context)
+    return 2 * own.heads * (own.head_dim + own.value_dim) * keys + beside
 
 
 def flops_per_token(config: ModelConfig, context: int) -> float:
