@@ -52,7 +52,7 @@ class LabelledRows(Rows):
         ]
 
 
-def whole(length: Ints) -> Ints:
+def whole(length: Ints, context: int) -> Ints:
     """Positions of windows: their tokens, which stand together."""
     return length
 

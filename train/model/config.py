@@ -297,7 +297,6 @@ class ModelConfig(Stack):
             "mup_base": self.mup_base is not None,
             "embedding.size": self.embedding.size is not None,
             "head.task": self.head.task is not None,
-            "feed_forward experts": isinstance(self.feed_forward, Experts),
         }.items():
             refuse(
                 self.head.mtp > 0 and other,

@@ -17,6 +17,7 @@ from train.model import roles
 from train.model.cache import Cache, Seen, places_of
 from train.model.config import ModelConfig
 from train.model.dropout import Dropout, of_tokens, wrapped
+from train.model.experts import Experts
 from train.model.generator import Generator
 from train.model.heads import PairHead, ReplacedHead, transform, widened
 from train.model.mtp import ahead, modules
@@ -269,9 +270,21 @@ class Decoder(nn.Module):
             cache.source = read
         return read
 
-    def ahead(self, features: Tensor, tokens: Tensor, **seen: Tensor | None) -> Iterator[Tensor]:
+    def ahead(self, features: Tensor, tokens: Tensor, **seen: Any) -> Iterator[Tensor]:
         """What the head reads to predict later tokens; see ``mtp.ahead``."""
         return ahead(self, features, tokens, **seen)
+
+    def rebalance(self, loads: Tensor) -> None:
+        """After a step with these ``loads`` [mixtures, experts], as the notes have them: of the
+        layers with experts, then of the modules that predict later tokens.
+        """
+        config = self.config
+        blocks: list[Any] = [self.stack.blocks[n // config.share] for n in range(config.layers)]
+        blocks += [module.block for module in self.mtp]
+        parts = (block.feed_forward for block in blocks)
+        mixtures = [part for part in parts if isinstance(part, Experts)]
+        for mixture, own in zip(mixtures, loads, strict=True):
+            mixture.rebalance(own)
 
     def empty_cache(self) -> Cache:
         """A cache for any number of texts."""

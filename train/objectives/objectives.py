@@ -17,21 +17,30 @@ from train.errors import TrainError
 from train.model.config import ModelConfig
 from train.model.task_settings import Task
 from train.objectives.causal import Causal
+from train.objectives.denoise import NOISES, Denoising
 from train.objectives.example import Objective
 from train.objectives.masked import Masked
 from train.objectives.pairs import Pairs
 from train.objectives.prefix import Prefix
 from train.objectives.replaced import Replaced
 from train.objectives.tasks import Labelled
+from train.settings import refuse
 
 DECODERS: dict[type, type[Objective]] = {settings.Causal: Causal, settings.Prefix: Prefix}
+DENOISERS: dict[type, type[Objective]] = dict.fromkeys(NOISES, Denoising)
 ENCODERS: dict[type, type[Objective]] = {settings.Masked: Masked}
 GENERATED: dict[type, type[Objective]] = {settings.Replaced: Replaced}
 OF_PAIRS: dict[type, type[Objective]] = {
     settings.NextSentence: Pairs,
     settings.SentenceOrder: Pairs,
 }
-OBJECTIVES = DECODERS | ENCODERS | OF_PAIRS | GENERATED | {settings.Task: Labelled}
+OBJECTIVES = DECODERS | DENOISERS | ENCODERS | OF_PAIRS | GENERATED | {settings.Task: Labelled}
+_SUITED: dict[str, list[Any]] = {  # by the model's form; the first is its own
+    "decoder": [*DECODERS, *DENOISERS],
+    "encoder-decoder": list(DENOISERS),
+    "encoder": list(ENCODERS),
+}
+_FORMS = {"decoder": ("prefix", "causal"), "encoder-decoder": ("encoder-decoder",)}
 _OF_PAIRS = {"next": settings.NextSentence, "order": settings.SentenceOrder}
 
 
@@ -40,28 +49,34 @@ def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Obj
     if isinstance(asked, settings.Task):
         last = "last" if model.causal else "first"
         return replace(asked, reads=last) if asked.reads == "auto" else asked
-    if model.head.task is not None:
-        kind = model.head.task.kind
-        raise TrainError(
-            f"the model has a head for a task: set objective {kind}, or give a model of text",
-            exit_code=2,
-        )
-    if model.head.replaced and model.generator is None:
-        raise TrainError(
-            "head.replaced without generator: nothing would replace tokens; set generator.smaller",
-            exit_code=2,
-        )
+    task = model.head.task
+    refuse(
+        task is not None,
+        f"the model has a head for a task: set objective {task and task.kind}, or give a model of"
+        " text",
+    )
+    refuse(
+        model.head.replaced and model.generator is None,
+        "head.replaced without generator: nothing would replace tokens; set generator.smaller",
+    )
     own: Any = settings.Replaced if model.head.replaced else _OF_PAIRS.get(model.head.pair)
-    suited: list[Any] = [] if model.head.replaced else list(DECODERS if model.causal else ENCODERS)
+    suited = [] if model.head.replaced else list(_SUITED[model.form])
     suited += [own] if own else []
     if isinstance(asked, settings.Auto):
-        return settings.Causal() if model.causal else (own or settings.Masked)()
+        asked = (own or suited[0])()
     if type(asked) not in suited:
         names = ", ".join(kind.kind for kind in suited)
         raise TrainError(
             f"objective {asked.kind!r} for this model: choose one of auto, {names}", exit_code=2
         )
-    return asked
+    if not isinstance(asked, settings.Denoiser):
+        return asked
+    forms = _FORMS[model.form]
+    refuse(
+        asked.form not in ("auto", *forms),
+        f"objective.form {asked.form!r} for this model: choose one of auto, {', '.join(forms)}",
+    )
+    return replace(asked, form=forms[0]) if asked.form == "auto" else asked
 
 
 def kind_of(config: TrainConfig) -> type[Objective]:
