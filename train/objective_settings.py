@@ -290,8 +290,25 @@ class Bart(Denoiser):
         refuse(not self.noises, f"objective.noises is empty: choose of {', '.join(NOISES)}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class FillInTheMiddle:
+    """Text of which a middle stands last (Bavarian et al. 2022)."""
+
+    kind: Annotated[str, kind_of("fim", "Causal, with the middle of some texts last.")] = "fim"
+    rate: Annotated[
+        float, Setting("Share of the pieces of text whose middle stands last.", ge=0, le=1)
+    ] = 0.5
+    spm: Annotated[
+        float, Setting("Share of these that begin with the suffix, not the prefix.", ge=0, le=1)
+    ] = 0.5
+
+    def __post_init__(self) -> None:
+        check(self, "objective.")
+
+
 Objective = (
     Auto
+    | Task
     | Causal
     | Prefix
     | Masked
@@ -306,5 +323,5 @@ Objective = (
     | Continuation
     | Bart
     | Ul2
-    | Task
+    | FillInTheMiddle
 )

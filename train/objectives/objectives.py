@@ -20,13 +20,18 @@ from train.objectives.causal import Causal
 from train.objectives.denoise import NOISES, Denoising
 from train.objectives.example import Objective
 from train.objectives.masked import Masked
+from train.objectives.middle import FillInTheMiddle
 from train.objectives.pairs import Pairs
 from train.objectives.prefix import Prefix
 from train.objectives.replaced import Replaced
 from train.objectives.tasks import Labelled
 from train.settings import refuse
 
-DECODERS: dict[type, type[Objective]] = {settings.Causal: Causal, settings.Prefix: Prefix}
+DECODERS: dict[type, type[Objective]] = {
+    settings.Causal: Causal,
+    settings.Prefix: Prefix,
+    settings.FillInTheMiddle: FillInTheMiddle,
+}
 DENOISERS: dict[type, type[Objective]] = dict.fromkeys(NOISES, Denoising)
 ENCODERS: dict[type, type[Objective]] = {settings.Masked: Masked}
 GENERATED: dict[type, type[Objective]] = {settings.Replaced: Replaced}
