@@ -6,6 +6,7 @@ from typing import Any
 
 from train.errors import TrainError
 from train.hf.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
+from train.hf.encoder_decoders import BART, MT5, T5
 from train.hf.encoders import ALBERT, BERT, ELECTRA, MODERNBERT, ROBERTA
 from train.hf.experts import MIXTRAL, QWEN2_MOE
 from train.hf.family import Family
@@ -25,6 +26,7 @@ FAMILIES = {
         *(DEEPSEEK_V3, DEEPSEEK_V2),
         *(MIXTRAL, QWEN2_MOE),
         *(BERT, ROBERTA, ELECTRA, ALBERT, MODERNBERT),
+        *(T5, MT5, BART),
     )
 }
 
@@ -54,6 +56,7 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "feed_forward.kind": config.feed_forward.kind,
         **_of_experts(config),
         "causal": config.causal,
+        "encoder": _encoder(config),
         "share": "none" if config.share == 1 else "all or groups of blocks",
         "norm.first": config.norm.first,
         "embedding.size": _embedding(config),
@@ -86,6 +89,11 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "position.theta": "other" if theta else "10000",
         "position.offset": position.offset if isinstance(position, Learned) else 0,
     }
+
+
+def _encoder(config: ModelConfig) -> str:
+    own = config.encoder
+    return "none" if own is None else "the decoder's weights" if own.shared else "own weights"
 
 
 def _embedding(config: ModelConfig) -> str:
