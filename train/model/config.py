@@ -498,7 +498,7 @@ class ModelConfig(Stack):
     def random(self) -> bool:
         """Whether training draws numbers."""
         own = self.feed_forward
-        return self.dropout > 0 or (isinstance(own, Experts) and (own.jitter > 0 or own.noisy))
+        return self.dropout > 0 or (isinstance(own, Experts) and own.random)
 
     @property
     def embedded(self) -> int:

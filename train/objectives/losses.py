@@ -356,7 +356,7 @@ def of_experts(config: ModelConfig, notes: dict[str, list[Tensor]]) -> dict[str,
     own = config.feed_forward
     if not isinstance(own, Experts):
         return {}
-    weights = {"balance": own.balance, "router_z": own.router_z}
+    weights = {name: getattr(own, name) for name in ("balance", "device_balance", "router_z")}
     return {
         name: Term(torch.stack(values), "tokens", 0.0)
         if name == "loads"
