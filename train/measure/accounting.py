@@ -75,6 +75,7 @@ def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
     memory; where blocks are alike, one is built.
     """
     alike = config.norm.first and len(config.sparse) in (0, config.layers)
+    alike = alike and not isinstance(config.residual, Plugin)  # whose blocks may differ by layer
     built, own = config, config.encoder
     if alike:
         short = None if own is None else dataclasses.replace(own, layers=config.share)
