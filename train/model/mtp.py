@@ -64,7 +64,8 @@ def ahead(
         draws = of_tokens(draws, index, model.config.hidden)
     mask = stack.masks(features, places, documents, prefix, None)[window]
     rotation = stack.positions.rotation(places, window is not None)
-    view = View(mask=mask, rotation=rotation, draws=draws)
+    relation = stack.positions.relation(mask)
+    view = View(mask=mask, rotation=rotation, draws=draws, relation=relation)
     for depth, module in enumerate(model.mtp, start=1):
         features = module(features, model.embedding(later(tokens, depth, 0)), view)
         yield features
