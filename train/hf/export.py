@@ -76,7 +76,8 @@ def export(
             finish(folder, tokenizer, None if end is None else added[end].content)
         config = config_json(model, own, end, dtype)
         (folder / "config.json").write_bytes(encode_json(config))
-        ids = {name: config[name] for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+        names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+        ids = {name: config[name] for name in names if name in config}
         (folder / "generation_config.json").write_bytes(encode_json(ids))
         card = _card(dataclasses.replace(plan, model=model), own, checkpoint.name, dtype)
         (folder / "README.md").write_text(card, encoding="utf-8")
@@ -125,12 +126,21 @@ def config_json(
         "pad_token_id": None,
         **family.write(config),
         "tie_word_embeddings": config.head.tied,
+        **_encoder(config, end),
         "bos_token_id": end,
         "eos_token_id": end,
         **({} if config.causal else {"cls_token_id": end, "sep_token_id": end}),
         "torch_dtype": dtype,  # every version of transformers reads this key
         "use_cache": True,
     }
+
+
+def _encoder(config: ModelConfig, end: int | None) -> dict[str, Any]:
+    own = config.encoder
+    if own is None:
+        return {}
+    start = end if own.start is None else own.start
+    return {"is_encoder_decoder": True, "decoder_start_token_id": start}
 
 
 def _write_weights(
@@ -219,11 +229,8 @@ def _card(plan: Plan, family: Family, checkpoint: str, dtype: str) -> str:
         "token shards": plan.shards[:12],
     }
     rows = "\n".join(f"| {name} | {value} |" for name, value in shape.items())
-    kind, task, sample = "decoder", "text-generation", _CONTINUES
-    if not config.causal:
-        kind, task, sample = "encoder", "fill-mask", _FILLS
-    if config.head.replaced:
-        kind, task, sample = "discriminator", "feature-extraction", _TELLS
+    kind = "discriminator" if config.head.replaced else config.form
+    task, sample = _USES[kind]
     return f"""---
 library_name: transformers
 pipeline_tag: {task}
@@ -267,6 +274,13 @@ ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)
 place = int((ids.input_ids[0] == tokenizer.mask_token_id).nonzero())
 best = model(**ids).logits[0, place].topk(5).indices
 print(tokenizer.convert_ids_to_tokens(best))"""
+_REWRITES = """\
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = AutoModelForSeq2SeqLM.from_pretrained(".")
+ids = tokenizer("The river runs past the old mill.", return_tensors="pt")
+print(tokenizer.decode(model.generate(**ids, max_new_tokens=50)[0]))"""
 _TELLS = """\
 from transformers import AutoModelForPreTraining, AutoTokenizer
 
@@ -276,3 +290,9 @@ start = tokenizer.bos_token or ""  # a text begins with the token that ends the 
 ids = tokenizer(start + "The river runs past the cold mill.", return_tensors="pt",
                 add_special_tokens=False)
 print(model(**ids).logits.sigmoid())  # how likely each token is to have replaced another"""
+_USES = {
+    "decoder": ("text-generation", _CONTINUES),
+    "encoder": ("fill-mask", _FILLS),
+    "discriminator": ("feature-extraction", _TELLS),
+    "encoder-decoder": ("text2text-generation", _REWRITES),
+}

@@ -7,6 +7,7 @@ from typing import Any
 from train.errors import TrainError
 from train.hf.deberta import DEBERTA, DEBERTA_V2
 from train.hf.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
+from train.hf.encoder_decoders import BART, MT5, T5
 from train.hf.encoders import ALBERT, BERT, ELECTRA, MODERNBERT, ROBERTA
 from train.hf.experts import MIXTRAL, QWEN2_MOE
 from train.hf.family import Family
@@ -27,6 +28,7 @@ FAMILIES = {
         *(MIXTRAL, QWEN2_MOE),
         *(DEBERTA, DEBERTA_V2),
         *(BERT, ROBERTA, ELECTRA, ALBERT, MODERNBERT),
+        *(T5, MT5, BART),
     )
 }
 
@@ -58,6 +60,7 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "feed_forward.kind": config.feed_forward.kind,
         **_of_experts(config),
         "causal": config.causal,
+        "encoder": _encoder(config),
         "share": "none" if config.share == 1 else "all or groups of blocks",
         "norm.first": config.norm.first,
         "embedding.size": _embedding(config),
@@ -101,6 +104,11 @@ def _of_distances(position: Any) -> dict[str, Any]:
         "position.norm": own.norm,
         "position.shared": own.shared,
     }
+
+
+def _encoder(config: ModelConfig) -> str:
+    own = config.encoder
+    return "none" if own is None else "the decoder's weights" if own.shared else "own weights"
 
 
 def _embedding(config: ModelConfig) -> str:

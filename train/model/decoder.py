@@ -17,6 +17,7 @@ from train.model import roles
 from train.model.cache import Cache, Seen, places_of
 from train.model.config import ModelConfig
 from train.model.dropout import Dropout, of_tokens, wrapped
+from train.model.experts import Experts
 from train.model.generator import Generator
 from train.model.heads import PairHead, ReplacedHead, transform, widened
 from train.model.mtp import ahead, modules
@@ -24,6 +25,7 @@ from train.model.norms import norm
 from train.model.positions import EMBEDDING
 from train.model.roles import Role
 from train.model.stack import Stack
+from train.model.tasks import TaskHead
 
 _OTHER = 0x1B873593CC9E2D51  # between the seeds of a stack and of the one before it
 
@@ -46,7 +48,9 @@ class Embedding(nn.Embedding):
         x = super().forward(tokens)
         if self.segments is None:
             return x
-        return x + self.segments(torch.zeros_like(tokens) if segments is None else segments)
+        if segments is None:
+            return x + self.segments(torch.zeros_like(tokens))
+        return x + self.segments(segments.clamp(max=self.segments.num_embeddings - 1))
 
 
 class Head(nn.Module):
@@ -93,7 +97,8 @@ class Decoder(nn.Module):
         self.drop = Dropout(config.dropout, 0)
         self.stack = Stack(config, attention)
         self.encoder = None if config.encoder is None else Encoder(config, attention, self.stack)
-        self.head = Head(config)
+        task = config.head.task
+        self.head = Head(config) if task is None else TaskHead(config, task)
         self.mtp = modules(config, attention)
         small = config.generating
         self.generator = None if small is None else Generator(small, Head(small), attention)
@@ -123,7 +128,9 @@ class Decoder(nn.Module):
         return features if transform is None else transform(features)
 
     def head_weights(self) -> tuple[Tensor, Tensor | None]:
-        """The head's matrix [vocab, hidden], with tied embeddings theirs, and its bias [vocab]."""
+        """The head's matrix [vocab, hidden], with tied embeddings theirs, and its bias [vocab]; of
+        a task [labels, hidden] and [labels].
+        """
         head = self._predicts
         return self.embedding.weight if head.weight is None else head.weight, head.bias
 
@@ -263,9 +270,21 @@ class Decoder(nn.Module):
             cache.source = read
         return read
 
-    def ahead(self, features: Tensor, tokens: Tensor, **seen: Tensor | None) -> Iterator[Tensor]:
+    def ahead(self, features: Tensor, tokens: Tensor, **seen: Any) -> Iterator[Tensor]:
         """What the head reads to predict later tokens; see ``mtp.ahead``."""
         return ahead(self, features, tokens, **seen)
+
+    def rebalance(self, loads: Tensor) -> None:
+        """After a step with these ``loads`` [mixtures, experts], as the notes have them: of the
+        layers with experts, then of the modules that predict later tokens.
+        """
+        config = self.config
+        blocks: list[Any] = [self.stack.blocks[n // config.share] for n in range(config.layers)]
+        blocks += [module.block for module in self.mtp]
+        parts = (block.feed_forward for block in blocks)
+        mixtures = [part for part in parts if isinstance(part, Experts)]
+        for mixture, own in zip(mixtures, loads, strict=True):
+            mixture.rebalance(own)
 
     def empty_cache(self) -> Cache:
         """A cache for any number of texts."""

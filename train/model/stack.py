@@ -14,6 +14,7 @@ from train.model.block import View, block
 from train.model.cache import Cache, Seen
 from train.model.config import ModelConfig
 from train.model.dropout import wrapped
+from train.model.feed_forward import note
 from train.model.norms import norm
 from train.model.positions import positions
 
@@ -85,16 +86,8 @@ class Stack(nn.Module):
             again = every and layer % every == 0
             out = checkpoint(each, x, view, use_reentrant=False) if again else each(x, view)
             x, said = out
-            if notes is not None:
-                for name, value in said.items():
-                    notes.setdefault(name, []).append(value)
+            note(notes, said)
         return x if self.norm is None else self.norm(x)
-
-    def rebalance(self, loads: Tensor) -> None:
-        """After a step with these ``loads`` [layers with experts, experts]."""
-        for layer, own in zip(self.config.sparse, loads, strict=True):
-            each: Any = self.blocks[layer // self.config.share]
-            each.feed_forward.rebalance(own)
 
     def _prepare(self, x: Tensor, masks: Iterable[Mask | SharedMask]) -> None:
         """What masks keep for all layers, made before the blocks are run twice."""

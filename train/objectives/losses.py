@@ -25,6 +25,7 @@ from train.model.mtp import later_targets
 from train.objective_settings import Replaced
 from train.objectives.example import IGNORED, Example
 from train.objectives.replaced import put_in, sampled
+from train.objectives.tasks import span_losses
 
 LOGITS = 1 << 26  # of a chunk at most: 256 MiB in float32
 TOKENS = 256  # of a chunk on a CPU: more leave its cache, fewer make poor products
@@ -236,6 +237,11 @@ class Losses(nn.Module):
         """``draws``: int64 [rows], what decides on dropout."""
         notes: dict[str, list[Tensor]] = {}
         features = example.read_by(self.model, draws, self.parallel, notes)
+        if example.ends is not None:
+            nats = span_losses(self.model.logits(features), example).sum()
+            spans = {"objective": Term(nats, "targets", 1.0), "loss": Term(nats, "targets", 0.0)}
+            spans["z_loss"] = Term(0.0 * nats, "targets", 0.0)
+            return spans | of_experts(self.model.config, notes)
         read, targets = self._scored(self.model, features, example)
         device = features.device.type
         chunk = chunk_of(self.model.config.vocab, self.chunk, device)
@@ -252,7 +258,7 @@ class Losses(nn.Module):
         if self.model.generator is not None:
             terms |= self._of_replaced(read, example, draws, chunk)
         if self.model.mtp:
-            nats_ahead = self._ahead(features, example, draws, chunk)
+            nats_ahead = self._ahead(features, example, draws, chunk, notes)
             terms["mtp"] = Term(nats_ahead, "targets", self.mtp_weight)
         (teacher,) = self.teacher
         if teacher is not None:
@@ -272,7 +278,12 @@ class Losses(nn.Module):
         return terms | of_experts(self.model.config, notes)
 
     def _ahead(
-        self, features: Tensor, example: Example, draws: Tensor | None, chunk: int
+        self,
+        features: Tensor,
+        example: Example,
+        draws: Tensor | None,
+        chunk: int,
+        notes: dict[str, list[Tensor]],
     ) -> Tensor:
         """The mean of the modules' nats."""
         model, sums = self.model, []
@@ -282,6 +293,7 @@ class Losses(nn.Module):
             documents=example.documents,
             prefix=example.prefix,
             draws=draws,
+            notes=notes,
         )
         for depth, read in enumerate(modules, start=1):
             targets = later_targets(example.targets, example.documents, depth, IGNORED)
@@ -338,16 +350,17 @@ class Losses(nn.Module):
 
 def of_experts(config: ModelConfig, notes: dict[str, list[Tensor]]) -> dict[str, Term]:
     """What layers with experts add to the loss, each for itself, and what they report; means over
-    these layers but for ``loads`` [layers, experts], the assignments of each.
+    these layers but for ``loads`` [layers, experts], the assignments of each. Modules that predict
+    later tokens are layers too.
     """
     own = config.feed_forward
     if not isinstance(own, Experts):
         return {}
-    weights, layers = {"balance": own.balance, "router_z": own.router_z}, len(config.sparse)
+    weights = {name: getattr(own, name) for name in ("balance", "device_balance", "router_z")}
     return {
         name: Term(torch.stack(values), "tokens", 0.0)
         if name == "loads"
-        else Term(torch.stack(values).mean(), "tokens", layers * weights.get(name, 0.0))
+        else Term(torch.stack(values).mean(), "tokens", len(values) * weights.get(name, 0.0))
         for name, values in notes.items()
     }
 

@@ -60,7 +60,11 @@ def test_a_run_reports_its_losses_and_the_loads_of_its_experts(shard_folder, tmp
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"bias_rate": 0.01, "scores": "sigmoid"}, {"jitter": 0.1, "noisy": True, "capacity": 1.0}],
+    [
+        {},
+        {"bias_rate": 0.01, "scores": "sigmoid"},
+        {"jitter": 0.1, "noisy": True, "capacity": 1.0, "random_second": True},
+    ],
 )
 def test_micro_batches_and_a_stop_change_nothing(changes, shard_folder, tmp_path):
     class Stop(Exception):
@@ -112,6 +116,20 @@ def test_copies_of_a_dense_feed_forward_compute_what_it_did(changes, dense, shar
     tokens = torch.randint(300, (2, 32), generator=torch.Generator().manual_seed(0))
     assert torch.allclose(model.eval()(tokens), before(tokens), atol=1e-5)
     assert len(plan.model.sparse) == (1 if "every" in changes else 2)
+
+
+def test_modules_for_later_tokens_are_copied_too(shard_folder, tmp_path):
+    config = change(DENSE, {"head.mtp": 1}, "model")
+    run = trained(tmp_path / "run", before := build(config), shard_folder / "tokenizer.json")
+    given = {"feed_forward": "experts", "feed_forward.count": 4}
+    plan, _ = make_plan(shard_folder, str(run), TRAIN, given)
+    model = Decoder(plan.model)
+    model.initialise(0)
+    take_over(plan.start, model)
+    assert model.mtp[0].block.feed_forward.up.shape == (4, 48, 32)
+    tokens = torch.randint(300, (2, 32), generator=torch.Generator().manual_seed(0))
+    (ours,), (theirs,) = (list(m.ahead(m.features(tokens), tokens)) for m in (model.eval(), before))
+    assert torch.allclose(ours, theirs, atol=1e-5)
 
 
 def test_upcycling_is_one_command_and_begins_with_the_dense_loss(dense, shard_folder, tmp_path):
