@@ -22,6 +22,30 @@ class Auto:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Task:
+    """Labels of texts in JSON lines, by a head of its own (Devlin et al. 2019, section 4)."""
+
+    kind: Annotated[
+        str,
+        Setting(
+            "What has a label: a text, each of its words, or an answer in it.",
+            choices=("classify", "token", "span"),
+        ),
+    ]
+    reads: Annotated[
+        str,
+        Setting(
+            "Which token a text is classified by: the first, or the last, which alone has seen all "
+            "of it in a decoder. `auto` is what suits the model.",
+            choices=("auto", "first", "last"),
+        ),
+    ] = "auto"
+
+    def __post_init__(self) -> None:
+        check(self, "objective.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Causal:
     """Each token from those before it (Radford et al. 2018)."""
 
@@ -266,8 +290,25 @@ class Bart(Denoiser):
         refuse(not self.noises, f"objective.noises is empty: choose of {', '.join(NOISES)}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class FillInTheMiddle:
+    """Text of which a middle stands last (Bavarian et al. 2022)."""
+
+    kind: Annotated[str, kind_of("fim", "Causal, with the middle of some texts last.")] = "fim"
+    rate: Annotated[
+        float, Setting("Share of the pieces of text whose middle stands last.", ge=0, le=1)
+    ] = 0.5
+    spm: Annotated[
+        float, Setting("Share of these that begin with the suffix, not the prefix.", ge=0, le=1)
+    ] = 0.5
+
+    def __post_init__(self) -> None:
+        check(self, "objective.")
+
+
 Objective = (
     Auto
+    | Task
     | Causal
     | Prefix
     | Masked
@@ -282,4 +323,5 @@ Objective = (
     | Continuation
     | Bart
     | Ul2
+    | FillInTheMiddle
 )

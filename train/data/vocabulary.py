@@ -20,6 +20,9 @@ _NAMES = {
     "cls": ("[CLS]", "<s>", "<cls>"),
     "sep": ("[SEP]", "</s>", "<sep>"),
     "end": END_OF_TEXT,
+    "fim prefix": ("<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>"),  # Qwen's, StarCoder's
+    "fim suffix": ("<|fim_suffix|>", "<fim_suffix>", "<fim-suffix>"),
+    "fim middle": ("<|fim_middle|>", "<fim_middle>", "<fim-middle>"),
 }
 
 

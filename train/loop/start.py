@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 
 from train.config import TrainConfig, model_at, stages_of
 from train.data.feed import Feed
+from train.data.labelled_feed import LabelledFeed
 from train.data.packing import packing_for
 from train.data.shards import load_tokenizer
 from train.data.vocabulary import Vocabulary
@@ -25,6 +26,7 @@ from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.plugins import plugins
 from train.model.presets import PRESETS, preset
+from train.model.tasks import kept, with_task
 from train.model.upcycle import check_upcycling, of_router, upcycled
 from train.objectives.objectives import OBJECTIVES, feed_of, objective_for
 from train.optim.optimizers import check_optimizer
@@ -74,12 +76,17 @@ def teacher_of(start: Start) -> Decoder:
 
 def take_over(start: Start, model: Decoder) -> None:
     """Fill ``model``, in one process or split over several, with the weights of ``start``; where
-    it has experts and ``start`` has none, each is a copy, and routers stay as they are.
+    it has experts and ``start`` has none, each is a copy, and routers stay as they are; so does a
+    head for a task that ``start`` has not.
     """
     state = model.state_dict()
     upcycling = bool(model.config.sparse) and not start.config.sparse
+    task = model.config.head.task
+    new_head = task if task != start.config.head.task else None
     try:
         for name, weight in tensors_of(start.folder):
+            if new_head is not None and not (name := kept(name, new_head)):
+                continue
             if upcycling:
                 name, weight = upcycled(name, weight, model.config)
             if name not in state or state[name].shape != weight.shape:
@@ -89,6 +96,8 @@ def take_over(start: Start, model: Decoder) -> None:
         raise TrainError(f"{start.folder}: cannot be read ({error})") from error
     if upcycling:
         state = {name: weight for name, weight in state.items() if not of_router(name)}
+    if new_head is not None:
+        state = {name: weight for name, weight in state.items() if not name.startswith("head.")}
     if state:
         raise TrainError(f"{start.folder}: {next(iter(state))} is missing in the weights")
 
@@ -168,12 +177,15 @@ def make_plan(
         model = preset(model, context=context)
     model = changed(model, given, start)
     train = settled(model, train)
-    data = feed_of(shards, train)
+    known: dict[str, Any] = {} if start is None else {"tokenizer": start.tokenizer}
+    data = feed_of(shards, train, task=model.head.task, **known)
     size = data.vocabulary.size
     if start is not None:
         _same_ids(start, data.vocabulary)
     if sized:
         model = replace(model, vocab=size)
+    if isinstance(data, LabelledFeed):
+        model = with_task(model, data.data.task.kind, data.data.names)
     model_at(model, train, len(train.stages))  # refuse before anything is written
     if model.vocab < size:
         raise TrainError(
