@@ -10,6 +10,7 @@ from torch import Tensor
 
 from train.hf.family import ACTIVATIONS, COMMON, GATED, Family, Layout, Part, activation, repeated
 from train.hf.settings import Settings
+from train.hf.tasks import of_encoder, of_modernbert
 from train.model.config import ModelConfig
 from train.model.position_settings import Rope
 
@@ -131,6 +132,7 @@ BERT = Family(
     name="bert",
     architecture="BertForMaskedLM",
     of_pairs="BertForPreTraining",
+    tasks=of_encoder("Bert", "bert.pooler.dense"),
     allows=ALLOWS | {"head.pair": ("none", "next")},
     write=write_bert,
     read=lambda settings, context: read_bert(settings, context) | _bert_pairs(settings),
@@ -162,6 +164,7 @@ def _read_roberta(settings: Settings, context: int | None) -> dict[str, Any]:
 ROBERTA = Family(
     name="roberta",
     architecture="RobertaForMaskedLM",
+    tasks=of_encoder("Roberta", "classifier.dense", "classifier.out_proj"),
     allows=ALLOWS | {"position.offset": (2,)},
     write=_write_roberta,
     read=_read_roberta,
@@ -210,6 +213,7 @@ ALBERT = Family(
     name="albert",
     architecture="AlbertForMaskedLM",
     of_pairs="AlbertForPreTraining",
+    tasks=of_encoder("Albert", "albert.pooler"),
     allows=ALLOWS
     | {
         "share": ("all or groups of blocks", "none"),
@@ -371,6 +375,7 @@ def _read_modern(settings: Settings, context: int | None) -> dict[str, Any]:
 MODERNBERT = Family(
     name="modernbert",
     architecture="ModernBertForMaskedLM",
+    tasks=of_modernbert(),
     allows=COMMON
     | {
         "causal": (False,),
