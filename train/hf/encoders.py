@@ -10,6 +10,7 @@ from torch import Tensor
 
 from train.hf.family import ACTIVATIONS, COMMON, GATED, Family, Layout, Part, activation, repeated
 from train.hf.settings import Settings
+from train.hf.tasks import of_encoder, of_modernbert
 from train.model.config import ModelConfig
 from train.model.position_settings import Rope
 
@@ -133,6 +134,7 @@ BERT = Family(
     name="bert",
     architecture="BertForMaskedLM",
     of_pairs="BertForPreTraining",
+    tasks=of_encoder("Bert", "bert.pooler.dense"),
     allows=_ALLOWS | {"head.pair": ("none", "next")},
     write=_write,
     read=lambda settings, context: _read(settings, context) | _bert_pairs(settings),
@@ -164,6 +166,7 @@ def _read_roberta(settings: Settings, context: int | None) -> dict[str, Any]:
 ROBERTA = Family(
     name="roberta",
     architecture="RobertaForMaskedLM",
+    tasks=of_encoder("Roberta", "classifier.dense", "classifier.out_proj"),
     allows=_ALLOWS | {"position.offset": (2,)},
     write=_write_roberta,
     read=_read_roberta,
@@ -212,6 +215,7 @@ ALBERT = Family(
     name="albert",
     architecture="AlbertForMaskedLM",
     of_pairs="AlbertForPreTraining",
+    tasks=of_encoder("Albert", "albert.pooler"),
     allows=_ALLOWS
     | {
         "share": ("all or groups of blocks", "none"),
@@ -373,6 +377,7 @@ def _read_modern(settings: Settings, context: int | None) -> dict[str, Any]:
 MODERNBERT = Family(
     name="modernbert",
     architecture="ModernBertForMaskedLM",
+    tasks=of_modernbert(),
     allows=COMMON
     | {
         "causal": (False,),

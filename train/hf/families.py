@@ -64,6 +64,7 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "head.tied": config.head.tied,
         "head.transform": config.head.transform,
         "head.pair": config.head.pair,
+        "head.task": "none" if config.head.task is None else config.head.task.kind,
         "head.replaced": config.head.replaced,
         "position.window_theta": "theta" if window_theta is None else "other than theta",
         "mup_base": None if config.wider == 1 else config.mup_base,
@@ -137,9 +138,7 @@ def _head_dim(config: ModelConfig) -> str:
 
 def obstacles(family: Family, config: ModelConfig) -> list[str]:
     """The traits that a family cannot say."""
-    return [
-        name for name, value in traits(config).items() if value not in family.allows.get(name, ())
-    ]
+    return [name for name, value in traits(config).items() if value not in family.allowed(name)]
 
 
 def family_of(config: ModelConfig) -> Family:
@@ -168,5 +167,5 @@ def _shown(config: ModelConfig, family: Family, name: str) -> str:
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     value = traits(config)[name] if value is None or isinstance(value, dict) else value
-    allowed = " or ".join(str(choice) for choice in family.allows.get(name, ()))
+    allowed = " or ".join(str(choice) for choice in family.allowed(name))
     return f"{name} {value} (there: {allowed})"

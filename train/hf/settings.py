@@ -20,6 +20,11 @@ class Settings:
     def __init__(self, values: Mapping[str, Any], where: str, aliases: Mapping[str, str]) -> None:
         self._values, self.where, self._aliases = values, where, aliases
 
+    @property
+    def names(self) -> list[str]:
+        """The keys that are there."""
+        return list(self._values)
+
     def refusal(self, name: str, value: Any, why: str) -> TrainError:
         shown = reprlib.repr(value)
         return TrainError(f"{self.where}: {name} is {shown}: {why}", exit_code=2)

@@ -110,6 +110,7 @@ def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, 
     return {
         "parameters": parameters(plan.model),
         **_of_experts(plan.model, lines),
+        **({"converted": lines[0]["converted"]} if lines and "converted" in lines[0] else {}),
         "flops_per_token": run.flops,
         "steps": settings.steps,
         "tokens": run.tokens,

@@ -14,6 +14,7 @@ from train.data.feed import Feed
 from train.data.labelled_feed import LabelledFeed
 from train.device import autocast
 from train.errors import TrainError, counted
+from train.loop import conversion
 from train.loop.distributed import Ranks, place_model, settle
 from train.loop.evaluate import Scores, Scoring, evaluate, scored, terms_of
 from train.loop.pace import Pace
@@ -25,6 +26,7 @@ from train.loop.tasks import assess
 from train.loop.texts import Text
 from train.measure.accounting import run_cost
 from train.measure.describe import peak_of
+from train.model.convert import conversions
 from train.model.decoder import Decoder
 from train.model.positions import Rotary
 from train.objectives.losses import Losses
@@ -86,6 +88,7 @@ class Run:
         if self.labelled is None:
             self.scored = scored(feed, settings.eval_tokens, settings.context)
         self.texts = texts or {}
+        self.converted: dict[str, Any] | None = None
         self.passed = PassedOver(out / "spikes.json")
         parts = ranks.shards(settings)
         self.saver = Saver(out / "checkpoints", plan, first=ranks.first, parts=parts)
@@ -106,9 +109,7 @@ class Run:
         if start is None or newest(self.out / "checkpoints") is not None:
             self.model.initialise(settings.seed)
         else:
-            ours, theirs = self.plan.model, start.config
-            if theirs.sparse != ours.sparse or theirs.head.task != ours.head.task:
-                # Routers, or a head, begin anew.
+            if any(step.anew for step in conversions(start.config, self.plan.model)):
                 self.model.initialise(settings.seed)
             take_over(start, self.model)
         self.optimizer = optimizers(self.model, settings)
@@ -127,6 +128,10 @@ class Run:
         try:
             while True:
                 first = self.load(start)
+                if start is None and self.converted is None:
+                    self.converted = conversion.measured(self)
+                    if self.converted is not None and self.on_notice is not None:
+                        self.on_notice(conversion.notice(self.converted))
                 log = self.log(first, start)
                 traced = settings.profile if self.ranks.first else 0
                 left = settings.steps - first
@@ -224,6 +229,8 @@ class Run:
                 if log is not None:
                     log.write(lines)
                 raise
+            if lines and lines[0]["step"] == 1 and self.converted is not None:
+                lines[0]["converted"] = self.converted
             self.scores = self.evaluate() if scored else None
             if self.scores is not None:
                 lines[-1]["held_out"] = dataclasses.asdict(self.scores.held_out)
