@@ -13,6 +13,7 @@ from torch import Tensor
 from train.data.shards import end_of_text, load_tokenizer
 from train.device import pick_device
 from train.errors import TrainError
+from train.generate.filling import Filling, fill, mask_of, with_masks
 from train.generate.sampling import Chooser, Sampling
 from train.measure.accounting import parameters
 from train.model.cache import Cache
@@ -155,7 +156,7 @@ def load(model_dir: Path, *, device: str = "cpu") -> tuple[Decoder, Tokenizer]:
 @dataclass(frozen=True, kw_only=True)
 class Completion:
     """A prompt and its continuation; ``stopped`` by an end-of-text token (end) or by the number
-    of tokens (length).
+    of tokens (length). Of a prompt with masks it is the text from the first one on.
     """
 
     prompt: str
@@ -211,8 +212,10 @@ def complete(
     seed: int,
     batch: int = 8,
     agree: Agree | None = None,
+    filling: Filling | None = None,
 ) -> list[Completion]:
-    """Continue each prompt by at most ``max_tokens`` tokens, ``batch`` prompts at a time.
+    """Continue each prompt by at most ``max_tokens`` tokens, ``batch`` prompts at a time. An
+    encoder fills the masks of a prompt, or ``max_tokens`` behind one that has none, by ``filling``.
 
     The model reads a prompt as the beginning of a document; an end-of-text token ends the
     continuation. The same seed gives the same text on the same device; the n-th prompt draws from
@@ -225,6 +228,9 @@ def complete(
     added = tokenizer.get_added_tokens_decoder()
     end = end_of_text({token.content: index for index, token in added.items() if token.special})
     start = [] if end is None else [end]
+    if model.config.form == "encoder":
+        how = (filling or Filling(), sampling, seed, batch)
+        return _filled(model, tokenizer, start, prompts, max_tokens, *how)
     ids = [start + tokenizer.encode(words, add_special_tokens=False).ids for words in prompts]
     if not all(ids):
         raise TrainError("this tokenizer has no end-of-text token: give a prompt", exit_code=2)
@@ -242,6 +248,40 @@ def complete(
                 )
             )
     return completions
+
+
+def _filled(
+    model: Decoder,
+    tokenizer: Tokenizer,
+    start: list[int],
+    prompts: list[str],
+    max_tokens: int,
+    filling: Filling,
+    sampling: Sampling,
+    seed: int,
+    batch: int,
+) -> list[Completion]:
+    """``complete`` of an encoder."""
+    mask, _ = mask_of(tokenizer)
+    texts, before = [], []
+    for prompt in prompts:
+        ids, shown = with_masks(tokenizer, prompt)
+        texts.append([*start, *ids] if mask in ids else [*start, *ids, *[mask] * max_tokens])
+        before.append(shown)
+    whole: list[list[int]] = []
+    for first in range(0, len(texts), batch):
+        part = texts[first : first + batch]
+        numbers = list(range(first, first + len(part)))
+        whole += fill(model, part, mask, filling, sampling, seed=seed, numbers=numbers)
+    return [
+        Completion(
+            prompt=shown,
+            text=tokenizer.decode(new[text.index(mask) :]),
+            tokens=text.count(mask),
+            stopped="length",
+        )
+        for shown, text, new in zip(before, texts, whole, strict=True)
+    ]
 
 
 def _continue(

@@ -148,6 +148,13 @@ class Head:
             "Whether the model tells of each token if it was replaced, and predicts none (ELECTRA)."
         ),
     ] = False
+    boundary: Annotated[
+        bool,
+        Setting(
+            "A second head, in training, which predicts the tokens of a hidden span from the two "
+            "beside it (SpanBERT)."
+        ),
+    ] = False
     mtp: Annotated[
         int,
         Setting(
@@ -293,6 +300,10 @@ class ModelConfig(Stack):
                 f"head.mtp {self.head.mtp} with {name}: it follows a decoder without that",
             )
         refuse(
+            self.head.boundary and (self.causal or self.head.replaced),
+            "head.boundary with causal true or head.replaced: it reads what an encoder predicts by",
+        )
+        refuse(
             self.head.replaced and (self.causal or self.head.pair != "none"),
             "head.replaced with causal true or head.pair: a discriminator is an encoder without it",
         )
@@ -410,8 +421,10 @@ class ModelConfig(Stack):
 
     @property
     def trunk(self) -> ModelConfig:
-        """Without what is there for training alone, the modules of ``head.mtp`` and a generator."""
-        return replace(self, head=replace(self.head, mtp=0), generator=None)
+        """Without what is there for training alone: the modules of ``head.mtp``, ``head.boundary``
+        and a generator.
+        """
+        return replace(self, head=replace(self.head, mtp=0, boundary=False), generator=None)
 
     @property
     def generating(self) -> ModelConfig | None:
