@@ -22,6 +22,30 @@ class Auto:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Task:
+    """Labels of texts in JSON lines, by a head of its own (Devlin et al. 2019, section 4)."""
+
+    kind: Annotated[
+        str,
+        Setting(
+            "What has a label: a text, each of its words, or an answer in it.",
+            choices=("classify", "token", "span"),
+        ),
+    ]
+    reads: Annotated[
+        str,
+        Setting(
+            "Which token a text is classified by: the first, or the last, which alone has seen all "
+            "of it in a decoder. `auto` is what suits the model.",
+            choices=("auto", "first", "last"),
+        ),
+    ] = "auto"
+
+    def __post_init__(self) -> None:
+        check(self, "objective.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Causal:
     """Each token from those before it (Radford et al. 2018)."""
 
@@ -294,6 +318,7 @@ class FillInTheMiddle:
 
 Objective = (
     Auto
+    | Task
     | Causal
     | Prefix
     | Masked

@@ -80,6 +80,13 @@ def pretrain(
             " llmcurate reads, or token shards. [repeatable]",
         ),
     ] = None,
+    task: Annotated[
+        Optional[str],
+        typer.Option(
+            help="Task that a model is fine-tuned for, on a file in JSON lines in place of shards:"
+            " classify, token or span; --objective of that kind."
+        ),
+    ] = None,
     sets: Sets = None,
     trust_code: TrustCode = False,
     *,
@@ -95,6 +102,7 @@ def pretrain(
     Example:
     llmcurate pretrain shards/ -o model --steps 200 --lr 0.001 --rows 8
     llmcurate pretrain shards/ -o model --model 30m --set model.attention.window=64
+    llmcurate pretrain labelled.jsonl -o topics --model model --task classify
     llmcurate pretrain shards/ -o model --eval news=news.jsonl --eval wiki=wiki/corpus
     """
     import os
@@ -117,6 +125,8 @@ def pretrain(
         if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
             raise UsageError(f"{folder} holds no token shards")
         settings = {**settings, "shards": str(folder)}
+    if task is not None:
+        settings = {**settings, "objective": task}
     if texts:
         settings = {**settings, "eval": named_paths(texts)}
     whole = tuple(f"pretrain.{s}" if s.startswith("model.") else s for s in sets or ())

@@ -53,8 +53,9 @@ class Texts:
     ) -> None:
         if not all(prompts):
             raise ValueError("every prompt needs a token")
-        if not model.config.causal:
-            raise TrainError("an encoder writes no text: give a model of text", exit_code=2)
+        if not model.config.writes:
+            kind = model.config.described
+            raise TrainError(f"{kind} writes no text: give a model of text", exit_code=2)
         self.model, self.known = model, [list(prompt) for prompt in prompts]
         self._agree = agree or (lambda logits: logits)
         self._context = model.config.context

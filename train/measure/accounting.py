@@ -122,9 +122,8 @@ def matmul_parameters(config: ModelConfig) -> int:
     predicts a later one, the embedding lookup does not.
     """
     matrices = sum(met for role, _, met in weights(config) if role.use == "matrix")
-    width = config.embedded if config.head.tied else config.hidden
-    heads = int(not config.head.replaced or config.generator is not None)
-    return matrices + (heads + config.head.mtp) * width * config.vocab
+    outputs, width = config.head_shape
+    return matrices + (1 + config.head.mtp) * outputs * width
 
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:

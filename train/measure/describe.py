@@ -187,7 +187,7 @@ def _operations(
         matmul("feed-forward in", hidden, gates * own.width, times, matrices),
         matmul("feed-forward out", own.width, hidden, times, matrices),
         *(beside if shared else ()),
-        matmul("output head", hidden, config.vocab),
+        matmul("output head", hidden, config.head_shape[0]),
     ]
 
 

@@ -16,6 +16,7 @@ from train.model.position_settings import (
     Position,
     Rope,
 )
+from train.model.task_settings import Task
 from train.settings import Setting, check, kind_of, refuse
 
 NORMS = ("rms", "layer", "layer_no_bias", "layer_plain")
@@ -142,6 +143,9 @@ class Head:
             choices=("none", "next", "order"),
         ),
     ] = "none"
+    task: Annotated[
+        Task | None, Setting("A head for a task, in place of the one that predicts tokens.")
+    ] = None
     replaced: Annotated[
         bool,
         Setting(
@@ -287,6 +291,11 @@ class ModelConfig(Stack):
             f"share is {self.share}: it must divide layers ({self.layers})",
         )
         refuse(
+            self.head.task is not None
+            and (self.head.pair != "none" or self.head.replaced or self.encoder is not None),
+            "head.task with head.pair, head.replaced or encoder: it follows one stack, alone",
+        )
+        refuse(
             self.causal and self.head.pair != "none",
             f"head.pair {self.head.pair} with causal true: a decoder has no such head",
         )
@@ -294,6 +303,7 @@ class ModelConfig(Stack):
             "causal false": not self.causal,
             "mup_base": self.mup_base is not None,
             "embedding.size": self.embedding.size is not None,
+            "head.task": self.head.task is not None,
         }.items():
             refuse(
                 self.head.mtp > 0 and other,
@@ -454,6 +464,24 @@ class ModelConfig(Stack):
         return "decoder" if self.causal else "encoder"
 
     @property
+    def writes(self) -> bool:
+        """Whether it predicts tokens from those before them."""
+        return self.causal and self.head.task is None
+
+    @property
+    def described(self) -> str:
+        """What it is, where it is no model of text, in a message."""
+        return f"an {self.form}" if self.head.task is None else "a model with a head for a task"
+
+    @property
+    def head_shape(self) -> tuple[int, int]:
+        """Of the head's matrix: what it gives, nothing where there is none, and what it reads."""
+        if self.head.task is not None:
+            return len(self.head.task.labels), self.hidden
+        there = not self.head.replaced or self.generator is not None
+        return self.vocab * there, self.embedded if self.head.tied else self.hidden
+
+    @property
     def reader(self) -> ModelConfig:
         """The encoder of an encoder-decoder, as a model of its own."""
         assert self.encoder is not None
@@ -483,7 +511,7 @@ class ModelConfig(Stack):
     def random(self) -> bool:
         """Whether training draws numbers."""
         own = self.feed_forward
-        return self.dropout > 0 or (isinstance(own, Experts) and (own.jitter > 0 or own.noisy))
+        return self.dropout > 0 or (isinstance(own, Experts) and own.random)
 
     @property
     def embedded(self) -> int:

@@ -26,6 +26,7 @@ from train.objective_settings import Replaced
 from train.objectives.boundary import beside
 from train.objectives.example import IGNORED, Example
 from train.objectives.replaced import put_in, sampled
+from train.objectives.tasks import span_losses
 
 LOGITS = 1 << 26  # of a chunk at most: 256 MiB in float32
 TOKENS = 256  # of a chunk on a CPU: more leave its cache, fewer make poor products
@@ -238,6 +239,11 @@ class Losses(nn.Module):
         """``draws``: int64 [rows], what decides on dropout."""
         notes: dict[str, list[Tensor]] = {}
         features = example.read_by(self.model, draws, self.parallel, notes)
+        if example.ends is not None:
+            nats = span_losses(self.model.logits(features), example).sum()
+            spans = {"objective": Term(nats, "targets", 1.0), "loss": Term(nats, "targets", 0.0)}
+            spans["z_loss"] = Term(0.0 * nats, "targets", 0.0)
+            return spans | of_experts(self.model.config, notes)
         read, targets = self._scored(self.model, features, example)
         device = features.device.type
         chunk = chunk_of(self.model.config.vocab, self.chunk, device)
@@ -367,7 +373,7 @@ def of_experts(config: ModelConfig, notes: dict[str, list[Tensor]]) -> dict[str,
     own = config.feed_forward
     if not isinstance(own, Experts):
         return {}
-    weights = {"balance": own.balance, "router_z": own.router_z}
+    weights = {name: getattr(own, name) for name in ("balance", "device_balance", "router_z")}
     return {
         name: Term(torch.stack(values), "tokens", 0.0)
         if name == "loads"
