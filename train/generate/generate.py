@@ -229,7 +229,7 @@ def complete(
     added = tokenizer.get_added_tokens_decoder()
     end = end_of_text({token.content: index for index, token in added.items() if token.special})
     start = [] if end is None else [end]
-    if model.config.form == "encoder":
+    if model.config.fills:
         how = (filling or Filling(), sampling, seed, batch)
         return _filled(model, tokenizer, start, prompts, max_tokens, *how)
     ids = [start + tokenizer.encode(words, add_special_tokens=False).ids for words in prompts]

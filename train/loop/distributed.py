@@ -274,6 +274,7 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
             ("feed_forward experts", isinstance(model.feed_forward, Experts)),
             ("generator", model.generator is not None),
             *((f"{name} {part.kind}", True) for name, part in plugins(model).items()),
+            ("head.boundary", model.head.boundary and setting == "context_parallel"),
             ("encoder", model.encoder is not None and setting == "context_parallel"),
         ):
             if count > 1 and there:

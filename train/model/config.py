@@ -292,8 +292,14 @@ class ModelConfig(Stack):
         )
         refuse(
             self.head.task is not None
-            and (self.head.pair != "none" or self.head.replaced or self.encoder is not None),
-            "head.task with head.pair, head.replaced or encoder: it follows one stack, alone",
+            and (
+                self.head.pair != "none"
+                or self.head.replaced
+                or self.head.boundary
+                or self.encoder is not None
+            ),
+            "head.task with head.pair, head.replaced, head.boundary or encoder: it follows one "
+            "stack, alone",
         )
         refuse(
             self.causal and self.head.pair != "none",
@@ -467,6 +473,12 @@ class ModelConfig(Stack):
     def writes(self) -> bool:
         """Whether it predicts tokens from those before them."""
         return self.causal and self.head.task is None
+
+    @property
+    def fills(self) -> bool:
+        """Whether it predicts hidden tokens from all others."""
+        tokens = not self.head.replaced or self.generator is not None
+        return self.form == "encoder" and self.head.task is None and tokens
 
     @property
     def described(self) -> str:
