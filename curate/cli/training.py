@@ -195,8 +195,10 @@ def generate(
             min_p=chosen.min_p,
             repetition_penalty=chosen.repetition_penalty,
         )
+        trained, tokens = load(folder, device=chosen.device)
         completions = complete(
-            *load(folder, device=chosen.device),
+            trained,
+            tokens,
             texts or [""],
             max_tokens=chosen.max_tokens,
             sampling=sampling,
@@ -211,7 +213,8 @@ def generate(
         }
         echo_json(outcome)
         return
-    echo("\n---\n".join(c.prompt + c.text for c in completions))
+    apart = trained.encoder is not None  # it has read the prompt and writes another text
+    echo("\n---\n".join(c.text if apart else c.prompt + c.text for c in completions))
 
 
 @app.command()

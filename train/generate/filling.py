@@ -63,6 +63,38 @@ def with_masks(tokenizer: Tokenizer, prompt: str) -> tuple[list[int], str]:
     return ids, before[0].rstrip(" ") if before else prompt
 
 
+def filled(
+    model: Decoder,
+    tokenizer: Tokenizer,
+    prompts: Sequence[str],
+    start: list[int],
+    masks: int,
+    filling: Filling,
+    sampling: Sampling,
+    *,
+    seed: int,
+    batch: int,
+) -> list[tuple[str, str, int]]:
+    """Of each prompt what stands before its first mask, the text from there on, and how many masks
+    there were: those spelled out, or ``masks`` behind a prompt without any. ``start``: what a text
+    begins with; ``batch`` of them are filled at a time. Raises ``TrainError``.
+    """
+    mask, _ = mask_of(tokenizer)
+    texts, before, whole = [], [], []
+    for prompt in prompts:
+        ids, shown = with_masks(tokenizer, prompt)
+        texts.append([*start, *ids] if mask in ids else [*start, *ids, *[mask] * masks])
+        before.append(shown)
+    for first in range(0, len(texts), batch):
+        part = texts[first : first + batch]
+        numbers = list(range(first, first + len(part)))
+        whole += fill(model, part, mask, filling, sampling, seed=seed, numbers=numbers)
+    return [
+        (shown, tokenizer.decode(new[text.index(mask) :]), text.count(mask))
+        for shown, text, new in zip(before, texts, whole, strict=True)
+    ]
+
+
 @torch.no_grad()
 def fill(
     model: Decoder,

@@ -247,6 +247,14 @@ class Encoder:
         ),
     ] = None
 
+    learns: Annotated[
+        str,
+        Setting(
+            "The objective that is its own: spans (T5's) or bart (BART's).",
+            choices=("spans", "bart"),
+        ),
+    ] = "spans"
+
     def __post_init__(self) -> None:
         check(self, "encoder.")
 

@@ -46,6 +46,7 @@ _SUITED: dict[str, list[Any]] = {  # by the model's form; the first is its own
     "encoder": list(ENCODERS),
 }
 _FORMS = {"decoder": ("prefix", "causal"), "encoder-decoder": ("encoder-decoder",)}
+_OF_ENCODER = {"spans": settings.Spans, "bart": settings.Bart}
 _OF_PAIRS = {"next": settings.NextSentence, "order": settings.SentenceOrder}
 
 
@@ -65,8 +66,10 @@ def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Obj
         "head.replaced without generator: nothing would replace tokens; set generator.smaller",
     )
     own: Any = settings.Replaced if model.head.replaced else _OF_PAIRS.get(model.head.pair)
+    if model.encoder is not None:
+        own = _OF_ENCODER[model.encoder.learns]
     suited = [] if model.head.replaced else list(_SUITED[model.form])
-    suited += [own] if own else []
+    suited += [own] if own and own not in suited else []
     if isinstance(asked, settings.Auto):
         asked = (own or suited[0])()
     if type(asked) not in suited:
