@@ -250,10 +250,11 @@ def complete(
     if model.config.fills:
         start = [] if end is None else [end]
         masks = (start, max_tokens, filling or Filling(), sampling)
-        texts = filled(model, tokenizer, prompts, *masks, seed=seed, batch=batch)
         return [
             Completion(prompt=prompt, text=text, tokens=tokens, stopped="length")
-            for prompt, text, tokens in texts
+            for prompt, text, tokens in filled(
+                model, tokenizer, prompts, *masks, seed=seed, batch=batch
+            )
         ]
     ids, sources = _begin(model.config, tokenizer, prompts, end)
     completions: list[Completion] = []
