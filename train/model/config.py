@@ -13,6 +13,7 @@ from train.model.attention_settings import Grouped, Latent
 from train.model.feed_forward_settings import Dense, Experts
 from train.model.plugin_settings import OwnAttention, OwnFeedForward, OwnPosition, OwnResidual
 from train.model.position_settings import (
+    Disentangled,
     Position,
     Rope,
 )
@@ -339,6 +340,11 @@ class ModelConfig(Stack):
             self._check_latent()
         if isinstance(self.position, Rope):
             self._check_rope(self.position)
+        refuse(
+            isinstance(self.position, Disentangled) and not isinstance(self.attention, Grouped),
+            f"position disentangled with attention {self.attention.kind}: it is a part of grouped "
+            "attention",
+        )
 
     def _check_generator(self, own: Generator) -> None:
         refuse(not self.head.replaced, "generator without head.replaced: set that to true")

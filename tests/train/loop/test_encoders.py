@@ -30,6 +30,7 @@ MODELS = {
     "bert-tiny": {"dropout": 0.1},
     "roberta-tiny": {},
     "albert-tiny": {"share": 2, "embedding.size": 16, "dropout": 0.1},
+    "deberta-tiny": {"dropout": 0.1, "position.span": 8},
     "electra-tiny": {"dropout": 0.1, "generator.smaller": 2},
     "modernbert-tiny": {},
 }
