@@ -276,6 +276,7 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
             ("generator", model.generator is not None),
             ("position disentangled", isinstance(model.position, Disentangled)),
             *((f"{name} {part.kind}", True) for name, part in plugins(model).items()),
+            ("head.boundary", model.head.boundary and setting == "context_parallel"),
             ("encoder", model.encoder is not None and setting == "context_parallel"),
         ):
             if count > 1 and there:
