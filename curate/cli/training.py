@@ -169,11 +169,12 @@ def generate(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Continue texts with a trained model.
+    """Continue texts with a trained model, or fill their masks with an encoder.
 
     \b
     Example:
     llmcurate generate "The river" "In spring" --model model --top-p 0.9 --top-k 0
+    llmcurate generate "The [MASK] is [MASK] [MASK]." --model bert --fill gibbs
     """
     from curate.cli.model_settings import Generate
 
@@ -183,6 +184,7 @@ def generate(
         _check_text(text, "a prompt")
     folder = model or _newest("--model")
     with needs_training():
+        from train.generate.filling import Filling
         from train.generate.generate import complete, load
         from train.generate.sampling import Sampling
 
@@ -202,6 +204,7 @@ def generate(
             sampling=sampling,
             seed=chosen.seed,
             batch=chosen.batch,
+            filling=Filling(method=chosen.fill, rounds=chosen.rounds),
         )
     if as_json:
         outcome = {

@@ -14,6 +14,7 @@ from torch import Tensor
 from train.data.shards import end_of_text, load_tokenizer
 from train.device import pick_device
 from train.errors import TrainError, counted
+from train.generate.filling import Filling, filled
 from train.generate.sampling import Chooser, Sampling
 from train.measure.accounting import parameters
 from train.model.cache import Cache
@@ -173,7 +174,7 @@ def load(model_dir: Path, *, device: str = "cpu") -> tuple[Decoder, Tokenizer]:
 @dataclass(frozen=True, kw_only=True)
 class Completion:
     """A prompt and its continuation; ``stopped`` by an end-of-text token (end) or by the number
-    of tokens (length).
+    of tokens (length). Of a prompt with masks it is the text from the first one on.
     """
 
     prompt: str
@@ -229,10 +230,12 @@ def complete(
     seed: int,
     batch: int = 8,
     agree: Agree | None = None,
+    filling: Filling | None = None,
 ) -> list[Completion]:
     """Continue each prompt by at most ``max_tokens`` tokens, ``batch`` prompts at a time. Of an
     encoder-decoder a prompt is what the encoder reads, in which special tokens may be spelled out,
-    and the text is what the decoder writes, with those it writes but for the last.
+    and the text is what the decoder writes, with those it writes but for the last. An encoder fills
+    the masks of a prompt, or ``max_tokens`` behind one that has none, by ``filling``.
 
     The model reads a prompt as the beginning of a document; an end-of-text token ends the
     continuation. The same seed gives the same text on the same device; the n-th prompt draws from
@@ -244,6 +247,15 @@ def complete(
         raise TrainError(f"seed is {seed}: give 0 to 2**63 - 1", exit_code=2)
     added = tokenizer.get_added_tokens_decoder()
     end = end_of_text({token.content: index for index, token in added.items() if token.special})
+    if model.config.fills:
+        start = [] if end is None else [end]
+        masks = (start, max_tokens, filling or Filling(), sampling)
+        return [
+            Completion(prompt=prompt, text=text, tokens=tokens, stopped="length")
+            for prompt, text, tokens in filled(
+                model, tokenizer, prompts, *masks, seed=seed, batch=batch
+            )
+        ]
     ids, sources = _begin(model.config, tokenizer, prompts, end)
     completions: list[Completion] = []
     for first in range(0, len(ids), batch):

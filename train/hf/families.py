@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from train.errors import TrainError
+from train.hf.deberta import DEBERTA, DEBERTA_V2
 from train.hf.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from train.hf.encoder_decoders import BART, MT5, T5
 from train.hf.encoders import ALBERT, BERT, ELECTRA, MODERNBERT, ROBERTA
@@ -15,7 +16,7 @@ from train.hf.llama import LLAMA, MINISTRAL, MISTRAL, OLMO, QWEN2, QWEN3
 from train.model.config import ModelConfig, Parallel
 from train.model.feed_forward_settings import Experts
 from train.model.plugins import plugins
-from train.model.position_settings import Learned, Rope
+from train.model.position_settings import Disentangled, Learned, Rope
 from train.settings import to_dict
 
 # The first that can say a configuration is taken.
@@ -25,6 +26,7 @@ FAMILIES = {
         *(LLAMA, MISTRAL, MINISTRAL, QWEN2, QWEN3, OLMO, GPT2, GPTJ, GPT_NEOX, BLOOM, OPT),
         *(DEEPSEEK_V3, DEEPSEEK_V2),
         *(MIXTRAL, QWEN2_MOE),
+        *(DEBERTA, DEBERTA_V2),
         *(BERT, ROBERTA, ELECTRA, ALBERT, MODERNBERT),
         *(T5, MT5, BART),
     )
@@ -35,9 +37,11 @@ _BIASES = {
     ("none", False): "none",
     ("qkv", False): "qkv",
     ("all", False): "attention",
+    ("but_keys", False): "attention but for keys",
     ("none", True): "feed-forward",
     ("qkv", True): "qkv and feed-forward",
     ("all", True): "all",
+    ("but_keys", True): "all but keys",
 }
 
 
@@ -89,6 +93,17 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "position.scaling": scaled,
         "position.theta": "other" if theta else "10000",
         "position.offset": position.offset if isinstance(position, Learned) else 0,
+        **_of_distances(position),
+    }
+
+
+def _of_distances(position: Any) -> dict[str, Any]:
+    """What decides it of vectors for distances; of other positions their usual values."""
+    own = position if isinstance(position, Disentangled) else Disentangled()
+    return {
+        "position.buckets": "none" if own.buckets is None else "some",
+        "position.norm": own.norm,
+        "position.shared": own.shared,
     }
 
 

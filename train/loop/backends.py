@@ -92,7 +92,8 @@ def _mask(model: ModelConfig, train: TrainConfig, window: int | None, device: to
     prefix, shared = both_ways(train), train.context_parallel > 1
     length = 8 if shared else 2
     with device:
-        bias = positions(model).bias()
+        own = positions(model)
+        bias = own.bias()
     mask = Mask(
         queries=length,
         keys=length,
@@ -103,6 +104,7 @@ def _mask(model: ModelConfig, train: TrainConfig, window: int | None, device: to
         sinks=model.attention.sinks if window is not None else 0,
         prefix=torch.zeros(1, length, dtype=torch.bool, device=device) if prefix else None,
         bias=bias,
+        content=own.content,
     )
     return mask.of_queries(2, 4) if shared else mask
 

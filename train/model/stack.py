@@ -64,6 +64,7 @@ class Stack(nn.Module):
         """
         cross = None if source is None else source.mask(x, documents)
         masks: dict[int | None, Any] = self.masks(x, places, documents, prefix, cache)
+        relations = {window: self.positions.relation(mask) for window, mask in masks.items()}
         if parallel is not None:
             masks = {w: SharedMask(parallel=parallel, rows=mask) for w, mask in masks.items()}
             places = parallel.own(places)
@@ -80,6 +81,7 @@ class Stack(nn.Module):
                 given["draws"] = draws + wrapped(layer % self.config.share * AGAIN)
             if cache is not None:
                 given |= {"cache": cache.layers[layer], "kept": cache.kinds[window].kept}
+            given["relation"] = relations[window]
             view = View(**given)
             again = every and layer % every == 0
             out = checkpoint(each, x, view, use_reentrant=False) if again else each(x, view)
@@ -106,6 +108,7 @@ class Stack(nn.Module):
     ) -> dict[int | None, Mask]:
         """A mask for each kind of layer: its window, or None."""
         length, bias, masks = places.shape[1], self.positions.bias(), {}
+        content = self.positions.content
         same: dict[str, Any] = {"queries": length, "device": x.device, "causal": self.config.causal}
         for window in dict.fromkeys(self.config.windows):
             keys, where, docs = length, places, documents
@@ -119,8 +122,9 @@ class Stack(nn.Module):
                 window=window,
                 sinks=self.config.attention.sinks if window is not None else 0,
                 prefix=prefix,
-                positions=where if bias is not None or window is not None else None,
+                positions=where if bias is not None or content or window is not None else None,
                 bias=bias,
+                content=content,
                 gaps=window is not None and keys > length,
             )
         return masks
