@@ -112,6 +112,10 @@ class Generate(CommandSettings):
         description="Penalty of tokens that the text holds already; above 1 they become less"
         " likely (Keskar et al. 2019).",
     )
+    suffix: str | None = Field(
+        None,
+        description="Text that comes after what is written, of a model trained with objective fim.",
+    )
     fill: Literal["mask-predict", "gibbs"] = Field(
         "mask-predict",
         description="How an encoder fills masks: the likeliest tokens at once and the least sure"
