@@ -149,6 +149,25 @@ class Evaluate(CommandSettings):
     )
 
 
+class Predict(CommandSettings):
+    """The labelling of texts by a fine-tuned model."""
+
+    command = "predict"
+
+    context: int | None = Field(
+        None,
+        ge=1,
+        description="Tokens that are read at once. Without a value as many as in training.",
+    )
+    batch: int = Field(8, ge=1, description="Rows of `context` tokens that are read at a time.")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="Precision of matrix products; `auto` is bf16 on a GPU."
+    )
+    device: str = Field(
+        "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
+    )
+
+
 class ModelCompare(CommandSettings):
     """The training of variants of a model, to compare them."""
 
