@@ -544,7 +544,7 @@ class ModelConfig(Stack):
         """The two numbers of DeepNorm; None without it."""
         if not isinstance(self.residual, DeepNorm):
             return None
-        return self.residual.scales(self.layers, self.encoder and self.encoder.layers)
+        return self.residual.scales(self.layers, read=self.encoder is not None)
 
     @property
     def steps(self) -> list[tuple[int, Parts]]:

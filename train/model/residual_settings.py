@@ -69,11 +69,11 @@ class DeepNorm(Serial):
         ),
     ] = None
 
-    def scales(self, layers: int, encoder: int | None = None) -> tuple[float, float]:
-        """alpha and beta of a stack, where an ``encoder`` of so many layers is read of a decoder
-        (figure 2 of the paper).
+    def scales(self, layers: int, *, read: bool = False) -> tuple[float, float]:
+        """alpha and beta of a stack; ``read``: of a decoder that sees an encoder (figure 2 of the
+        paper).
         """
-        n, most = (2, 8) if encoder is None else (3, 12)
+        n, most = (2, 8) if not read else (3, 12)
         alpha, beta = (n * layers) ** 0.25, (most * layers) ** -0.25
         return self.alpha or alpha, self.beta or beta
 
