@@ -68,13 +68,23 @@ class Masked:
     unit: Annotated[
         str,
         Setting(
-            "What is hidden as one: a token, a word, or a span of words (Joshi et al. 2020).",
-            choices=("token", "word", "span"),
+            "What is hidden as one: a token, a word, a span of words (Joshi et al. 2020), or words "
+            "that go together by the text's own counts (`pmi`, Levine et al. 2021).",
+            choices=("token", "word", "span", "pmi"),
         ),
     ] = "token"
     span: Annotated[
         float, Setting("Words of a span in the mean; they are 10 at most.", ge=1, lt=5.5)
     ] = 3.8
+    collocations: Annotated[
+        float,
+        Setting(
+            "Of `pmi`: of the n-grams of each length, 2 to 5 words, that occur ten times the share "
+            "whose words go together most.",
+            gt=0,
+            le=1,
+        ),
+    ] = 0.1
     fixed: Annotated[
         bool,
         Setting("Whether all epochs hide the same tokens (BERT), or each epoch others (RoBERTa)."),

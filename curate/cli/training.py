@@ -169,11 +169,12 @@ def generate(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Continue texts with a trained model.
+    """Continue texts with a trained model, or fill their masks with an encoder.
 
     \b
     Example:
     llmcurate generate "The river" "In spring" --model model --top-p 0.9 --top-k 0
+    llmcurate generate "The [MASK] is [MASK] [MASK]." --model bert --fill gibbs
     """
     from curate.cli.model_settings import Generate
 
@@ -183,6 +184,7 @@ def generate(
         _check_text(text, "a prompt")
     folder = model or _newest("--model")
     with needs_training():
+        from train.generate.filling import Filling
         from train.generate.generate import complete, load
         from train.generate.sampling import Sampling
 
@@ -202,6 +204,8 @@ def generate(
             sampling=sampling,
             seed=chosen.seed,
             batch=chosen.batch,
+            filling=Filling(method=chosen.fill, rounds=chosen.rounds),
+            suffix=chosen.suffix,
         )
     if as_json:
         outcome = {
@@ -211,7 +215,8 @@ def generate(
         echo_json(outcome)
         return
     apart = trained.encoder is not None  # it has read the prompt and writes another text
-    echo("\n---\n".join(c.text if apart else c.prompt + c.text for c in completions))
+    suffix = chosen.suffix or ""
+    echo("\n---\n".join(c.text if apart else c.prompt + c.text + suffix for c in completions))
 
 
 @app.command()

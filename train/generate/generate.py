@@ -12,13 +12,16 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from train.data.shards import end_of_text, load_tokenizer
+from train.data.vocabulary import names_of
 from train.device import pick_device
 from train.errors import TrainError, counted
+from train.generate.filling import Filling, filled
 from train.generate.sampling import Chooser, Sampling
 from train.measure.accounting import parameters
 from train.model.cache import Cache
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.objectives.middle import PARTS
 from train.objectives.objectives import both_ways
 from train.runs.checkpoint import (
     load_model,
@@ -173,7 +176,7 @@ def load(model_dir: Path, *, device: str = "cpu") -> tuple[Decoder, Tokenizer]:
 @dataclass(frozen=True, kw_only=True)
 class Completion:
     """A prompt and its continuation; ``stopped`` by an end-of-text token (end) or by the number
-    of tokens (length).
+    of tokens (length). Of a prompt with masks it is the text from the first one on.
     """
 
     prompt: str
@@ -229,10 +232,15 @@ def complete(
     seed: int,
     batch: int = 8,
     agree: Agree | None = None,
+    filling: Filling | None = None,
+    suffix: str | None = None,
 ) -> list[Completion]:
     """Continue each prompt by at most ``max_tokens`` tokens, ``batch`` prompts at a time. Of an
     encoder-decoder a prompt is what the encoder reads, in which special tokens may be spelled out,
-    and the text is what the decoder writes, with those it writes but for the last.
+    and the text is what the decoder writes, with those it writes but for the last. An encoder fills
+    the masks of a prompt, or ``max_tokens`` behind one that has none, by ``filling``. With a
+    ``suffix`` a model that has learned it writes what stands between a prompt and that, as far as
+    its context reaches.
 
     The model reads a prompt as the beginning of a document; an end-of-text token ends the
     continuation. The same seed gives the same text on the same device; the n-th prompt draws from
@@ -244,7 +252,19 @@ def complete(
         raise TrainError(f"seed is {seed}: give 0 to 2**63 - 1", exit_code=2)
     added = tokenizer.get_added_tokens_decoder()
     end = end_of_text({token.content: index for index, token in added.items() if token.special})
+    if model.config.fills:
+        start = [] if end is None else [end]
+        masks = (start, max_tokens, filling or Filling(), sampling)
+        return [
+            Completion(prompt=prompt, text=text, tokens=tokens, stopped="length")
+            for prompt, text, tokens in filled(
+                model, tokenizer, prompts, *masks, seed=seed, batch=batch
+            )
+        ]
     ids, sources = _begin(model.config, tokenizer, prompts, end)
+    if suffix is not None:
+        ids = _around(model.config, tokenizer, prompts, suffix, end)
+        max_tokens = min(max_tokens, model.config.context - max(map(len, ids)))
     completions: list[Completion] = []
     for first in range(0, len(ids), batch):
         part = ids[first : first + batch]
@@ -294,6 +314,37 @@ def _begin(
             exit_code=2,
         )
     return [list(start) for _ in prompts], sources
+
+
+def _around(
+    config: ModelConfig, tokenizer: Tokenizer, prompts: list[str], suffix: str, end: int | None
+) -> list[list[int]]:
+    """Each prompt and the suffix as ``FillInTheMiddle`` has them, up to where a middle begins."""
+    known = tokenizer.get_vocab(with_added_tokens=True)
+    marks = [
+        next((known[name] for name in names_of(f"fim {part}") if name in known), None)
+        for part in PARTS
+    ]
+    if not config.writes or config.form != "decoder" or None in marks:
+        raise TrainError("suffix: give a decoder that was trained with objective fim", exit_code=2)
+    before, behind, middle = ([mark] for mark in marks if mark is not None)
+    start, last = [] if end is None else [end], _ids(tokenizer, suffix)
+    ids = [
+        [*start, *before, *_ids(tokenizer, prompt), *behind, *last, *middle] for prompt in prompts
+    ]
+    longest = max(map(len, ids))
+    if longest >= config.context:
+        raise TrainError(
+            f"a prompt and the suffix have {counted(longest, 'token')}, the model reads "
+            f"{config.context}: give less",
+            exit_code=2,
+        )
+    return ids
+
+
+def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+    return ids
 
 
 def _continue(

@@ -153,6 +153,13 @@ class Head:
             "Whether the model tells of each token if it was replaced, and predicts none (ELECTRA)."
         ),
     ] = False
+    boundary: Annotated[
+        bool,
+        Setting(
+            "A second head, in training, which predicts the tokens of a hidden span from the two "
+            "beside it (SpanBERT)."
+        ),
+    ] = False
     mtp: Annotated[
         int,
         Setting(
@@ -294,8 +301,14 @@ class ModelConfig(Stack):
         )
         refuse(
             self.head.task is not None
-            and (self.head.pair != "none" or self.head.replaced or self.encoder is not None),
-            "head.task with head.pair, head.replaced or encoder: it follows one stack, alone",
+            and (
+                self.head.pair != "none"
+                or self.head.replaced
+                or self.head.boundary
+                or self.encoder is not None
+            ),
+            "head.task with head.pair, head.replaced, head.boundary or encoder: it follows one "
+            "stack, alone",
         )
         refuse(
             self.causal and self.head.pair != "none",
@@ -311,6 +324,10 @@ class ModelConfig(Stack):
                 self.head.mtp > 0 and other,
                 f"head.mtp {self.head.mtp} with {name}: it follows a decoder without that",
             )
+        refuse(
+            self.head.boundary and (self.causal or self.head.replaced),
+            "head.boundary with causal true or head.replaced: it reads what an encoder predicts by",
+        )
         refuse(
             self.head.replaced and (self.causal or self.head.pair != "none"),
             "head.replaced with causal true or head.pair: a discriminator is an encoder without it",
@@ -434,8 +451,10 @@ class ModelConfig(Stack):
 
     @property
     def trunk(self) -> ModelConfig:
-        """Without what is there for training alone, the modules of ``head.mtp`` and a generator."""
-        return replace(self, head=replace(self.head, mtp=0), generator=None)
+        """Without what is there for training alone: the modules of ``head.mtp``, ``head.boundary``
+        and a generator.
+        """
+        return replace(self, head=replace(self.head, mtp=0, boundary=False), generator=None)
 
     @property
     def generating(self) -> ModelConfig | None:
@@ -468,6 +487,12 @@ class ModelConfig(Stack):
     def writes(self) -> bool:
         """Whether it predicts tokens from those before them."""
         return self.causal and self.head.task is None
+
+    @property
+    def fills(self) -> bool:
+        """Whether it predicts hidden tokens from all others."""
+        tokens = not self.head.replaced or self.generator is not None
+        return self.form == "encoder" and self.head.task is None and tokens
 
     @property
     def described(self) -> str:

@@ -145,16 +145,21 @@ def other_sight(old: ModelConfig, new: ModelConfig) -> Conversion | None:
     )
 
 
-def no_pairs(old: ModelConfig, new: ModelConfig) -> Conversion | None:
-    """Without the head that tells whether two segments belong together."""
-    if old.head.pair == "none" or new.head.pair != "none" or new.head.task is not None:
+def fewer_heads(old: ModelConfig, new: ModelConfig) -> Conversion | None:
+    """Without the head that tells whether two segments belong together, or that for spans."""
+    less = {
+        "pair": old.head.pair != "none" and new.head.pair == "none",
+        "boundary": old.head.boundary and not new.head.boundary,
+    }
+    names = [name for name, gone in less.items() if gone]
+    if not names or new.head.task is not None:
         return None
 
     def weights(name: str, weight: Tensor) -> Named:
-        if not name.startswith("head.pair."):
+        if not name.startswith(tuple(f"head.{head}." for head in names)):
             yield name, weight
 
-    return Conversion(name="without the head for pairs", weights=weights)
+    return Conversion(name=f"without head.{' and head.'.join(names)}", weights=weights)
 
 
 def both_stacks(old: ModelConfig, new: ModelConfig) -> Conversion | None:
@@ -194,7 +199,7 @@ def task(old: ModelConfig, new: ModelConfig) -> Conversion | None:
     return Conversion(name=f"a head to {own.kind}", weights=weights, anew=r"head\..*")
 
 
-CONVERSIONS = (fewer_keys, more_tokens, experts, other_sight, no_pairs, both_stacks, task)
+CONVERSIONS = (fewer_keys, more_tokens, experts, other_sight, fewer_heads, both_stacks, task)
 
 
 def conversions(old: ModelConfig, new: ModelConfig) -> list[Conversion]:

@@ -19,7 +19,7 @@ from train.model.config import ModelConfig
 from train.model.dropout import Dropout, of_tokens, wrapped
 from train.model.experts import Experts
 from train.model.generator import Generator
-from train.model.heads import PairHead, ReplacedHead, transform, widened
+from train.model.heads import BoundaryHead, PairHead, ReplacedHead, transform, widened
 from train.model.mtp import ahead, modules
 from train.model.norms import norm
 from train.model.positions import EMBEDDING
@@ -71,6 +71,7 @@ class Head(nn.Module):
         self.transform = transform(config, size) if tokens else None
         self.pair = PairHead(config) if own.pair != "none" else None
         self.replaced = ReplacedHead(config) if own.replaced else None
+        self.boundary = BoundaryHead(config, size) if own.boundary else None
 
 
 class Encoder(nn.Module):

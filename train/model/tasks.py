@@ -31,7 +31,7 @@ class TaskHead(nn.Module):
     classified (as transformers' classes have it).
     """
 
-    pair = replaced = None
+    pair = replaced = boundary = None
 
     def __init__(self, config: ModelConfig, task: Task) -> None:
         super().__init__()
@@ -59,7 +59,8 @@ def with_task(config: ModelConfig, kind: str, labels: tuple[str, ...]) -> ModelC
     elif config.head.transform and kind == "classify":
         before = "pool"
     task = Task(kind=kind, labels=labels, before=before)
-    return replace(config, head=replace(config.head, pair="none", replaced=False, task=task))
+    head = replace(config.head, pair="none", replaced=False, boundary=False, task=task)
+    return replace(config, head=head)
 
 
 def kept(name: str, task: Task) -> str:

@@ -18,6 +18,7 @@ from train.data.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from train.attention import ContextParallel
+    from train.data.feed import Feed
     from train.model.decoder import Decoder
 
 _STEP = 0x9E3779B97F4A7C15
@@ -168,6 +169,9 @@ class Objective(ABC):
     def both_ways(settings: Any) -> bool:
         """Whether a prompt is read both ways in generation."""
         return False
+
+    def study(self, feed: Feed) -> None:  # noqa: B027 (few have to)
+        """Look at the text of a run before it begins."""
 
     @abstractmethod
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:

@@ -12,7 +12,6 @@ from tests.train.data.feed_settings import MODEL
 from train.config import TrainConfig
 from train.data.shards import load_tokenizer, read_shards
 from train.errors import TrainError
-from train.generate.generate import generate
 from train.judge.judge import open_model as load_judged
 from train.loop.pretrain import pretrain
 from train.model.presets import preset
@@ -103,7 +102,5 @@ def test_what_an_encoder_cannot_do_is_one_line(shard_folder, tmp_path):
         settings = dataclasses.replace(TRAIN, objective=Masked())
         pretrain(shard_folder, tmp_path / "run", model=MODEL, train=settings)
     pretrain(shard_folder, tmp_path / "run", model=small("roberta-tiny"), train=TRAIN)
-    with pytest.raises(TrainError, match="an encoder writes no text"):
-        generate(tmp_path / "run", "The river")
     with pytest.raises(TrainError, match="an encoder gives texts no likelihood"):
         load_judged(tmp_path / "run")
