@@ -12,6 +12,7 @@ from train.attention.choice import EXCLUDED, resolve
 from train.attention.trial import fault
 from train.config import TrainConfig
 from train.device import computes_in
+from train.model.attention_settings import Sight
 from train.model.config import ModelConfig
 from train.model.positions import positions
 from train.objectives.objectives import both_ways
@@ -20,22 +21,22 @@ from train.objectives.objectives import both_ways
 def layer_backends(
     model: ModelConfig, train: TrainConfig, device: torch.device
 ) -> list[dict[str, Any]]:
-    """For each window: how many layers have it, what their mask is, the back end and the reason.
+    """For each sight: how many layers have it, what their mask is, the back end and the reason.
     Raises ``TrainError`` where the back end asked for cannot do one of them.
     """
     dtype = computes_in(device, train.precision)
     shape = (1, model.attention.heads, 2, model.attention.head_dim)
     like = SimpleNamespace(dtype=dtype, device=device, shape=shape, requires_grad=True)
-    windows, rows = model.windows, []
-    for window in dict.fromkeys(windows):
-        mask = _mask(model, train, window, torch.device("meta"))
+    sights, rows = model.sights, []
+    for sight in dict.fromkeys(sights):
+        mask = _mask(model, train, sight, torch.device("meta"))
         row = resolve(train.attention, like, mask, model.attention.value_dim)
         why = row.why
         if train.attention == "auto" and row.backend == "flex":
             why += f"; triton does not do {_not_for_triton(like, mask, model.attention.value_dim)}"
         rows.append(
             {
-                "layers": windows.count(window),
+                "layers": sights.count(sight),
                 "mask": sorted(mask.features),
                 "dtype": str(dtype).removeprefix("torch."),
                 "device": device.type,
@@ -55,8 +56,8 @@ def try_kernels(model: ModelConfig, train: TrainConfig, device: torch.device) ->
     like = SimpleNamespace(
         dtype=dtype, device=device, shape=(1, own.heads, 2, own.head_dim), requires_grad=True
     )
-    for window in dict.fromkeys(model.windows):
-        mask = _mask(model, train, window, device)
+    for sight in dict.fromkeys(model.sights):
+        mask = _mask(model, train, sight, device)
         if resolve(train.attention, like, mask, own.value_dim).backend != "triton":
             continue
         wrong = fault("triton", mask, own.heads, own.kv_heads, own.head_dim, dtype)
@@ -73,7 +74,7 @@ def _not_for_triton(like: Any, mask: Mask, values: int) -> str:
     return BACKENDS["triton"].refusal(like, mask, values) or f"the dtype {like.dtype}"
 
 
-def _mask(model: ModelConfig, train: TrainConfig, window: int | None, device: torch.device) -> Mask:
+def _mask(model: ModelConfig, train: TrainConfig, sight: Sight, device: torch.device) -> Mask:
     """Of the kind that the decoder makes in training; a few tokens long."""
     prefix, shared = both_ways(train), train.context_parallel > 1
     length = 8 if shared else 2
@@ -85,8 +86,7 @@ def _mask(model: ModelConfig, train: TrainConfig, window: int | None, device: to
         device=device,
         causal=model.causal,
         documents=torch.zeros(1, length, dtype=torch.long, device=device),
-        window=window,
-        sinks=model.attention.sinks if window is not None else 0,
+        **vars(sight),
         prefix=torch.zeros(1, length, dtype=torch.bool, device=device) if prefix else None,
         bias=bias,
     )

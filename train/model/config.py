@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
-from train.model.attention_settings import Grouped, Latent
+from train.model.attention_settings import Grouped, Latent, Sight
 from train.model.feed_forward_settings import Dense, Experts
 from train.model.position_settings import (
     Position,
@@ -228,6 +228,16 @@ class ModelConfig(Stack):
                 self.head.mtp > 0 and other,
                 f"head.mtp {self.head.mtp} with {name}: it follows a decoder without that",
             )
+        for name in ("globals", "random"):
+            refuse(
+                self.causal and any(getattr(sight, name) for sight in self.sights),
+                f"attention.{name} with causal true: tokens would see what comes later; a decoder "
+                "has attention.sinks",
+            )
+        refuse(
+            self.causal and any(sight.block > 1 for sight in self.sights),
+            "attention.block with causal true: windows of blocks are an encoder's",
+        )
         if isinstance(self.feed_forward, Experts):
             self._check_experts(self.feed_forward)
         if isinstance(self.attention, Latent):
@@ -336,9 +346,14 @@ class ModelConfig(Stack):
         return self.attention.head_dim if self.position.dim is None else self.position.dim
 
     @property
+    def sights(self) -> list[Sight]:
+        """How far each layer sees."""
+        return [self.attention.sight(layer) for layer in range(self.layers)]
+
+    @property
     def windows(self) -> list[int | None]:
         """The window of each layer, or None where it sees everything."""
-        return [self.attention.window_of(layer) for layer in range(self.layers)]
+        return [sight.window for sight in self.sights]
 
 
 def gated_width(hidden: int, multiple: int = 256, ratio: float = 4.0) -> int:

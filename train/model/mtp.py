@@ -57,13 +57,13 @@ def ahead(
     ``head.mtp``: [batch, length, hidden], of the features of ``tokens`` and their arguments. Where
     the document ends before, it means nothing. The modules see what the last block sees.
     """
-    stack, window = model.stack, model.config.windows[-1]
+    stack, sight = model.stack, model.config.sights[-1]
     places = places_of(tokens, documents)
     if draws is not None:
         index = torch.arange(tokens.shape[1], device=tokens.device)[None]
         draws = of_tokens(draws, index, model.config.hidden)
-    mask = stack.masks(features, places, documents, prefix, None)[window]
-    rotation = stack.positions.rotation(places, window is not None)
+    mask = stack.masks(features, places, documents, prefix, None)[sight]
+    rotation = stack.positions.rotation(places, sight.window is not None)
     view = View(mask=mask, rotation=rotation, draws=draws)
     for depth, module in enumerate(model.mtp, start=1):
         features = module(features, model.embedding(later(tokens, depth, 0)), view)

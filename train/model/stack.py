@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from train.attention import ContextParallel, Mask, SharedMask, prepare
+from train.model.attention_settings import Sight
 from train.model.block import View, block
 from train.model.cache import Cache
 from train.model.config import ModelConfig
@@ -52,23 +53,23 @@ class Stack(nn.Module):
         With ``parallel`` x and ``tokens`` are this process's, all else but ``draws`` is of whole
         rows. ``notes``: filled with what the blocks say, by name.
         """
-        masks: dict[int | None, Any] = self.masks(x, places, documents, prefix, cache)
+        masks: dict[Sight, Any] = self.masks(x, places, documents, prefix, cache)
         if parallel is not None:
-            masks = {w: SharedMask(parallel=parallel, rows=mask) for w, mask in masks.items()}
+            masks = {s: SharedMask(parallel=parallel, rows=mask) for s, mask in masks.items()}
             places = parallel.own(places)
-        rotations = {w: self.positions.rotation(places, w is not None) for w in masks}
+        rotations = {s: self.positions.rotation(places, s.window is not None) for s in masks}
         every = int(self.recompute) if cache is None and torch.is_grad_enabled() else 0
         if every:
             self._prepare(x, masks)
         counted = None if documents is None or not self.config.sparse else documents >= 0
-        for layer, window in enumerate(self.config.windows):
+        for layer, sight in enumerate(self.config.sights):
             each = self.blocks[layer // self.config.share]
-            given: dict[str, Any] = {"mask": masks[window], "rotation": rotations[window]}
+            given: dict[str, Any] = {"mask": masks[sight], "rotation": rotations[sight]}
             given |= {"tokens": tokens, "counted": counted}
             if draws is not None:  # blocks that are run again draw anew
                 given["draws"] = draws + wrapped(layer % self.config.share * AGAIN)
             if cache is not None:
-                given |= {"cache": cache.layers[layer], "kept": cache.kinds[window].kept}
+                given |= {"cache": cache.layers[layer], "kept": cache.kinds[sight].kept}
             view = View(**given)
             again = every and layer % every == 0
             out = checkpoint(each, x, view, use_reentrant=False) if again else each(x, view)
@@ -84,7 +85,7 @@ class Stack(nn.Module):
             each: Any = self.blocks[layer // self.config.share]
             each.feed_forward.rebalance(own)
 
-    def _prepare(self, x: Tensor, masks: dict[int | None, Mask | SharedMask]) -> None:
+    def _prepare(self, x: Tensor, masks: dict[Sight, Mask | SharedMask]) -> None:
         """What masks keep for all layers, made before the blocks are run twice."""
         kind, own = x.device.type, self.config.attention
         halved = torch.is_autocast_enabled(kind)
@@ -100,24 +101,23 @@ class Stack(nn.Module):
         documents: Tensor | None,
         prefix: Tensor | None,
         cache: Cache | None,
-    ) -> dict[int | None, Mask]:
-        """A mask for each kind of layer: its window, or None."""
+    ) -> dict[Sight, Mask]:
+        """A mask for each kind of layer."""
         length, bias, masks = places.shape[1], self.positions.bias(), {}
         same: dict[str, Any] = {"queries": length, "device": x.device, "causal": self.config.causal}
-        for window in dict.fromkeys(self.config.windows):
+        for sight in dict.fromkeys(self.config.sights):
             keys, where, docs = length, places, documents
             if cache is not None:
-                where, docs = cache.extend(window, places, documents)
+                where, docs = cache.extend(sight, places, documents)
                 keys = where.shape[1]
-            masks[window] = Mask(
+            masks[sight] = Mask(
                 **same,
+                **vars(sight),
                 keys=keys,
                 documents=docs,
-                window=window,
-                sinks=self.config.attention.sinks if window is not None else 0,
                 prefix=prefix,
-                positions=where if bias is not None or window is not None else None,
+                positions=where if bias is not None or sight.window is not None else None,
                 bias=bias,
-                gaps=window is not None and keys > length,
+                gaps=sight.window is not None and keys > length,
             )
         return masks
