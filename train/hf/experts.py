@@ -15,21 +15,21 @@ from train.hf.settings import Settings
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Experts
 
-_OURS, _LAYER = "stack.blocks.{}.feed_forward", "model.layers.{}"
+OURS, LAYER = "stack.blocks.{}.feed_forward", "model.layers.{}"
 
 
-def _own(config: ModelConfig) -> Experts:
+def experts_of(config: ModelConfig) -> Experts:
     assert isinstance(config.feed_forward, Experts)
     return config.feed_forward
 
 
-def _matrices(theirs: str, gate: str, up: str, down: str) -> tuple[Part, ...]:
+def matrices(theirs: str, gate: str, up: str, down: str) -> tuple[Part, ...]:
     names = {"gate": gate, "up": up, "down": down}
-    return tuple(Part(ours=(f"{_OURS}.{o}",), theirs=f"{theirs}.{t}") for o, t in names.items())
+    return tuple(Part(ours=(f"{OURS}.{o}",), theirs=f"{theirs}.{t}") for o, t in names.items())
 
 
 def _write_mixtral(config: ModelConfig) -> dict[str, Any]:
-    own = _own(config)
+    own = experts_of(config)
     return MISTRAL.write(config) | {
         "num_local_experts": own.count,
         "num_experts_per_tok": own.top_k,
@@ -58,8 +58,8 @@ MIXTRAL = replace(
     read=_read_mixtral,
     parts=(
         *MISTRAL.parts,
-        Part(ours=(f"{_OURS}.router",), theirs=f"{_LAYER}.block_sparse_moe.gate"),
-        *_matrices(f"{_LAYER}.block_sparse_moe.experts.[]", "w1", "w3", "w2"),
+        Part(ours=(f"{OURS}.router",), theirs=f"{LAYER}.block_sparse_moe.gate"),
+        *matrices(f"{LAYER}.block_sparse_moe.experts.[]", "w1", "w3", "w2"),
     ),
     defaults={"num_key_value_heads": 8, "rope_theta": 1e6, "rms_norm_eps": 1e-5},
     aliases={"num_local_experts": "num_experts"},
@@ -67,7 +67,7 @@ MIXTRAL = replace(
 
 
 def _write_qwen2_moe(config: ModelConfig) -> dict[str, Any]:
-    own = _own(config)
+    own = experts_of(config)
     return QWEN2.write(config) | {
         "intermediate_size": own.dense_width or own.width,
         "moe_intermediate_size": own.width,
@@ -105,7 +105,7 @@ def _read_qwen2_moe(settings: Settings, context: int | None) -> dict[str, Any]:
     }
 
 
-_ANY = tuple(range(256))  # of layers
+ANY = tuple(range(256))  # of layers
 
 QWEN2_MOE = replace(
     QWEN2,
@@ -115,22 +115,22 @@ QWEN2_MOE = replace(
         **QWEN2.allows,
         "feed_forward.kind": ("experts",),
         "feed_forward.normalise": (True, False),
-        "feed_forward.shared_width": ("some",),
+        "feed_forward.shared_width": ("a multiple of width", "other"),
         "feed_forward.shared_gate": (True,),
-        "feed_forward.first_dense": _ANY,
-        "feed_forward.every": _ANY,
+        "feed_forward.first_dense": ANY,
+        "feed_forward.every": ANY,
     },
     write=_write_qwen2_moe,
     read=_read_qwen2_moe,
     parts=(
         *QWEN2.parts,
-        Part(ours=(f"{_OURS}.router",), theirs=f"{_LAYER}.mlp.gate"),
-        *_matrices(f"{_LAYER}.mlp.experts.[]", "gate_proj", "up_proj", "down_proj"),
+        Part(ours=(f"{OURS}.router",), theirs=f"{LAYER}.mlp.gate"),
+        *matrices(f"{LAYER}.mlp.experts.[]", "gate_proj", "up_proj", "down_proj"),
         *(
-            Part(ours=(f"{_OURS}.shared.{n}",), theirs=f"{_LAYER}.mlp.shared_expert.{n}_proj")
+            Part(ours=(f"{OURS}.shared.{n}",), theirs=f"{LAYER}.mlp.shared_expert.{n}_proj")
             for n in ("gate", "up", "down")
         ),
-        Part(ours=(f"{_OURS}.shared_gate",), theirs=f"{_LAYER}.mlp.shared_expert_gate"),
+        Part(ours=(f"{OURS}.shared_gate",), theirs=f"{LAYER}.mlp.shared_expert_gate"),
     ),
     defaults={"sliding_window": 4096, "num_key_value_heads": 16},
 )

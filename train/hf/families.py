@@ -51,6 +51,7 @@ def traits(config: ModelConfig) -> dict[str, Any]:
     parallel = isinstance(config.residual, Parallel)
     window_theta = position.window_theta if isinstance(position, Rope) else None
     return {
+        "feed_forward.kind": config.feed_forward.kind,
         **_of_experts(config),
         "causal": config.causal,
         "share": "none" if config.share == 1 else "all or groups of blocks",
@@ -101,18 +102,19 @@ def _embedding(config: ModelConfig) -> str:
 
 
 def _of_experts(config: ModelConfig) -> dict[str, Any]:
-    """What decides it of experts; of a dense feed-forward their usual values."""
+    """What decides it of experts."""
     own = config.feed_forward
     if not isinstance(own, Experts):
-        own = Experts(width=own.width)
+        return {}
+    ranks = min(own.group_best, own.count // own.groups)
+    shared = "other" if own.shared_width % own.width else "a multiple of width"
     return {
-        "feed_forward.kind": config.feed_forward.kind,
         "feed_forward.routing": own.routing,
         "feed_forward.scores": own.scores,
         "feed_forward.normalise": own.normalise,
-        "feed_forward.scale": own.scale,
-        "feed_forward.groups": own.groups if own.top_groups < own.groups else 1,
-        "feed_forward.shared_width": "some" if own.shared_width else "none",
+        "feed_forward.scale": "1" if own.scale == 1 else "other",
+        "feed_forward.groups": f"by the best {ranks}" if own.top_groups < own.groups else "none",
+        "feed_forward.shared_width": shared if own.shared_width else "none",
         "feed_forward.shared_gate": own.shared_gate,
         "feed_forward.first_dense": own.first_dense,
         "feed_forward.every": own.every,

@@ -154,7 +154,8 @@ class Family:
     """``allows``: the values that each trait (families.py) may have. ``write`` gives config.json
     without what all families share; ``read`` the settings of a ModelConfig from it, by dotted
     names, for a context (None: the file's). ``prefix``: what files saved from the class without a
-    head leave out. ``of_pairs``: the class with a head for pairs of segments.
+    head leave out. ``of_pairs``: the class with a head for pairs of segments. ``beyond``: how names
+    of tensors behind layer ``{}`` begin that files may hold and the class leaves out.
     """
 
     name: str
@@ -168,10 +169,15 @@ class Family:
     # What transformers takes for a key that is not there, where a null means something else.
     defaults: Mapping[str, Any] = field(default_factory=dict)
     of_pairs: str = ""
+    beyond: str = ""
 
     def class_of(self, config: ModelConfig) -> str:
         """The name of transformers' class."""
         return self.architecture if config.head.pair == "none" else self.of_pairs
+
+    def leaves_out(self, name: str, config: ModelConfig) -> bool:
+        """Whether a tensor of a file is no part of the class."""
+        return bool(self.beyond) and name.startswith(self.beyond.format(config.layers))
 
     def settings(self, values: Mapping[str, Any], where: str) -> Settings:
         """config.json as this family reads it; ``where`` names it in errors."""
@@ -260,8 +266,8 @@ COMMON: dict[str, tuple[Any, ...]] = {
     "feed_forward.routing": ("top_k",),
     "feed_forward.scores": ("softmax",),
     "feed_forward.normalise": (True,),
-    "feed_forward.scale": (1.0,),
-    "feed_forward.groups": (1,),
+    "feed_forward.scale": ("1",),
+    "feed_forward.groups": ("none",),
     "feed_forward.shared_width": ("none",),
     "feed_forward.shared_gate": (False,),
     "feed_forward.first_dense": (0,),

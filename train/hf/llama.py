@@ -103,7 +103,7 @@ def _write_windows(config: ModelConfig) -> dict[str, Any]:
     on = any(size is not None for size in windows)
     return {
         "use_sliding_window": on,
-        "sliding_window": config.attention.window if on else None,
+        "sliding_window": next(filter(None, windows), None),
         "max_window_layers": 0 if on else config.layers,
         "layer_types": kinds,
     }

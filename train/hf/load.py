@@ -182,7 +182,11 @@ def _match(
     tensors: Mapping[str, tuple[Path, str, tuple[int, ...]]],
 ) -> dict[str, tuple[Path, str]]:
     """Where each tensor of the family is; every one must be there, and nothing besides."""
-    unmatched = {name: source for name, source in tensors.items() if not _TABLES.search(name)}
+    unmatched = {
+        name: source
+        for name, source in tensors.items()
+        if not _TABLES.search(name) and not family.leaves_out(name, config)
+    }
     files: dict[str, tuple[Path, str]] = {}
     missing: list[str] = []
     for weight in family.weights(config):

@@ -9,7 +9,7 @@ from typing import Any
 from train.hf.settings import Settings
 from train.model.config import ModelConfig
 from train.model.position_settings import Rope, RopeScaling
-from train.model.rope import rope_frequencies
+from train.model.rope import rope_frequencies, temperature
 from train.settings import to_dict
 
 
@@ -27,6 +27,8 @@ def written(config: ModelConfig) -> dict[str, Any]:
         values["original_max_position_embeddings"] = scaling.original_context
     if scaling.kind in ("yarn", "longrope"):
         values["attention_factor"] = rope_frequencies(config)[1]
+    if scaling.all_dims:
+        values |= {"mscale": scaling.all_dims, "mscale_all_dim": scaling.all_dims}
     if scaling.kind == "yarn":
         values |= {"beta_fast": scaling.beta_fast, "beta_slow": scaling.beta_slow}
     if scaling.kind == "llama3":
@@ -49,9 +51,12 @@ def _longrope(config: ModelConfig, scaling: RopeScaling) -> dict[str, Any]:
     }
 
 
-def read(settings: Settings, context: int, *, theta: str = "rope_theta") -> dict[str, Any]:
+def read(
+    settings: Settings, context: int, *, theta: str = "rope_theta", all_dims: bool = False
+) -> dict[str, Any]:
     """Theta and scaling of a ModelConfig with that context, by dotted names; ``theta`` names the
-    key of a family that calls it otherwise. Raises ``TrainError``.
+    key of a family that calls it otherwise. ``all_dims``: whether its class multiplies scores by
+    ``mscale_all_dim``'s temperature. Raises ``TrainError``.
     """
     new = settings.sub("rope_parameters")
     values = new or settings.sub("rope_scaling")
@@ -77,23 +82,25 @@ def read(settings: Settings, context: int, *, theta: str = "rope_theta") -> dict
     if kind == "yarn":
         scaling["beta_fast"] = values.number("beta_fast", 32.0)
         scaling["beta_slow"] = values.number("beta_slow", 1.0)
-        scaling["attention_factor"] = _read_yarn(values, scaling["factor"])
+        scaling |= _read_yarn(values, scaling["factor"], all_dims)
     if kind == "longrope":
         scaling |= _read_longrope(values, context, original)
     return {"position.theta": base, "position.scaling": to_dict(RopeScaling(**scaling))}
 
 
-def _read_yarn(values: Settings, factor: float) -> float | None:
-    """The attention factor, where it is not the usual one."""
+def _read_yarn(values: Settings, factor: float, all_dims: bool) -> dict[str, Any]:
+    """The attention factor, where it is not the usual one, and ``all_dims``."""
     values.expect("truncate", True, True)
-    mscale, all_dim = values.number("mscale", 0.0), values.number("mscale_all_dim", 0.0)
-    if mscale and all_dim:
-        raise values.refusal("mscale", mscale, "give attention_factor in its place")
-    return _unusual(values, 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0)
+    mscale, every = values.number("mscale", 0.0), values.number("mscale_all_dim", 0.0)
+    stated = temperature(factor)
+    if mscale > 0 and every > 0:
+        stated = temperature(factor, mscale) / temperature(factor, every)
+    usual = 1.0 if all_dims and every else temperature(factor)
+    unusual = _unusual(values.number("attention_factor", stated), usual)
+    return {"attention_factor": unusual, "all_dims": every if all_dims else 0.0}
 
 
-def _unusual(values: Settings, usual: float) -> float | None:
-    stated = values.number("attention_factor", usual)
+def _unusual(stated: float, usual: float) -> float | None:
     return None if math.isclose(stated, usual, rel_tol=1e-6) else stated
 
 
@@ -107,7 +114,7 @@ def _read_longrope(values: Settings, context: int, original: int) -> Mapping[str
         )
     stretch = max(1.0, context / original)
     usual = math.sqrt(1 + math.log(stretch) / math.log(original)) if original > 1 else 1.0
-    factor = _unusual(values, usual)
+    factor = _unusual(values.number("attention_factor", usual), usual)
     if factor is not None and context <= original:
         raise values.refusal("attention_factor", factor, "ours is 1 up to the original context")
     return {"short": short, "long": long, "attention_factor": factor}

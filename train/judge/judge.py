@@ -69,9 +69,10 @@ def open_model(folder: Path, *, device: str = "auto") -> Judged:
         begin = read_json(folder / "config.json").get("bos_token_id")
         is_number = isinstance(begin, int) and not isinstance(begin, bool)
         begin = begin if is_number and 0 <= begin < config.vocab else None
-    if not model.config.causal:
+    if model.config.form != "decoder":
         raise TrainError(
-            f"{folder}: an encoder gives texts no likelihood; its held-out loss is in train.json",
+            f"{folder}: an {model.config.form} gives texts no likelihood; its held-out loss is in "
+            "train.json",
             exit_code=2,
         )
     if begin is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from train.attention.trial import fault
 from train.config import TrainConfig
 from train.device import computes_in
 from train.model.attention_settings import Sight
+from train.model.cache import Seen
 from train.model.config import ModelConfig
 from train.model.positions import positions
 from train.objectives.objectives import both_ways
@@ -21,22 +23,21 @@ from train.objectives.objectives import both_ways
 def layer_backends(
     model: ModelConfig, train: TrainConfig, device: torch.device
 ) -> list[dict[str, Any]]:
-    """For each sight: how many layers have it, what their mask is, the back end and the reason.
+    """For each kind of layer: how many there are, what their mask is, the back end and the reason.
     Raises ``TrainError`` where the back end asked for cannot do one of them.
     """
     dtype = computes_in(device, train.precision)
     shape = (1, model.attention.heads, 2, model.attention.head_dim)
     like = SimpleNamespace(dtype=dtype, device=device, shape=shape, requires_grad=True)
-    sights, rows = model.sights, []
-    for sight in dict.fromkeys(sights):
-        mask = _mask(model, train, sight, torch.device("meta"))
+    rows = []
+    for layers, mask in _kinds(model, train, torch.device("meta")):
         row = resolve(train.attention, like, mask, model.attention.value_dim)
         why = row.why
         if train.attention == "auto" and row.backend == "flex":
             why += f"; triton does not do {_not_for_triton(like, mask, model.attention.value_dim)}"
         rows.append(
             {
-                "layers": sights.count(sight),
+                "layers": layers,
                 "mask": sorted(mask.features),
                 "dtype": str(dtype).removeprefix("torch."),
                 "device": device.type,
@@ -56,8 +57,7 @@ def try_kernels(model: ModelConfig, train: TrainConfig, device: torch.device) ->
     like = SimpleNamespace(
         dtype=dtype, device=device, shape=(1, own.heads, 2, own.head_dim), requires_grad=True
     )
-    for sight in dict.fromkeys(model.sights):
-        mask = _mask(model, train, sight, device)
+    for _, mask in _kinds(model, train, device):
         if resolve(train.attention, like, mask, own.value_dim).backend != "triton":
             continue
         wrong = fault("triton", mask, own.heads, own.kv_heads, own.head_dim, dtype)
@@ -74,8 +74,22 @@ def _not_for_triton(like: Any, mask: Mask, values: int) -> str:
     return BACKENDS["triton"].refusal(like, mask, values) or f"the dtype {like.dtype}"
 
 
+def _kinds(
+    model: ModelConfig, train: TrainConfig, device: torch.device
+) -> Iterator[tuple[int, Mask]]:
+    """Of each kind of layer how many there are, and its mask."""
+    stacks = [model] if model.encoder is None else [model.reader, model]
+    for stack in stacks:
+        for sight in dict.fromkeys(stack.sights):
+            yield stack.sights.count(sight), _mask(stack, train, sight, device)
+    if model.encoder is not None:
+        documents = torch.zeros(1, 2, dtype=torch.long, device=device)
+        like = torch.empty(1, 2, model.hidden, device=device)
+        yield model.layers, Seen(length=2, documents=documents).mask(like, documents)
+
+
 def _mask(model: ModelConfig, train: TrainConfig, sight: Sight, device: torch.device) -> Mask:
-    """Of the kind that the decoder makes in training; a few tokens long."""
+    """Of the kind that a stack makes in training; a few tokens long."""
     prefix, shared = both_ways(train), train.context_parallel > 1
     length = 8 if shared else 2
     with device:

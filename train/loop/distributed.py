@@ -216,8 +216,9 @@ def place_model(build: Callable[[], Decoder], config: TrainConfig, ranks: Ranks)
     if config.parallel == "fsdp" and (ranks.readers > 1 or config.offload):
         _shard(model, config, ranks.device, ranks.mesh)
     model.to_empty(device="cpu" if config.offload else ranks.device)
-    for name, table in positions(model.config).named_buffers():  # they follow from the config
-        setattr(model.stack.positions, name, table.to(ranks.device))
+    for stack in model.stacks:
+        for name, table in positions(stack.config).named_buffers():  # they follow from the config
+            setattr(stack.positions, name, table.to(ranks.device))
     return model
 
 
@@ -250,7 +251,8 @@ def _split_blocks(model: Decoder, mesh: DeviceMesh) -> None:
                 plan[name] = style()
     parallelize_module(model, mesh, plan)
     size, place = model.config.attention.heads // mesh.size(), mesh.get_local_rank()
-    model.stack.positions.heads = slice(size * place, size * (place + 1))
+    for stack in model.stacks:
+        stack.positions.heads = slice(size * place, size * (place + 1))
 
 
 def _split_of(module: nn.Module) -> str:
@@ -270,6 +272,7 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
             (f"head.mtp {model.head.mtp}", model.head.mtp > 0),
             ("attention.dilations", any(sight.dilations for sight in model.sights)),
             ("feed_forward experts", isinstance(model.feed_forward, Experts)),
+            ("encoder", model.encoder is not None and setting == "context_parallel"),
         ):
             if count > 1 and there:
                 raise TrainError(
@@ -335,7 +338,8 @@ def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: Dev
     )
     exact = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
     same: dict[str, Any] = {"mesh": mesh, "offload_policy": place}
-    for block in (*model.stack.blocks, *model.mtp):
+    blocks = {block: None for stack in model.stacks for block in stack.blocks}  # each once
+    for block in (*blocks, *model.mtp):
         for router in (module for module in block.modules() if isinstance(module, Router)):
             fully_shard(router, mp_policy=exact, **same)  # float32 whatever the block has
         fully_shard(block, mp_policy=policy, **same)

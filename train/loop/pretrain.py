@@ -62,7 +62,7 @@ def summarise(run: Run) -> dict[str, Any]:
         sample = None
         # Of split weights all processes read and choose together.
         together = run.saver.parts
-        known = run.sampler.tokenizer is not None and plan.model.causal  # an encoder writes none
+        known = run.sampler.tokenizer is not None and plan.model.form == "decoder"
         if (run.ranks.first or together) and known:
             with autocast(run.ranks.device, settings.precision) if together else nullcontext():
                 sample = continue_text(

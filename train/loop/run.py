@@ -94,7 +94,8 @@ class Run:
         settings, ranks = self.plan.train, self.ranks
         build = partial(Decoder, self.plan.model, attention=settings.attention)
         self.model = place_model(build, settings, ranks).train()
-        self.model.stack.recompute = settings.recompute
+        for stack in self.model.stacks:
+            stack.recompute = settings.recompute
         self.model.both_ways = both_ways(settings)
         start = self.plan.start
         if start is None or newest(self.out / "checkpoints") is not None:
@@ -238,10 +239,12 @@ class Run:
     def tune(self, step: int) -> None:
         """Rotary positions as the stage of a step has them."""
         stage, _ = locate(self.plan.train, step)
-        positions = self.model.stack.positions
-        if isinstance(positions, Rotary) and self.tuned != stage:
-            positions.tune(model_at(self.plan.model, self.plan.train, stage))
-            self.tuned = stage
+        if self.tuned == stage:
+            return
+        for stack in self.model.stacks:
+            if isinstance(stack.positions, Rotary):
+                stack.positions.tune(model_at(self.plan.model, self.plan.train, stage))
+        self.tuned = stage
 
     def line(self, line: dict[str, Any], reasons: dict[int, tuple[str, int]]) -> dict[str, Any]:
         """A line of the log from the figures of its step, which the guard has looked at."""

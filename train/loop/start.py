@@ -236,8 +236,9 @@ def settled(model: ModelConfig, train: TrainConfig) -> TrainConfig:
 
 def _check_objective(model: ModelConfig, train: TrainConfig) -> None:
     """Raise where a model has no use for what the settings ask for."""
-    if train.eval and not model.causal:
+    if train.eval and model.form != "decoder":
         raise TrainError(
-            "eval: an encoder gives texts no likelihood; held-out text is scored by its objective",
+            f"eval: an {model.form} gives texts no likelihood; held-out text is scored by its "
+            "objective",
             exit_code=2,
         )

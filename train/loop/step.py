@@ -73,7 +73,8 @@ class Stepper:
         losses = Losses(model, config, teacher, ranks.context_parallel)
         if config.compile:
             # FSDP2's hooks run between blocks: those are compiled one by one.
-            for part in model.stack.blocks if config.parallel == "fsdp" else [losses]:
+            blocks = {block: None for stack in model.stacks for block in stack.blocks}
+            for part in blocks if config.parallel == "fsdp" else [losses]:
                 part.compile()
         self.losses = parallel(losses, config, ranks)
         self.by_heads = [weight for _, weight, role in roles(model) if role.split == "heads"]

@@ -20,7 +20,7 @@ from train.model.position_settings import Rope
 from train.model.presets import DECAYS
 from train.model.roles import Role, roles
 
-BLOCKS = "stack.blocks."
+BLOCKS = "stack.blocks."  # of the decoder, and of an encoder
 
 _NORMS = {
     "rms": "RMSNorm",
@@ -67,20 +67,27 @@ class Parameters:
 @lru_cache(maxsize=256)
 def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
     """The role of each weight, how many numbers all of its kind have, and how many of these each
-    token meets, which of shared blocks are more. Of the model's own modules, on a device without
+    token meets, which of shared blocks are more; a token of an encoder-decoder is one of its source
+    and one of its target. Of the model's own modules, on a device without
     memory; where blocks are alike, one is built.
     """
     alike = config.norm.first and len(config.sparse) in (0, config.layers)
-    built = dataclasses.replace(config, layers=config.share) if alike else config
+    built, own = config, config.encoder
+    if alike:
+        short = None if own is None else dataclasses.replace(own, layers=config.share)
+        built = dataclasses.replace(config, layers=config.share, encoder=short)
     with torch.device("meta"):
         model = Decoder(built)
     found = []
     for name, weight, role in roles(model):
-        inside = name.startswith(BLOCKS)
         if name.startswith("mtp."):
             role = dataclasses.replace(role, part="mtp")
-        numbers = weight.numel() * (config.layers // built.layers if inside else 1)
-        met = round(numbers * role.met) * (config.share if inside else 1)
+        stack = config.reader if name.startswith("encoder.") else config
+        inside = BLOCKS in name
+        numbers = weight.numel() * (stack.layers // config.share if inside and alike else 1)
+        # Source and target meet it.
+        both = own is not None and own.shared and ".cross" not in name
+        met = round(numbers * role.met) * (config.share * (1 + both) if inside else 1)
         found.append((role, numbers, met))
     return tuple(found)
 
@@ -148,6 +155,10 @@ def attention_flops(config: ModelConfig, context: int) -> float:
     key, which are the same but in latent attention.
     """
     keys = sum(attended(config, layer, context) for layer in range(config.layers))
+    if config.encoder is not None:  # its own, and those of cross-attention
+        reader = config.reader
+        keys += sum(attended(reader, layer, context) for layer in range(reader.layers))
+        keys += config.layers * context
     keys += config.head.mtp * attended(config, config.layers - 1, context)
     own = config.attention
     return 2 * own.heads * (own.head_dim + own.value_dim) * keys
@@ -159,7 +170,8 @@ def flops_per_token(config: ModelConfig, context: int) -> float:
     6 per matmul weight, and per layer 12 x heads x head_dim for each key attended to (6 x heads x
     (head_dim + value_dim) in latent attention): scores and weighted sum, 2 x 2 forward and twice
     that backward (Chowdhery et al. 2022, appendix B).
-    Causal attention is counted once; document boundaries, which make it less, are not counted.
+    Causal attention is counted once; document boundaries, which make it less, are not counted. Of
+    an encoder-decoder it is a token of the target and one of the source, which is as long.
     """
     return 6 * matmul_parameters(config) + 3 * attention_flops(config, context)
 
@@ -185,9 +197,12 @@ def cache_bytes_per_token(config: ModelConfig, width: int = 2) -> int:
 
 
 def cache_bytes(config: ModelConfig, context: int) -> int:
-    """Bytes of keys and values of one text, bfloat16; layers with a window keep that much."""
-    kept = (sight.kept for sight in config.sights)
-    held = sum(context if most is None else min(context, most) for most in kept)
+    """Bytes of keys and values of one text, bfloat16; layers with a window keep that much, and
+    cross-attention those of a source as long.
+    """
+    held = 0 if config.encoder is None else config.layers * context
+    for most in (sight.kept for sight in config.sights):
+        held += context if most is None else min(context, most)
     return 2 * config.attention.cached * held
 
 
@@ -221,6 +236,7 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
         decay["weight decay"] = next(decays, "not published")
     return {
         "norm": norm,
+        **_encoder(config),
         "block": config.residual.kind,
         "position": _position(config),
         "attention": f"{sharing(config)}, {_sight(config)}",
@@ -230,6 +246,13 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
         "dropout": f"{config.dropout:g}",
         **decay,
     }
+
+
+def _encoder(config: ModelConfig) -> dict[str, str]:
+    own = config.encoder
+    if own is None:
+        return {}
+    return {"encoder": counted(own.layers, "layer") + (", the decoder's" if own.shared else "")}
 
 
 def _experts(config: ModelConfig) -> str:

@@ -105,7 +105,8 @@ def training(config: ModelConfig, *, rows: int, context: int, width: int = 2) ->
     keys = attended(config, 0, context)
     own = config.attention
     read = own.kv_heads * (own.head_dim + own.value_dim) * tokens
-    return _operations(config, tokens, keys, read, own.head_dim, own.value_dim, width)
+    sizes = own.head_dim, own.value_dim
+    return _operations(config, tokens, keys, read, *sizes, width, made=True, source=context)
 
 
 def decoding(config: ModelConfig, *, batch: int, context: int, width: int = 2) -> list[Operation]:
@@ -118,14 +119,24 @@ def decoding(config: ModelConfig, *, batch: int, context: int, width: int = 2) -
     read, sizes = attention.cached * batch * held, (attention.head_dim, attention.value_dim)
     if isinstance(attention, Latent):
         sizes = attention.rank + attention.rotary_dim, attention.rank
-    return _operations(config, batch, held, read, *sizes, width)
+    return _operations(config, batch, held, read, *sizes, width, made=False, source=context)
 
 
 def _operations(
-    config: ModelConfig, tokens: int, keys: float, read: int, size: int, value: int, width: int
+    config: ModelConfig,
+    tokens: int,
+    keys: float,
+    read: int,
+    size: int,
+    value: int,
+    width: int,
+    *,
+    made: bool,
+    source: int,
 ) -> list[Operation]:
     """``read``: numbers of keys and values; ``size`` and ``value``: dimensions of a query and of
-    what attention sums, as it meets them.
+    what attention sums, as it meets them. ``source``: tokens that cross-attention sees, whose keys
+    and values are ``made`` here or cached.
     """
     attention, hidden, own = config.attention, config.hidden, config.feed_forward
     gates = 2 if own.gated else 1
@@ -147,6 +158,19 @@ def _operations(
         matmul("shared feed-forward out", shared, hidden),
     ]
 
+    def cross() -> list[Operation]:
+        queries, pairs = attention.heads * size, attention.kv_heads * (size + value)
+        texts = tokens // source if made else tokens
+        return [
+            matmul("cross queries, keys, values", hidden, queries + pairs * made),
+            Operation(
+                name="cross-attention",
+                flops=2.0 * tokens * attention.heads * (size + value) * source,
+                bytes=(2.0 * tokens * queries + texts * source * pairs) * width,
+            ),
+            matmul("cross output", queries, hidden),
+        ]
+
     return [
         # Squared, summed, scaled and weighted: about five operations a number.
         Operation(
@@ -159,6 +183,7 @@ def _operations(
             bytes=(tokens * attention.heads * (size + value) + read) * width,
         ),
         matmul("attention output", attention.heads * attention.value_dim, hidden),
+        *([] if config.encoder is None else cross()),
         matmul("feed-forward in", hidden, gates * own.width, times, matrices),
         matmul("feed-forward out", own.width, hidden, times, matrices),
         *(beside if shared else ()),

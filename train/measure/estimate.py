@@ -84,7 +84,7 @@ def training_memory(
     optimizer: str = "adamw",
     loss_chunk: int = 0,
 ) -> Memory:
-    """What a step over ``rows`` x ``context`` tokens takes.
+    """What a step over ``rows`` x ``context`` tokens takes, with an encoder as many of source.
 
     ``precision``: fp32, or bf16 (autocast over float32 weights). ``loss_chunk``: as in training.
     Buffers inside kernels, PyTorch itself (some hundred MB) and what an allocator holds beyond its
@@ -93,7 +93,8 @@ def training_memory(
     """
     with FakeTensorMode(), Tracker() as tracker:
         model = Decoder(config)
-        model.stack.recompute = recompute
+        for stack in model.stacks:
+            stack.recompute = recompute
         weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
         tokens = torch.zeros(rows, context, dtype=torch.long)
         # Autograd adds a tied head's gradient to the embedding's in place, though not while it is
@@ -103,7 +104,10 @@ def training_memory(
         vars(model)["head_weights"] = lambda: (apart, bias)
         losses = Losses(model, TrainConfig(loss_chunk=loss_chunk))
         scored = None if config.causal else torch.arange(math.ceil(Masked().rate * tokens.numel()))
-        example = Example(inputs=tokens, targets=tokens, documents=None, scored=scored)
+        source = None if config.encoder is None else tokens
+        example = Example(
+            inputs=tokens, targets=tokens, documents=None, scored=scored, source=source
+        )
         before = tracker.live
         with _autocast(precision):
             loss = losses(example)["objective"].sum

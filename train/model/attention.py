@@ -1,4 +1,4 @@
-"""Self-attention: tokens look at those that the mask lets them see."""
+"""Attention: tokens look at those that the mask lets them see, or at what an encoder has read."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ class SelfAttention(nn.Module):
         self.query = make(hidden, width, bias=qkv, split="outputs")
         self.key = make(hidden, kv_width, bias=qkv, split="outputs")
         self.value = make(hidden, kv_width, bias=qkv, split="outputs")
-        shrink = (2 * config.layers) ** -0.5
-        self.out = make(width, hidden, bias=out, shrink=shrink, split="inputs")
+        self.out = make(width, hidden, bias=out, shrink=config.shrink, split="inputs")
         of_head = partial(RMSNorm, own.head_dim, config.norm.eps, split="heads")
         self.query_norm = of_head() if own.qk_norm else None
         self.key_norm = of_head() if own.qk_norm else None
@@ -61,3 +60,20 @@ class SelfAttention(nn.Module):
         """What queries gather of the keys and values they see: [batch, length, hidden]."""
         summed = attend(q, k, v, mask, self.backend)
         return self.out(summed.transpose(1, 2).flatten(-2))
+
+
+class CrossAttention(SelfAttention):
+    """Tokens look at what an encoder made of a source (Vaswani et al. 2017, section 3.2.3), without
+    positions. A cache keeps its keys and values, which are made once.
+    """
+
+    def forward(self, x: Tensor, view: View) -> Tensor:
+        """[batch, length, hidden] to the same."""
+        assert view.cross is not None
+        pair = None if view.cache is None else view.cache.cross
+        if pair is None:
+            assert view.encoded is not None
+            pair = self.keys_and_values(view.encoded, None)
+            if view.cache is not None:
+                view.cache.cross = pair
+        return self.mixed(self.queries(x, None), *pair, view.cross)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from train.attention import Mask, SharedMask
-from train.model.attention import SelfAttention
+from train.model.attention import CrossAttention, SelfAttention
 from train.model.attention_settings import Grouped, Latent
 from train.model.cache import LayerCache
 from train.model.config import ModelConfig, Parallel, Serial
@@ -23,7 +23,9 @@ class View:
     """What a block sees of a batch beside the stream. ``rotation``: of queries and keys; ``draws``:
     a seed a token, for dropout and routers; ``cache``: the layer's keys and values so far, of which
     those at ``kept`` stay, or all. ``tokens`` int64 [batch, length]; ``counted``: bool [batch,
-    length], those that are no padding, or None for all.
+    length], those that are no padding, or None for all. In the decoder of an encoder-decoder
+    ``cross`` is the mask of cross-attention, and ``encoded`` [batch, source, hidden] what the
+    encoder made of the source; None where a cache holds its keys and values.
     """
 
     mask: Mask | SharedMask
@@ -33,6 +35,8 @@ class View:
     kept: Tensor | None = None
     tokens: Tensor | None = None
     counted: Tensor | None = None
+    cross: Mask | None = None
+    encoded: Tensor | None = None
 
 
 ATTENTIONS: dict[type, type[nn.Module]] = {Grouped: SelfAttention, Latent: LatentAttention}
@@ -44,7 +48,8 @@ def attention(config: ModelConfig, backend: str) -> nn.Module:
 
 
 class SerialBlock(nn.Module):
-    """One part after the other, x [batch, length, hidden] to the same and the feed-forward's notes.
+    """One part after the other, x [batch, length, hidden] to the same and the feed-forward's notes;
+    between them the decoder of an encoder-decoder has ``cross``, its cross-attention.
 
     pre       x = x + attention(norm(x));  x = x + feed_forward(norm(x))   (Radford et al. 2019)
     post      x = norm(x + attention(x));  x = norm(x + feed_forward(x))   (Vaswani et al. 2017)
@@ -61,6 +66,11 @@ class SerialBlock(nn.Module):
         self.attention = attention(config, backend)
         self.attention_out_norm = norm(config) if sandwich else None
         self.attention_drop = Dropout(config.dropout, 2 * layer + 1)
+        if config.encoder is not None:
+            self.cross_norm = norm(config)
+            self.cross = CrossAttention(config, backend)
+            self.cross_out_norm = norm(config) if sandwich else None
+            self.cross_drop = Dropout(config.dropout, -1 - layer)
         self.feed_forward_norm = norm(config)
         self.feed_forward = feed_forward(config, layer)
         self.feed_forward_out_norm = norm(config) if sandwich else None
@@ -68,6 +78,8 @@ class SerialBlock(nn.Module):
 
     def forward(self, x: Tensor, view: View) -> tuple[Tensor, Notes]:
         x, _ = self._part("attention", x, view)
+        if view.cross is not None:
+            x, _ = self._part("cross", x, view)
         return self._part("feed_forward", x, view)
 
     def _part(self, name: str, x: Tensor, view: View) -> tuple[Tensor, Notes]:

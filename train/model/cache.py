@@ -6,20 +6,23 @@ memory does not grow with the text.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from train.attention import positions_of
+from train.attention import Mask, positions_of
 from train.model.attention_settings import Sight
 from train.model.config import ModelConfig
 
 
 class LayerCache:
     """One layer's keys and values [batch, kv_heads, kept, head_dim], already rotated; the values
-    may have other dimensions, or none.
+    may have other dimensions, or none. ``cross``: those of an encoder's source, all of them.
     """
 
     def __init__(self) -> None:
+        self.cross: tuple[Tensor, Tensor] | None = None
         self._store: tuple[Tensor, Tensor] | None = None
         self._length = 0
 
@@ -56,7 +59,8 @@ class LayerCache:
     @property
     def bytes(self) -> int:
         """Memory held."""
-        return sum(t.numel() * t.element_size() for t in self._store or ())
+        held = (*(self._store or ()), *(self.cross or ()))
+        return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
 
 def _empty(like: Tensor, room: int) -> Tensor:
@@ -96,13 +100,43 @@ class Kind:
         return rank.topk(min(keys, self.sight.kept), dim=1).indices.sort(dim=1).values
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Seen:
+    """The tokens of an encoder's source: how many, and their ``documents`` [batch, length], or None
+    where all is one.
+    """
+
+    length: int
+    documents: Tensor | None
+
+    def mask(self, queries: Tensor, documents: Tensor | None) -> Mask:
+        """What queries [batch, length, hidden] of these ``documents`` see of it."""
+        batch, length, _ = queries.shape
+        own, theirs = self.documents, documents
+        if own is None and theirs is not None:
+            own = theirs.new_zeros(batch, self.length)
+        if theirs is None and own is not None:
+            theirs = own.new_zeros(batch, length)
+        return Mask(
+            queries=length,
+            keys=self.length,
+            device=queries.device,
+            causal=False,
+            documents=own,
+            query_documents=theirs,
+        )
+
+
 class Cache:
-    """The caches of all layers, by layer, and of where the keys stand, by kind of layer."""
+    """The caches of all layers, by layer, and of where the keys stand, by kind of layer;
+    ``source``: what cross-attention sees, once it is read.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         self.layers = [LayerCache() for _ in config.sights]
         self.kinds = {sight: Kind(sight) for sight in config.sights}
         self.padded = False
+        self.source: Seen | None = None
         self._next: Tensor | None = None  # the position of the next token, [batch]
 
     @property

@@ -184,8 +184,35 @@ class Stack:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Encoder:
+    """A second stack, which reads a source both ways; all else is as in the decoder, whose blocks
+    look at what it makes of it (Vaswani et al. 2017).
+    """
+
+    layers: Annotated[int, Setting("Number of its blocks.", ge=1)]
+    shared: Annotated[
+        bool,
+        Setting(
+            "Whether its blocks have the same weights as the decoder's, but for cross-attention "
+            "(Raffel et al. 2020, section 3.2)."
+        ),
+    ] = False
+    start: Annotated[
+        int | None,
+        Setting(
+            "Id of the token that decoding begins with. Without a value it is the end of text, as "
+            "in training here and in BART; T5 was trained with its padding, 0.",
+            ge=0,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        check(self, "encoder.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelConfig(Stack):
-    """A transformer of one stack: a decoder, or an encoder."""
+    """A transformer: a decoder, or an encoder, or a decoder with an encoder."""
 
     vocab: Annotated[int, Setting("Tokens of the vocabulary.", ge=1)]
     context: Annotated[
@@ -202,9 +229,14 @@ class ModelConfig(Stack):
     ] = None
     embedding: Annotated[Embedding, Setting("The embedding.")] = field(default_factory=Embedding)
     head: Annotated[Head, Setting("The output head.")] = field(default_factory=Head)
+    encoder: Annotated[
+        Encoder | None, Setting("The encoder of an encoder-decoder. Without a value there is none.")
+    ] = None
 
     def __post_init__(self) -> None:
         check(self)
+        if self.encoder is not None:
+            self._check_encoder(self.encoder)
         refuse(
             self.residual.kind == "parallel" and self.norm.place != "pre",
             f"residual parallel with norm.place {self.norm.place}: a parallel block has its norms "
@@ -228,22 +260,44 @@ class ModelConfig(Stack):
                 self.head.mtp > 0 and other,
                 f"head.mtp {self.head.mtp} with {name}: it follows a decoder without that",
             )
-        for name in ("globals", "random"):
-            refuse(
-                self.causal and any(getattr(sight, name) for sight in self.sights),
-                f"attention.{name} with causal true: tokens would see what comes later; a decoder "
-                "has attention.sinks",
-            )
-        refuse(
-            self.causal and any(sight.block > 1 for sight in self.sights),
-            "attention.block with causal true: windows of blocks are an encoder's",
-        )
+        if isinstance(self.attention, Grouped) and self.causal:
+            own = self.attention
+            for name, used in (
+                ("globals", own.globals),
+                ("random", own.random),
+                ("block", own.block > 1),
+            ):
+                refuse(
+                    bool(used),
+                    f"attention.{name} with causal true: it is an encoder's; a decoder has "
+                    "windows, dilations and sinks",
+                )
         if isinstance(self.feed_forward, Experts):
             self._check_experts(self.feed_forward)
         if isinstance(self.attention, Latent):
             self._check_latent()
         if isinstance(self.position, Rope):
             self._check_rope(self.position)
+
+    def _check_encoder(self, own: Encoder) -> None:
+        for name, other in {
+            "causal false": not self.causal,
+            "attention latent": isinstance(self.attention, Latent),
+            "feed_forward experts": isinstance(self.feed_forward, Experts),
+            "residual parallel": isinstance(self.residual, Parallel),
+            "mup_base": self.mup_base is not None,
+            f"head.mtp {self.head.mtp}": self.head.mtp > 0,
+        }.items():
+            refuse(other, f"encoder with {name}: an encoder-decoder is built without that")
+        refuse(
+            own.shared and own.layers != self.layers,
+            f"encoder.shared with encoder.layers {own.layers} and layers {self.layers}: give both "
+            "as many",
+        )
+        refuse(
+            own.layers % self.share != 0,
+            f"share is {self.share}: it must divide encoder.layers ({own.layers}) too",
+        )
 
     def _check_experts(self, own: Experts) -> None:
         last = self.layers // own.every * own.every - 1  # that may have experts
@@ -290,6 +344,11 @@ class ModelConfig(Stack):
         )
         if rope.scaling is None:
             return
+        refuse(
+            rope.scaling.all_dims > 0
+            and (rope.scaling.kind != "yarn" or not isinstance(self.attention, Latent)),
+            "position.scaling.all_dims: it is of yarn with attention latent alone",
+        )
         if rope.scaling.kind == "longrope":
             for name in ("short", "long"):
                 refuse(
@@ -306,6 +365,26 @@ class ModelConfig(Stack):
     def trunk(self) -> ModelConfig:
         """Without what is there for training alone, the modules of ``head.mtp``."""
         return replace(self, head=replace(self.head, mtp=0))
+
+    @property
+    def form(self) -> str:
+        """``decoder``, ``encoder`` or ``encoder-decoder``."""
+        if self.encoder is not None:
+            return "encoder-decoder"
+        return "decoder" if self.causal else "encoder"
+
+    @property
+    def reader(self) -> ModelConfig:
+        """The encoder of an encoder-decoder, as a model of its own."""
+        assert self.encoder is not None
+        return replace(self, layers=self.encoder.layers, causal=False, encoder=None)
+
+    @property
+    def shrink(self) -> float:
+        """What the first values of matrices that write to the stream are multiplied by: 1 / sqrt of
+        their number, two a layer, with cross-attention three (Radford et al. 2019).
+        """
+        return float(((2 if self.encoder is None else 3) * self.layers) ** -0.5)
 
     @property
     def wider(self) -> float:

@@ -110,13 +110,14 @@ class Router(nn.Module):
         return Routed(experts, weights, scores, logits, kept)
 
     def _within_groups(self, order: Tensor) -> Tensor:
-        """The same, but for the groups that a token's experts do not come from (DeepSeek-AI 2024,
-        section 2.1.2).
+        """The same, but for the groups that a token's experts do not come from (DeepSeek-V2, arXiv
+        2405.04434, section 2.2.2; DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
         """
         own = self.own
         by_group = order.unflatten(-1, (own.groups, -1))
         size = by_group.shape[-1]
-        best = by_group.topk(min(2, size), -1).values.sum(-1).topk(own.top_groups, -1).indices
+        ranks = by_group.topk(min(own.group_best, size), -1).values.sum(-1)
+        best = ranks.topk(own.top_groups, -1).indices
         taken = torch.zeros_like(by_group[..., 0]).scatter(-1, best, 1.0) > 0
         return order.masked_fill(~taken.repeat_interleave(size, -1), float("-inf"))
 
@@ -182,7 +183,7 @@ class Experts(nn.Module):
                 met=own.top_k / own.count,
             )
 
-        into, out = role(hidden), role(own.width, (2 * config.layers) ** -0.5)
+        into, out = role(hidden), role(own.width, config.shrink)
         roles.give(self, gate=into, up=into, down=out)
         self.shared = FeedForward(config, own.shared_width) if own.shared_width else None
         self.shared_gate = (

@@ -34,8 +34,7 @@ class FeedForward(nn.Module):
         make = partial(linear, part="feed_forward", bias=own.bias, rate=1 / config.wider)
         self.gate = make(hidden, width, split="outputs") if gated else None
         self.up = make(hidden, width, split="outputs")
-        shrink = (2 * config.layers) ** -0.5
-        self.down = make(width, hidden, shrink=shrink, split="inputs")
+        self.down = make(width, hidden, shrink=config.shrink, split="inputs")
 
     def forward(self, x: Tensor, view: View | None = None) -> tuple[Tensor, Notes]:
         """x [..., hidden] to the same; it has nothing to say."""

@@ -100,11 +100,17 @@ class Experts:
     top_groups: Annotated[
         int,
         Setting(
-            "Groups that a token's experts are chosen from, those whose two best scores sum to "
-            "most (DeepSeek-V3: 4 of 8).",
+            "Groups that a token's experts are chosen from, those of the best scores (DeepSeek-V2: "
+            "3 of 8, DeepSeek-V3: 4 of 8).",
             ge=1,
         ),
     ] = 1
+    group_best: Annotated[
+        int,
+        Setting(
+            "Best scores of a group whose sum ranks it (DeepSeek-V3: 2; DeepSeek-V2: 1).", ge=1
+        ),
+    ] = 2
     shared_width: Annotated[
         int,
         Setting(

@@ -19,6 +19,7 @@ from train.model.config import ModelConfig
 from train.model.norms import RMSNorm
 from train.model.positions import rotate
 from train.model.roles import linear
+from train.model.rope import scores_factor
 
 if TYPE_CHECKING:
     from train.model.block import View
@@ -38,7 +39,7 @@ class LatentAttention(nn.Module):
         super().__init__()
         own, hidden = config.attention, config.hidden
         assert isinstance(own, Latent)
-        self.own, self.backend = own, backend
+        self.own, self.backend, self.factor = own, backend, scores_factor(config)
         make = partial(linear, part="attention", bias=False)
         width = own.heads * own.head_dim
         if own.query_rank is None:
@@ -50,7 +51,7 @@ class LatentAttention(nn.Module):
         self.down = make(hidden, own.rank + own.rotary_dim)
         self.norm = RMSNorm(own.rank, EPS)
         self.up = make(own.rank, own.heads * (own.plain_dim + own.value_dim))
-        self.out = make(own.heads * own.value_dim, hidden, shrink=(2 * config.layers) ** -0.5)
+        self.out = make(own.heads * own.value_dim, hidden, shrink=config.shrink)
 
     def forward(self, x: Tensor, view: View) -> Tensor:
         """[batch, length, hidden] to the same."""
@@ -75,6 +76,7 @@ class LatentAttention(nn.Module):
             q = self.query(x)
         else:
             q = self.query_up(self.query_norm(self.query_down(x)))
+        q = q if self.factor == 1 else q * self.factor
         return q.unflatten(-1, (-1, own.head_dim)).transpose(1, 2)
 
     def _absorbs(self, queries: int) -> bool:

@@ -53,6 +53,14 @@ class RopeScaling:
             gt=0,
         ),
     ] = None
+    all_dims: Annotated[
+        float,
+        Setting(
+            "Of yarn with latent attention: scores are multiplied by (0.1 x this x ln(factor) + 1) "
+            "squared, and the attention factor is 1 without a value (DeepSeek-V2: 0.707 or 1).",
+            ge=0,
+        ),
+    ] = 0.0
 
     def __post_init__(self) -> None:
         check(self, "position.scaling.")

@@ -29,13 +29,26 @@ def rope_frequencies(config: ModelConfig) -> tuple[Tensor, float]:
         return _llama3(frequencies, scaling), 1.0
     given = scaling.attention_factor
     if scaling.kind == "yarn":
-        usual = 0.1 * math.log(scaling.factor) + 1.0
+        usual = 1.0 if scaling.all_dims else temperature(scaling.factor)
         return _yarn(frequencies, scaling, size, theta), given or usual
     if config.context <= scaling.original_context:
         return frequencies / torch.tensor(scaling.short), 1.0
     stretch = config.context / scaling.original_context
     usual = math.sqrt(1 + math.log(stretch) / math.log(scaling.original_context))
     return frequencies / torch.tensor(scaling.long), given or usual
+
+
+def temperature(factor: float, share: float = 1.0) -> float:
+    """What YaRN multiplies queries and keys by (Peng et al. 2023, equation 22), by ``share`` of the
+    logarithm.
+    """
+    return 1.0 if factor <= 1 else 0.1 * share * math.log(factor) + 1.0
+
+
+def scores_factor(config: ModelConfig) -> float:
+    """What all of a score is multiplied by, not what is turned alone; see ``all_dims``."""
+    scaling = config.position.scaling if isinstance(config.position, Rope) else None
+    return 1.0 if scaling is None else temperature(scaling.factor, scaling.all_dims) ** 2
 
 
 def window_frequencies(config: ModelConfig) -> Tensor | None:

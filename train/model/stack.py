@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from train.attention import ContextParallel, Mask, SharedMask, prepare
 from train.model.attention_settings import Sight
 from train.model.block import View, block
-from train.model.cache import Cache
+from train.model.cache import Cache, Seen
 from train.model.config import ModelConfig
 from train.model.dropout import wrapped
 from train.model.norms import norm
@@ -21,19 +22,24 @@ AGAIN = 0x2545F4914F6CDD1D  # between the seeds of two runs of a block
 
 
 class Stack(nn.Module):
-    """Blocks on embedded tokens. ``recompute``: every N-th block, each for 1 or True, keeps its
-    input alone for the backward pass and runs again in it.
+    """Blocks on embedded tokens, its own or those of ``other``. ``recompute``: every N-th block,
+    each for 1 or True, keeps its input alone for the backward pass and runs again in it.
     """
 
     recompute: bool | int
 
-    def __init__(self, config: ModelConfig, backend: str) -> None:
+    blocks: nn.ModuleList
+
+    def __init__(self, config: ModelConfig, backend: str, other: Stack | None = None) -> None:
         super().__init__()
         self.config, self.backend, self.recompute = config, backend, False
         self.positions = positions(config)
-        self.blocks = nn.ModuleList(
-            block(config, n, backend) for n in range(0, config.layers, config.share)
-        )
+        if other is None:
+            self.blocks = nn.ModuleList(
+                block(config, n, backend) for n in range(0, config.layers, config.share)
+            )
+        else:  # as no module of this one, so that each weight has one name
+            vars(self)["blocks"] = other.blocks
         self.norm = None if config.norm.place == "post" else norm(config)
 
     def forward(
@@ -48,11 +54,15 @@ class Stack(nn.Module):
         parallel: ContextParallel | None = None,
         tokens: Tensor | None = None,
         notes: dict[str, list[Tensor]] | None = None,
+        source: Seen | None = None,
+        encoded: Tensor | None = None,
     ) -> Tensor:
         """x [batch, length, hidden] at ``places``, as ``places_of`` gives them, to the same shape.
         With ``parallel`` x and ``tokens`` are this process's, all else but ``draws`` is of whole
-        rows. ``notes``: filled with what the blocks say, by name.
+        rows. ``notes``: filled with what the blocks say, by name. ``source``: what cross-attention
+        sees, and ``encoded`` as in ``View``.
         """
+        cross = None if source is None else source.mask(x, documents)
         masks: dict[Sight, Any] = self.masks(x, places, documents, prefix, cache)
         if parallel is not None:
             masks = {s: SharedMask(parallel=parallel, rows=mask) for s, mask in masks.items()}
@@ -60,12 +70,12 @@ class Stack(nn.Module):
         rotations = {s: self.positions.rotation(places, s.window is not None) for s in masks}
         every = int(self.recompute) if cache is None and torch.is_grad_enabled() else 0
         if every:
-            self._prepare(x, masks)
+            self._prepare(x, [*masks.values(), *([] if cross is None else [cross])])
         counted = None if documents is None or not self.config.sparse else documents >= 0
         for layer, sight in enumerate(self.config.sights):
             each = self.blocks[layer // self.config.share]
             given: dict[str, Any] = {"mask": masks[sight], "rotation": rotations[sight]}
-            given |= {"tokens": tokens, "counted": counted}
+            given |= {"tokens": tokens, "counted": counted, "cross": cross, "encoded": encoded}
             if draws is not None:  # blocks that are run again draw anew
                 given["draws"] = draws + wrapped(layer % self.config.share * AGAIN)
             if cache is not None:
@@ -85,13 +95,13 @@ class Stack(nn.Module):
             each: Any = self.blocks[layer // self.config.share]
             each.feed_forward.rebalance(own)
 
-    def _prepare(self, x: Tensor, masks: dict[Sight, Mask | SharedMask]) -> None:
+    def _prepare(self, x: Tensor, masks: Iterable[Mask | SharedMask]) -> None:
         """What masks keep for all layers, made before the blocks are run twice."""
         kind, own = x.device.type, self.config.attention
         halved = torch.is_autocast_enabled(kind)
         dtype = torch.get_autocast_dtype(kind) if halved else x.dtype
         like = x.new_empty(0, own.heads, x.shape[1], own.head_dim, dtype=dtype)
-        for mask in masks.values():
+        for mask in masks:
             prepare(like, mask, self.backend, own.value_dim)
 
     def masks(

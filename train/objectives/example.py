@@ -32,7 +32,9 @@ class Example:
     ``segments``: int64 [rows, context], the part of its text that a token is in. ``pairs``: int64
     [rows, context], at the first token of a text whether its segments belong together (0) or not
     (1), ``IGNORED`` elsewhere. ``scored``: int64 [targets], where those that count stand in the
-    flattened rows, for objectives that score few; None for all.
+    flattened rows, for objectives that score few; None for all. ``source`` and
+    ``source_documents``: int64 [rows, source], what the encoder of an encoder-decoder reads, and
+    the documents that its tokens belong to, numbered as the others.
     """
 
     inputs: Tensor
@@ -42,6 +44,8 @@ class Example:
     segments: Tensor | None = None
     pairs: Tensor | None = None
     scored: Tensor | None = None
+    source: Tensor | None = None
+    source_documents: Tensor | None = None
 
     @property
     def tokens(self) -> int:
@@ -76,6 +80,8 @@ class Example:
             draws=draws,
             parallel=parallel,
             notes=notes,
+            source=self.source,
+            source_documents=self.source_documents,
         )
 
     def pinned(self) -> Example:

@@ -238,12 +238,6 @@ HOSTILE = {
         change_config(rope_scaling={"rope_type": "linear", "factor": 0.5}),
         "factor is 0.5: give 1 or more",
     ),
-    "mscale": (
-        change_config(
-            rope_scaling={"rope_type": "yarn", "factor": 2.0, "mscale": 0.7, "mscale_all_dim": 1.0}
-        ),
-        "mscale is 0.7: give attention_factor in its place",
-    ),
     "a factor in the short context": (
         change_config(
             rope_scaling={

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.train.loop.small_runs import build, trained
 from train.errors import TrainError
+from train.generate.generate import continue_ids
 from train.generate.generate import load as load_run
 from train.hf.export import export
+from train.hf.families import family_of
 from train.hf.load import import_model
 from train.model.attention_settings import Grouped
 from train.model.config import Head, ModelConfig
@@ -236,18 +237,51 @@ for query_rank in (None, 24):
     LATENT |= {"plain_dim": 12, "value_dim": 10}
     DENSE = changed(LLAMA, {"attention": LATENT, "norm.eps": 1e-6}, "model")
     CASES[f"deepseek, queries of rank {query_rank}"] = "deepseek_v3", DENSE
+# Normed queries make scores so large that rounding shows.
+PLAIN_QUERIES = {"attention.query_rank": None}
+YARN = {"kind": "yarn", "factor": 4.0, "original_context": 16}
 CASES["deepseek, tied, yarn"] = (
     "deepseek_v3",
-    changed(
-        DENSE,
-        {
-            "head.tied": True,
-            "attention.query_rank": None,  # normed queries make scores so large that rounding shows
-            "position.scaling": {"kind": "yarn", "factor": 4.0, "original_context": 16},
-        },
-        "model",
-    ),
+    changed(DENSE, PLAIN_QUERIES | {"head.tied": True, "position.scaling": YARN}, "model"),
 )
+DEEPSEEK = {
+    **{"kind": "experts", "count": 8, "top_k": 3, "width": 24, "shared_width": 48, "scale": 1.5},
+    **{"first_dense": 1, "dense_width": 72},
+}
+V3 = changed(
+    DENSE,
+    PLAIN_QUERIES
+    | {"feed_forward": DEEPSEEK | {"scores": "sigmoid", "bias_rate": 0.001}, "head.tied": True},
+    "model",
+)
+V2 = changed(
+    DENSE,
+    PLAIN_QUERIES | {"feed_forward": DEEPSEEK | {"normalise": False}},
+    "model",
+)
+CASES |= {
+    "deepseek-v3, experts": ("deepseek_v3", V3),
+    "deepseek-v3, of four groups two": (
+        "deepseek_v3",
+        changed(V3, {"feed_forward": {"groups": 4, "top_groups": 2, "normalise": False}}, "model"),
+    ),
+    "deepseek-v3, yarn of whole scores": (
+        "deepseek_v3",
+        changed(V3, {"position.scaling": YARN | {"all_dims": 0.7}}, "model"),
+    ),
+    "deepseek-v2, experts": ("deepseek_v2", V2),
+    "deepseek-v2, of four groups three by their best": (
+        "deepseek_v2",
+        changed(
+            V2,
+            {
+                "feed_forward": {"groups": 4, "top_groups": 3, "group_best": 1, "first_dense": 0},
+                "position.scaling": YARN | {"all_dims": 0.3, "attention_factor": 1.1},
+            },
+            "model",
+        ),
+    ),
+}
 
 
 def close(theirs: torch.Tensor, ours: torch.Tensor) -> None:
@@ -301,9 +335,7 @@ def test_the_export_computes_the_same_and_comes_back(family, config, tmp_path, s
 
 
 @torch.no_grad()
-def test_a_dense_model_of_deepseek_v2s_class_is_read_and_one_with_experts_refused(
-    tmp_path, small_tokenizer
-):
+def test_a_dense_model_of_deepseek_v2s_class_is_read(tmp_path, small_tokenizer):
     config = transformers.DeepseekV2Config(
         vocab_size=300, hidden_size=48, intermediate_size=80, num_hidden_layers=3,
         first_k_dense_replace=3, num_attention_heads=4, q_lora_rank=None, kv_lora_rank=20,
@@ -319,7 +351,43 @@ def test_a_dense_model_of_deepseek_v2s_class_is_read_and_one_with_experts_refuse
     tokens = torch.randint(300, (2, 48), generator=torch.Generator().manual_seed(2))
     close(theirs(tokens).logits, ours(tokens))
 
-    path = tmp_path / "hf" / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"first_k_dense_replace": 1}))
-    with pytest.raises(TrainError, match="first_k_dense_replace is 1: layers of experts among the"):
+
+@pytest.mark.parametrize("config", [V2, V3], ids=["v2", "v3"])
+@torch.no_grad()
+def test_deepseeks_classes_write_what_ours_does(config, tmp_path, small_tokenizer):
+    model = build(config)
+    run = trained(tmp_path / "run", model, small_tokenizer)
+    export(run, tmp_path / "hf")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf").eval()
+    prompt = torch.tensor([[5, 9, 200, 41]])
+    written = theirs.generate(prompt, max_new_tokens=20, do_sample=False, eos_token_id=None)
+    ours = continue_ids(model, prompt[0].tolist(), temperature=0.0, top_k=0, seed=0)
+    assert [next(ours) for _ in range(20)] == written[0, 4:].tolist()
+
+
+@torch.no_grad()
+def test_modules_for_later_tokens_in_a_file_are_left_out(tmp_path, small_tokenizer):
+    """DeepSeek-V3's files have one behind the last layer, which is no part of the class."""
+    model = build(V3)
+    export(trained(tmp_path / "run", model, small_tokenizer), tmp_path / "hf")
+    file = tmp_path / "hf" / "model.safetensors"
+    more = {"model.layers.3.eh_proj.weight": torch.ones(48, 96)}
+    save_file(load_file(file) | more, file, {"format": "pt"})
+    import_model(tmp_path / "hf", tmp_path / "back")
+    assert load_run(tmp_path / "back")[0].config == V3
+    save_file(load_file(file) | {"model.layers.4.eh_proj.weight": torch.ones(1)}, file)
+    with pytest.raises(TrainError, match=r"the weights hold model\.layers\.4\.eh_proj\.weight"):
         import_model(tmp_path / "hf", tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("changes", "obstacle"),
+    [
+        ({"feed_forward.group_best": 1, "feed_forward.groups": 2}, "feed_forward.groups 2"),
+        ({"feed_forward.shared_width": 20}, "feed_forward.shared_width 20"),
+        ({"feed_forward.bias_rate": 0.0}, r"feed_forward.bias_rate 0.0 \(there: some\)"),
+    ],
+)
+def test_what_deepseeks_classes_do_not_compute_is_named(changes, obstacle):
+    with pytest.raises(TrainError, match=f"nearest is deepseek_v3, but for {obstacle}"):
+        family_of(changed(V3, changes, "model"))

@@ -109,6 +109,26 @@ MIXTRAL = {
     "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2,
     "router_aux_loss_coef": 0.02, "rope_theta": 1000000.0, "sliding_window": None,
 }  # fmt: skip
+YARN = {
+    "type": "yarn", "factor": 40, "original_max_position_embeddings": 4096, "beta_fast": 32,
+    "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0,
+}  # fmt: skip
+
+
+def deepseek(version, layers, width, heads, mlp, moe, experts, shared, top, **more):
+    return {
+        "model_type": f"deepseek_v{version}", "num_hidden_layers": layers, "hidden_size": width,
+        "num_attention_heads": heads, "num_key_value_heads": heads, "intermediate_size": mlp,
+        "moe_intermediate_size": moe, "n_routed_experts": experts, "n_shared_experts": shared,
+        "num_experts_per_tok": top, "first_k_dense_replace": 1, "moe_layer_freq": 1,
+        "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+        "v_head_dim": 128, "hidden_act": "silu", "max_position_embeddings": 163840,
+        "rms_norm_eps": 1e-6, "rope_theta": 10000, "rope_scaling": YARN, "vocab_size": 102400,
+        "tie_word_embeddings": False, "aux_loss_alpha": 0.001, "seq_aux": True,
+        "norm_topk_prob": False, "scoring_func": "softmax", "topk_method": "group_limited_greedy",
+    } | more  # fmt: skip
+
+
 # What decides the model in the config.json that the authors released, from the repositories on the
 # Hugging Face hub of openai-community, huggyllama, meta-llama, mistralai, Qwen, EleutherAI,
 # bigscience, facebook, allenai, 01-ai and deepseek-ai.
@@ -177,6 +197,20 @@ PUBLISHED = {
         "shared_expert_intermediate_size": 5632, "num_experts_per_tok": 4, "num_experts": 60,
         "norm_topk_prob": False, "router_aux_loss_coef": 0.001,
     },
+    "deepseek-v2-lite": deepseek(
+        2, 27, 2048, 16, 10944, 1408, 64, 2, 6, q_lora_rank=None, n_group=1, topk_group=1,
+        topk_method="greedy", routed_scaling_factor=1.0,
+        rope_scaling=YARN | {"mscale": 0.707, "mscale_all_dim": 0.707},
+    ),
+    "deepseek-v2": deepseek(
+        2, 60, 5120, 128, 12288, 1536, 160, 2, 6, n_group=8, topk_group=3,
+        routed_scaling_factor=16.0,
+    ),
+    "deepseek-v3": deepseek(
+        3, 61, 7168, 128, 18432, 2048, 256, 1, 8, n_group=8, topk_group=4, vocab_size=129280,
+        routed_scaling_factor=2.5, first_k_dense_replace=3, norm_topk_prob=True,
+        scoring_func="sigmoid", topk_method="noaux_tc", num_nextn_predict_layers=1,
+    ),
     "gptj-6b": {
         "model_type": "gptj", "n_layer": 28, "n_embd": 4096, "n_head": 16, "n_positions": 2048,
         "rotary_dim": 64, "vocab_size": 50400, "activation_function": "gelu_new",
@@ -215,17 +249,21 @@ def size_of_class(values: dict) -> int:
     """Parameters of transformers' class of that config.json; allocates nothing."""
     kind = values["model_type"]
     config = transformers.AutoConfig.for_model(
-        **{key: value for key, value in values.items() if value is not None}
+        **{key: value for key, value in values.items() if value is not None or "lora" in key}
     )
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(config)
     assert type(model).__name__ == FAMILIES[kind].architecture
-    return sum(weight.numel() for weight in model.parameters())
+    biases = (tensor for name, tensor in model.named_buffers() if "correction_bias" in name)
+    return sum(weight.numel() for weight in (*model.parameters(), *biases))
 
 
-def two_layers(values: dict) -> dict:
+def few_layers(values: dict) -> tuple[int, dict]:
+    """As many as have one of each kind."""
+    few = values.get("first_k_dense_replace", 1) + 1
     name = "n_layer" if "n_layer" in values else "num_hidden_layers"
-    return values | {name: 2, **({"max_window_layers": 2} if "max_window_layers" in values else {})}
+    windows = {"max_window_layers": few} if "max_window_layers" in values else {}
+    return few, values | {name: few} | windows
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -234,13 +272,14 @@ def test_a_preset_is_the_published_configuration_and_its_class_has_its_size(name
     family = FAMILIES[values["model_type"]]
     settings = family.settings(values, "config.json")
     assert read_config(values["vocab_size"], family.read(settings, None)) == preset(name)
-    config = dataclasses.replace(preset(name), layers=2)
-    assert size_of_class(two_layers(values)) == parameters(config)
+    few, values = few_layers(values)
+    assert size_of_class(values) == parameters(dataclasses.replace(preset(name), layers=few))
 
 
 @pytest.mark.parametrize("name", [*PUBLISHED, *OURS])
 def test_the_config_json_of_a_preset_comes_back_and_has_its_size(name):
-    config = dataclasses.replace(preset(name), layers=2)
+    few, _ = few_layers(PUBLISHED.get(name, {}))
+    config = dataclasses.replace(preset(name), layers=few)
     family = family_of(config)
     assert family.name == PUBLISHED.get(name, {}).get("model_type", "llama")
     values = config_json(config, family, 0)
@@ -253,12 +292,14 @@ def test_what_has_no_class_or_no_released_configuration_is_named():
     """Qwen's own config.json is of code of its own; its class here is Qwen2."""
     others = {
         "palm-8b", "palm-62b", "palm-540b", "opt-175b", "gpt1", "qwen-7b", "qwen-14b", "qwen-72b",
+        "deepseek-tiny",
     }  # fmt: skip
     decoders = set(PRESETS) - set(ENCODERS) - set(PUBLISHED) - set(OURS)
     tables = {name for name in PRESETS if name.startswith(("gpt3", "gopher", "chinchilla"))}
     assert decoders == others | tables
     assert family_of(preset("qwen-7b")).name == "qwen2"
     assert family_of(preset("gpt3-175b")).name == "gpt2"
+    assert family_of(preset("deepseek-tiny").trunk).name == "deepseek_v3"
     with pytest.raises(TrainError, match=r"nearest is llama, but for norm\.kind layer_no_bias"):
         family_of(preset("palm-8b"))
 
@@ -275,11 +316,9 @@ LEFT_OUT = {
         name: LEAST | {"intermediate_size": 96, "num_attention_heads": 32, "hidden_size": 256}
         for name in ("qwen2", "qwen3")
     },
-    **{
-        name: LEAST
-        | {"intermediate_size": 96, "first_k_dense_replace": 3, "num_key_value_heads": 4}
-        for name in ("deepseek_v3", "deepseek_v2")
-    },
+    "deepseek_v3": LEAST | {"num_key_value_heads": 4, "num_hidden_layers": 4},
+    "deepseek_v2": LEAST
+    | {"num_key_value_heads": 4, "num_experts_per_tok": 6, "first_k_dense_replace": 1},
     "qwen2_moe": LEAST | {"intermediate_size": 1408, "num_attention_heads": 16, "hidden_size": 128},
     "gpt2": GPT,
     "gptj": GPT | {"rotary_dim": 8},

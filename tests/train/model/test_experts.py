@@ -41,6 +41,7 @@ CASES = {
     "sigmoid, scaled": {"scores": "sigmoid", "scale": 2.5},
     "a bias": {"bias_rate": 0.1, "scores": "sigmoid"},
     "of two groups one": {"count": 4, "groups": 2, "top_groups": 1, "scores": "sigmoid"},
+    "of two groups the one with the best": {"groups": 2, "top_groups": 1, "group_best": 1},
     "of three groups two": {"count": 6, "groups": 3, "top_groups": 2, "top_k": 3},
     "shared": {"shared_width": 12},
     "shared, weighed": {"shared_width": 12, "shared_gate": True},
@@ -84,7 +85,7 @@ def by_tokens(layer: Experts, x: torch.Tensor, tokens: torch.Tensor) -> torch.Te
             ranked = (scores + bias).argsort(descending=True).tolist()
             size = own.count // own.groups
             of_groups = [
-                sum(sorted((scores + bias)[g * size : (g + 1) * size].tolist())[-2:])
+                sum(sorted((scores + bias)[g * size : (g + 1) * size].tolist())[-own.group_best :])
                 for g in range(own.groups)
             ]
             top = sorted(range(own.groups), key=of_groups.__getitem__)[-own.top_groups :]

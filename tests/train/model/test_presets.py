@@ -49,6 +49,9 @@ PUBLISHED = {
     "mixtral-8x7b": 46_702_792_704,
     "mixtral-8x22b": 140_620_634_112,
     "qwen2-moe": 14_315_784_192,
+    "deepseek-v2-lite": 15_706_484_224,
+    "deepseek-v2": 235_741_434_880,
+    "deepseek-v3": 671_026_419_200,
     "gptj-6b": 6_050_882_784,
     "gpt-neox-20b": 20_554_567_680,
     "pythia-160m": 162_322_944,
@@ -160,6 +163,16 @@ def test_a_token_meets_the_published_number_of_parameters(name, billions):
     assert active_parameters(preset(name)) / 1e9 == pytest.approx(billions, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("name", "billions"), [("deepseek-v2-lite", 2.4), ("deepseek-v2", 21), ("deepseek-v3", 37)]
+)
+def test_a_token_meets_what_deepseek_counts_without_the_embedding(name, billions):
+    """Tables 6 of arXiv 2405.04434 and 2 of 2412.19437, rounded there."""
+    config = preset(name)
+    met = active_parameters(config) - config.vocab * config.hidden
+    assert met / 1e9 == pytest.approx(billions, rel=0.022)
+
+
 @pytest.mark.parametrize("name", ROUNDED)
 def test_a_preset_has_its_size_to_the_digits_that_are_known(name):
     size, digits = ROUNDED[name]
@@ -169,7 +182,7 @@ def test_a_preset_has_its_size_to_the_digits_that_are_known(name):
 
 def test_every_preset_is_in_a_table_but_the_smallest():
     known = set(PUBLISHED) | set(ROUNDED) | set(PRINTED) | set(ENCODERS)
-    assert set(PRESETS) - known == {"tiny", "mixtral-tiny"}
+    assert set(PRESETS) - known == {"tiny", "mixtral-tiny", "deepseek-tiny"}
     assert 2e6 < parameters(preset("tiny")) < 3e6
 
 
