@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from datetime import timedelta
@@ -15,6 +16,7 @@ from typing import Any, TextIO
 
 from train.config import TrainConfig
 from train.errors import TrainError, counted
+from train.model.code import TRUST_CODE
 from train.settings import from_dict, unflat
 
 # What a terminal obeys, or shows otherwise than it is written: names of shards are strangers'.
@@ -30,9 +32,12 @@ def main() -> int:
     parser.add_argument("--model", default="tiny", help="a preset, or a folder to start from")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="sets")
     parser.add_argument("--fresh", action="store_true", help="begin anew")
+    parser.add_argument("--trust-code", action="store_true", help="run Python that models hold")
     parser.add_argument("--dry-run", action="store_true", help="say what the run would take")
     parser.add_argument("--json", action="store_true", help="metrics, then the summary, as JSON")
     asked = parser.parse_args()
+    if asked.trust_code:
+        os.environ[TRUST_CODE] = "1"
     try:
         settings = _settings(asked.sets)
         changes = {n.removeprefix("model."): settings.pop(n) for n in _of_model(settings)}

@@ -28,9 +28,8 @@ class TrainConfig:
     objective: Annotated[
         Objective,
         Setting(
-            "What is learned: a kind, or an object of `kind` and its settings: `causal`, `prefix`; "
-            "of an encoder `masked`, and with a head for pairs of segments `next-sentence` or "
-            "`sentence-order`. `auto` is the model's own."
+            "What is learned: the kind of an objective, or an object of `kind` and its settings "
+            "(train/objective_settings.py). `auto` is the model's own."
         ),
     ] = dataclasses.field(default_factory=Auto)
     optimizer: Annotated[str, Setting("The optimizer: `adamw`, `muon`, `adafactor` or `lion`.")] = (

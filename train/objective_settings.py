@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from train.settings import Setting, check, kind_of
+from train.settings import Setting, check, kind_of, refuse
 
 
 @dataclass(frozen=True, kw_only=True)
 class Auto:
     """The model's own: of a decoder ``causal``, of an encoder ``masked``, or that of its head for
-    pairs of segments.
+    pairs of segments, or of a discriminator ``replaced``.
     """
 
     kind: Annotated[str, kind_of("auto", "The model's own objective.")] = "auto"
@@ -78,4 +78,208 @@ class SentenceOrder(Masked):
     ] = "sentence-order"
 
 
-Objective = Auto | Causal | Prefix | Masked | NextSentence | SentenceOrder
+@dataclass(frozen=True, kw_only=True)
+class Replaced(Masked):
+    """Hidden tokens by a generator, and which tokens it has replaced (Clark et al. 2020)."""
+
+    kind: Annotated[
+        str, kind_of("replaced", "Hidden tokens, and which a generator has replaced.")
+    ] = "replaced"
+    weight: Annotated[
+        float,
+        Setting(
+            "Weight in the loss of telling replaced tokens apart, beside the generator's loss "
+            "(appendix A of the paper: 50).",
+            gt=0,
+        ),
+    ] = 50.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Denoiser:
+    """A damaged text, which is to be put right. ``form`` is settled by the model before a run."""
+
+    form: Annotated[
+        str,
+        Setting(
+            "Where source and target stand: apart, for an encoder-decoder, or in one row, the "
+            "source read both ways (`prefix`) or learned too (`causal`). `auto` is the model's "
+            "own, of a decoder `prefix`.",
+            choices=("auto", "encoder-decoder", "prefix", "causal"),
+        ),
+    ] = "auto"
+
+    def __post_init__(self) -> None:
+        check(self, "objective.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spans(Denoiser):
+    """Hidden spans, by T5's sentinels (Raffel et al. 2020, 3.3.4)."""
+
+    kind: Annotated[str, kind_of("spans", "Hidden spans, by their sentinels.")] = "spans"
+    rate: Annotated[float, Setting("Share of the tokens that are hidden.", gt=0, lt=1)] = 0.15
+    span: Annotated[
+        float | None,
+        Setting("Tokens of a span in the mean. None: all are one span, the end of a text.", ge=1),
+    ] = 3.0
+    unit: Annotated[
+        str,
+        Setting(
+            "What is drawn: spans, or each token by itself, of which those that lie together are "
+            "one span.",
+            choices=("span", "token"),
+        ),
+    ] = "span"
+
+
+_HIDDEN = Setting("Share of the tokens that are hidden.", gt=0, lt=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertStyle(Denoiser):
+    """The whole text from one with tokens behind a mask, or exchanged for random ones (Raffel et
+    al. 2020, table 3).
+    """
+
+    kind: Annotated[
+        str, kind_of("bert-style", "The whole text, of which tokens are masked or random.")
+    ] = "bert-style"
+    rate: Annotated[float, _HIDDEN] = 0.15
+    random: Annotated[
+        float, Setting("Share of the hidden tokens that are random ones.", ge=0, le=1)
+    ] = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class MassStyle(BertStyle):
+    """As ``BertStyle``, with masks alone (Song et al. 2019, in T5's form)."""
+
+    kind: Annotated[str, kind_of("mass-style", "The whole text, of which tokens are masked.")] = (
+        "mass-style"
+    )
+    random: Annotated[
+        float, Setting("Share of the hidden tokens that are random ones.", ge=0, le=1)
+    ] = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DroppedTokens(Denoiser):
+    """The tokens that a text lacks, in their order (Raffel et al. 2020, table 3)."""
+
+    kind: Annotated[str, kind_of("dropped-tokens", "The tokens that a text lacks.")] = (
+        "dropped-tokens"
+    )
+    rate: Annotated[float, _HIDDEN] = 0.15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deshuffling(Denoiser):
+    """A text from its tokens in any order (Liu et al. 2019, in T5's form)."""
+
+    kind: Annotated[str, kind_of("deshuffling", "A text from its tokens in any order.")] = (
+        "deshuffling"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continuation(Denoiser):
+    """The rest of a text from its beginning, of a length drawn evenly: prefix language modelling
+    with a source of its own (Raffel et al. 2020, 3.2.1).
+    """
+
+    kind: Annotated[str, kind_of("continuation", "The rest of a text from its beginning.")] = (
+        "continuation"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mode:
+    """A denoiser of UL2's: spans of its own, and the token that says so before the source."""
+
+    mode: Annotated[
+        str,
+        Setting(
+            "R, regular; X, extreme: much is hidden, or long spans; S, sequential: the end of a "
+            "text.",
+            choices=("R", "S", "X"),
+        ),
+    ]
+    rate: Annotated[float, _HIDDEN]
+    span: Annotated[
+        float | None, Setting("Tokens of a span in the mean. None: one span, the end.", ge=1)
+    ]
+    weight: Annotated[float, Setting("Weight among the denoisers.", gt=0)] = 1.0
+
+    def __post_init__(self) -> None:
+        check(self, "objective.denoisers: ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ul2(Denoiser):
+    """A mixture of denoisers (Tay et al. 2022, 3.1 and table 1), of which each piece draws one."""
+
+    kind: Annotated[str, kind_of("ul2", "Hidden spans, few or many, long or short.")] = "ul2"
+    denoisers: Annotated[
+        tuple[Mode, ...], Setting("The denoisers. Without a value the paper's seven, evenly.")
+    ] = (
+        Mode(mode="R", rate=0.15, span=3.0),
+        Mode(mode="R", rate=0.15, span=8.0),
+        Mode(mode="S", rate=0.25, span=None),
+        Mode(mode="X", rate=0.5, span=3.0),
+        Mode(mode="X", rate=0.5, span=8.0),
+        Mode(mode="X", rate=0.15, span=64.0),
+        Mode(mode="X", rate=0.5, span=64.0),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse(not self.denoisers, "objective.denoisers is empty: give one at least")
+
+
+NOISES = ("permutation", "rotation", "deletion", "infilling", "masking")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bart(Denoiser):
+    """The whole text from one that is damaged in several ways (Lewis et al. 2020, 2.2)."""
+
+    kind: Annotated[str, kind_of("bart", "The whole text, damaged in several ways.")] = "bart"
+    noises: Annotated[
+        tuple[str, ...],
+        Setting(f"What is done to a text, in this order: of {', '.join(NOISES)}."),
+    ] = ("permutation", "infilling")
+    rate: Annotated[
+        float, Setting("Share of the tokens that each of the last three hides.", gt=0, lt=1)
+    ] = 0.3
+    span: Annotated[
+        float, Setting("Mean of the Poisson distribution of spans in `infilling`.", gt=0)
+    ] = 3.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for noise in self.noises:
+            refuse(
+                noise not in NOISES,
+                f"objective.noises has {noise!r}: choose of {', '.join(NOISES)}",
+            )
+        refuse(not self.noises, f"objective.noises is empty: choose of {', '.join(NOISES)}")
+
+
+Objective = (
+    Auto
+    | Causal
+    | Prefix
+    | Masked
+    | NextSentence
+    | SentenceOrder
+    | Replaced
+    | Spans
+    | BertStyle
+    | MassStyle
+    | DroppedTokens
+    | Deshuffling
+    | Continuation
+    | Bart
+    | Ul2
+)

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import functools
 import math
+import re
 import typing
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ class Setting:
     """What a setting means, its limits and its choices: the annotation of its field.
 
     ``ge``, ``gt``, ``le``, ``lt``: the number is at least, above, at most, below this one. None,
-    where the field allows it, has no limits.
+    where the field allows it, has no limits. ``form``: a pattern that all of a text matches.
     """
 
     description: str
@@ -29,11 +30,14 @@ class Setting:
     le: float | None = None
     lt: float | None = None
     choices: tuple[str, ...] = ()
+    form: str = ""
 
     def refusal(self, value: Any) -> str | None:
         """What to give instead of a value that is outside the limits."""
         if self.choices:
             return None if value in self.choices else f"choose one of {', '.join(self.choices)}"
+        if self.form:
+            return None if re.fullmatch(self.form, value) else f"it must be of the form {self.form}"
         if not isinstance(value, (int, float)) or isinstance(value, bool) or self._holds(value):
             return None
         low = f"over {self.gt}" if self.ge is None else f"{self.ge} or more"
@@ -169,9 +173,17 @@ def members_of(kind: Any) -> tuple[Any, ...]:
 
 
 def kinds_of(member: Any) -> tuple[str, ...]:
-    """The values of ``kind`` that mean this dataclass; none where it has no such setting."""
+    """The values of ``kind`` that mean this dataclass; none where it has no such setting, or where
+    a file is named in its place.
+    """
     setting = settings_of(member).get("kind")
     return setting.choices if setting else ()
+
+
+def _is_kind(member: Any, tag: Any) -> bool:
+    """Whether a value of ``kind`` means this dataclass: one of its words, or what it ``names``."""
+    names = getattr(member, "names", None)
+    return tag in kinds_of(member) or (names is not None and isinstance(tag, str) and names(tag))
 
 
 def _member(members: tuple[Any, ...], value: Any, where: str, name: str) -> Any:
@@ -180,9 +192,10 @@ def _member(members: tuple[Any, ...], value: Any, where: str, name: str) -> Any:
     if len(members) == 1 or tag is None:
         return members[0]
     for member in members:
-        if tag in kinds_of(member):
+        if _is_kind(member, tag):
             return member
     choices = ", ".join(kind for member in members for kind in kinds_of(member))
+    choices += ", FILE.py:CLASS" if any(hasattr(member, "names") for member in members) else ""
     raise TrainError(f"{where}: {name}.kind is {tag!r}: choose one of {choices}", exit_code=2)
 
 
@@ -232,6 +245,9 @@ def _put(kind: Any, values: Any, names: list[str], value: Any, whole: tuple[str,
     """Set one value in the object of a dataclass, in place."""
     name, *further = names
     if name not in {field.name for field in dataclasses.fields(kind)}:
+        if hasattr(kind, "rest") and not further:  # of a class in a file, which alone knows it
+            values[kind.rest] = {**values.get(kind.rest, {}), name: value}
+            return
         raise _unknown(*whole, type_of=kind, last=names)
     members = members_of(typing.get_type_hints(kind)[name])
     if not further and not (members and isinstance(value, str)):
@@ -246,7 +262,8 @@ def _put(kind: Any, values: Any, names: list[str], value: Any, whole: tuple[str,
         same = inner.get("kind") in kinds_of(new_type)
         common = {field.name for field in dataclasses.fields(new_type)}
         kept = inner if same else {key: inner[key] for key in inner if key in common}
-        inner = {**kept, "kind": value}
+        named = new_type.named(value) if hasattr(new_type, "named") else {"kind": value}
+        inner = {**kept, **named}
     else:
         _put(_member(members, inner, *whole), inner, chosen, value, whole)
     values[name] = inner

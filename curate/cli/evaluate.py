@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.cli.options import Json, Quiet, app
+from curate.cli.options import Json, Quiet, TrustCode, app
 from curate.cli.settings import command
 from curate.cli.training import needs_training
 from curate.terminal.output import echo, echo_json
@@ -27,6 +27,7 @@ def evaluate(
             " questions in JSON lines.",
         ),
     ],
+    trust_code: TrustCode = False,
     as_json: Json = False,
     quiet: Quiet = False,
     **settings: Any,

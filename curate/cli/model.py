@@ -1,14 +1,15 @@
 """`llmcurate model`: what models are made of and cost, before anything is trained."""
 
+# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Json, Quiet, Sets, group
+from curate.cli.options import Json, Quiet, Sets, TrustCode, group
 from curate.cli.settings import command
 from curate.disk.units import counted, format_bytes, format_percent, format_scaled
 from curate.errors import UsageError
@@ -27,6 +28,7 @@ def model_show(
         str, typer.Argument(help="A preset, or a folder that a model was trained into.")
     ],
     sets: Sets = None,
+    trust_code: TrustCode = False,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -73,6 +75,7 @@ def model_coordinates(
         str, typer.Argument(help="A preset, or a folder that a model was trained in.")
     ],
     sets: Sets = None,
+    trust_code: TrustCode = False,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -113,6 +116,51 @@ def model_coordinates(
     ]
     head = ("", "changes by", *(str(width) for width in widths), "slope")
     echo("\n".join(table(head, rows, left=(0, 1))))
+
+
+@command(model_app, "ModelCompare", "compare")
+def model_compare(
+    variants: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="VARIANT...",
+            help="A preset, settings behind it: NAME=PRESET,KEY=VALUE; or a YAML file of them.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write.")],
+    shards: Annotated[
+        Optional[Path],
+        typer.Option(metavar="PATH", help="Token shards. In a workspace the newest."),
+    ] = None,
+    sets: Sets = None,
+    trust_code: TrustCode = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Train variants of a model alike and compare them.
+
+    Each is trained from several seeds on as many tokens, or FLOPs. Differences are from the first,
+    seed by seed, with intervals of 95 %. Stopped, the same command goes on.
+
+    \b
+    Example:
+    llmcurate model compare tiny gelu=tiny,feed_forward.activation=gelu,feed_forward.width=768 \\
+      --shards shards/ --tokens 200000 -o comparison
+    llmcurate model compare tiny mine=tiny,feed_forward=my_layer.py:LiGLU --shards shards/ \\
+      --flops 1e13 --set pretrain.warmup=10 --set model.layers=2 -o comparison
+    """
+    from curate.cli.model_settings import ModelCompare
+    from curate.cli.options import workspace
+    from curate.cli.training import needs_training
+    from curate.inspect.compare.models import compare_models
+
+    chosen = ModelCompare.of(settings)
+    if (chosen.tokens is None) == (chosen.flops is None):
+        raise UsageError("give --tokens or --flops, one of the two")
+    folder = shards or workspace("--shards").need("shards", "llmcurate tokenizer encode")
+    with needs_training():
+        compare_models(variants, folder, out, chosen, sets or [], as_json, quiet)
 
 
 @command(model_app, "ModelRopeSearch", "rope-search")

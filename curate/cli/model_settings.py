@@ -139,6 +139,25 @@ class Evaluate(CommandSettings):
     )
 
 
+class ModelCompare(CommandSettings):
+    """The training of variants of a model, to compare them."""
+
+    command = "model compare"
+
+    tokens: int | None = Field(None, ge=1, description="Tokens that each run reads.")
+    flops: float | None = Field(
+        None, gt=0, description="Floating-point operations of each run, in place of tokens."
+    )
+    seeds: int = Field(3, ge=1, description="Number of seeds that each variant is trained from.")
+    seed: int = Field(0, ge=0, description="The first seed; the others follow it.")
+    rows: int = Field(4, ge=1, description="Rows of `context` tokens in the batch of a step.")
+    context: int = Field(256, ge=8, description="Tokens in a row.")
+    lr: float = Field(0.003, gt=0, description="Learning rate after warm-up.")
+    device: str = Field(
+        "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
+    )
+
+
 class ModelCoordinates(CommandSettings):
     """The coordinate check of muP."""
 

@@ -3,6 +3,7 @@
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -181,6 +182,24 @@ AllowPython = Annotated[
         "--allow-python",
         help="Run the functions in files that the recipe names. Whoever wrote them can do what you"
         " can do on this machine.",
+    ),
+]
+
+
+def _trust_code(value: bool) -> bool:
+    """Tells it to `train`, in this process and in those that it starts."""
+    if value:
+        os.environ["LLMCURATE_TRUST_CODE"] = "1"
+    return value
+
+
+TrustCode = Annotated[
+    bool,
+    typer.Option(
+        "--trust-code",
+        callback=_trust_code,
+        help="Run Python that a model's folder holds, layers of its own. Whoever wrote them can do"
+        " what you can do on this machine.",
     ),
 ]
 

@@ -16,6 +16,7 @@ from curate.cli.options import (
     Json,
     Quiet,
     Sets,
+    TrustCode,
     app,
     command_options,
     run_steps,
@@ -56,6 +57,12 @@ def needs_training() -> Iterator[None]:
         if error.name not in ("torch", "safetensors", "tokenizers"):
             raise
         raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
+    except Exception as error:
+        from train.model.plugins import failure_of
+
+        if (failure := failure_of(error)) is None:
+            raise
+        raise as_failure(failure) from None
 
 
 @command(app, "pretrain", shared=command_options)
@@ -74,6 +81,7 @@ def pretrain(
         ),
     ] = None,
     sets: Sets = None,
+    trust_code: TrustCode = False,
     *,
     options: CommandOptions,
     **settings: Any,
@@ -90,6 +98,7 @@ def pretrain(
     llmcurate pretrain shards/ -o model --eval news=news.jsonl --eval wiki=wiki/corpus
     """
     import os
+    from dataclasses import replace
 
     from curate.cli.execution import execute
     from curate.products.eval_texts import named_paths
@@ -111,6 +120,7 @@ def pretrain(
     if texts:
         settings = {**settings, "eval": named_paths(texts)}
     whole = tuple(f"pretrain.{s}" if s.startswith("model.") else s for s in sets or ())
+    options = replace(options, allow_python=True)  # what the command names, its user chose
     execute(compose("pretrain", [("pretrain", settings)], whole), [], options, "pretrain")
 
 
@@ -145,6 +155,7 @@ def generate(
         ),
     ] = None,
     model: Trained = None,
+    trust_code: TrustCode = False,
     as_json: Json = False,
     **settings: Any,
 ) -> None:

@@ -262,6 +262,40 @@ def curve(
 
 
 @drawn
+def curves(
+    lines: Sequence[tuple[str, Sequence[tuple[float, float]]]], label: str, x_name: str
+) -> str:
+    """Named lines of (x, y), their names below: the first in the accent colour, each further one
+    in other colours and dashes. The first tenth of each counts nothing for the height of the chart,
+    so that where losses fall from does not hide where they end.
+    """
+    height, room = 200, FONT + 6
+    settled = [y for _, line in lines for _, y in line[len(line) // 10 :] if math.isfinite(y)]
+    xs = [x for _, line in lines for x, _ in line]
+    if not settled:
+        raise ValueError("no point to draw")
+    edge = (max(settled) - min(settled)) * 0.05 or 0.05
+    low, top = min(settled) - edge, max(settled) + edge
+    heights = [(v, f"{v:.6g}") for v in _round_values(low, top, 5)]
+    axes = _Axes(min(xs), max(xs), top, heights, low, height)
+    axes.ticks([(v, format_short(v)) for v in _round_values(axes.low, axes.high, 5)])
+    axes.axis()
+    axes.parts.append(_text((axes.left + WIDTH - RIGHT) / 2, height + FONT, x_name))
+    base = height + FONT
+    for nth, (name, line) in enumerate(lines):
+        colour = (ACCENT, INK, MUTED, GONE)[nth % 4]
+        dashes = f' stroke-dasharray="{6 - nth % 4} {1 + nth % 5}"' if nth else ""
+        style = f'fill="none" stroke="{colour}" stroke-width="1.9"{dashes}'
+        seen = [(x, min(y, top)) for x, y in line if math.isfinite(y)]
+        if seen:
+            axes.path(seen, style)
+        y = base + room * (nth + 1)
+        axes.parts.append(f'<path d="M{_px(axes.left)} {_px(y - 4)}h28" {style}/>')
+        axes.parts.append(_text(axes.left + 34, y, name, "start", INK))
+    return _svg(axes.parts, label, height=base + room * len(lines) + 6)
+
+
+@drawn
 def yields(
     points: Sequence[tuple[float, float, float]],
     scale: str,

@@ -12,12 +12,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import Field, NonNegativeInt, model_validator
+from pydantic import Field, NonNegativeInt, ValidationInfo, field_validator, model_validator
 
 from curate.disk.files import text_digest
 from curate.errors import RunFailed, UsageError, as_failure
 from curate.products.eval_texts import are_shards, as_shards, check_names
 from curate.steps.contracts import Estimate, Product, ProductContext, field_of, sha256
+from curate.steps.functions import FunctionInFile, is_function
 from curate.terminal.tables import table
 from train.config import TrainConfig, stages_of
 from train.errors import TrainError
@@ -121,6 +122,12 @@ def _placeless(settings: Any) -> Any:
     if isinstance(settings, dict):
         return {name: _placeless(value) for name, value in settings.items() if name != "shards"}
     return [_placeless(v) for v in settings] if isinstance(settings, (list, tuple)) else settings
+
+
+def _resolved(value: Any, folder: Path | None) -> Any:
+    """FILE.py:CLASS with the file's whole path."""
+    named = isinstance(value, str) and is_function(value)
+    return str(FunctionInFile.named(value, folder)) if named else value
 
 
 @contextmanager
@@ -272,6 +279,18 @@ class PretrainProduct(Product):
         rest = {k: v for k, v in values.items() if k not in dotted}
         return rest | {"eval": values.get("eval", {}) | named}
 
+    @field_validator("model")
+    @classmethod
+    def _files_of_parts(cls, value: Any, info: ValidationInfo) -> Any:
+        """`feed_forward: my_layer.py:LiGLU` names a file as from the recipe's folder, or from
+        here."""
+        from train.settings import flat, unflat
+
+        if not isinstance(value, dict):
+            return value
+        folder = (info.context or {}).get("folder")
+        return unflat({name: _resolved(item, folder) for name, item in flat(value).items()})
+
     @model_validator(mode="after")
     def _checked(self) -> PretrainProduct:
         try:
@@ -344,6 +363,17 @@ class PretrainProduct(Product):
         """Whether something is to be trained on that no source names."""
         open_stage = not self.stages or any(not stage.get("sources") for stage in self.stages)
         return not self.shards and not self.sources and open_stage
+
+    def _files(self) -> list[FunctionInFile]:
+        """The classes in files that the model's settings name."""
+        values = [v for v in self._changes.values() if isinstance(v, str) and is_function(v)]
+        return [FunctionInFile.named(value) for value in values]
+
+    def named_code(self) -> str | None:
+        return ", ".join(file.shown for file in self._files()) or None
+
+    def resources(self) -> list[str]:
+        return [str(file.path) for file in self._files()]
 
     def identity(self) -> dict[str, Any]:
         """Without what changes no result, so that a run stopped goes on under other such settings,

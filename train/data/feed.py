@@ -176,7 +176,8 @@ class Feed:
                 )
         self.tokenizer = first[1].tokenizer
         size = max(opened.vocab_size for opened in self.shards.values())
-        self.vocabulary = vocabulary(size, first[1].special_ids, self.tokenizer, self.roles)
+        base = first[1]
+        self.vocabulary = vocabulary(size, base.special_ids, self.tokenizer, self.roles, base.end)
         digests = [opened.fingerprint for opened in self.shards.values()]
         joined = hashlib.sha256(" ".join(digests).encode()).hexdigest()
         self.fingerprint = digests[0] if len(digests) == 1 else joined

@@ -29,8 +29,8 @@ from train.errors import TrainError, counted
 _PREFIX = 512  # tokens of a document that decide its side of the split
 
 
-# Positions that pieces of so many tokens take in a row; more tokens never take fewer.
-Takes = Callable[[Ints], Ints]
+# Positions that pieces of so many tokens take in a row of ``context``; more never take fewer.
+Takes = Callable[[Ints, int], Ints]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +77,14 @@ def split(shards: Shards, *, held_out: float, seed: int) -> tuple[Ints, Ints]:
     return np.flatnonzero(~chosen), np.flatnonzero(chosen)
 
 
+def longest(takes: Takes, context: int) -> int:
+    """The most tokens of a piece that fits into a row."""
+    lengths = np.arange(context + 1)
+    while takes(lengths[-1:], context)[0] <= context:
+        lengths = np.arange(2 * len(lengths))
+    return int(np.flatnonzero(takes(lengths, context) <= context).max())
+
+
 class Rows:
     """Documents of one folder of shards as rows of ``context`` targets.
 
@@ -102,9 +110,9 @@ class Rows:
         self.length = shards.length[documents]
         self.longest, packed = context, self.length  # tokens of a piece, positions of documents
         if takes is not None:
-            self.longest = int(np.flatnonzero(takes(np.arange(context + 1)) <= context).max())
+            self.longest = longest(takes, context)
             whole, left = np.divmod(self.length, self.longest)
-            packed = whole * context + np.where(left > 0, takes(left), 0)
+            packed = whole * context + np.where(left > 0, takes(left, context), 0)
         self.positions = packed
         self.packed = pack(self.packing, packed, context, seed)
         self.count = self.packed.count

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 # Names published tokenizers give to the token that ends a document, in the order we look.
-_END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
+END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ def read_column(table: Path, name: str) -> pa.ChunkedArray:
 
 def end_of_text(special_ids: dict[str, int]) -> int | None:
     """The id of the token that ends documents, or None."""
-    return next((special_ids[name] for name in _END_OF_TEXT if name in special_ids), None)
+    return next((special_ids[name] for name in END_OF_TEXT if name in special_ids), None)
 
 
 def read_shards(folder: Path, *, verify: bool = False, foreign: Foreign | None = None) -> Shards:

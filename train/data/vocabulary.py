@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from train.data.shards import load_tokenizer
+from train.data.shards import END_OF_TEXT, load_tokenizer
 
 # What published tokenizers call a token of each role, in the order we look; the first is written.
 _NAMES = {
     "mask": ("[MASK]", "<mask>", "<|mask|>"),
     "cls": ("[CLS]", "<s>", "<cls>"),
     "sep": ("[SEP]", "</s>", "<sep>"),
+    "end": END_OF_TEXT,
 }
 
 
@@ -27,6 +28,8 @@ def names_of(role: str) -> tuple[str, ...]:
     kind, _, number = role.partition(" ")
     if kind == "sentinel":  # T5's
         return (f"<extra_id_{number}>", f"▁<extra_id_{number}>")
+    if kind == "mode":  # UL2's
+        return (f"[{number}]",)
     return _NAMES.get(role, (f"<|{role.replace(' ', '_')}|>",))
 
 
@@ -65,6 +68,21 @@ class Vocabulary:
             begins[number] = not token.startswith("##") if pieces else spaced
         return begins
 
+    @cached_property
+    def ends_sentence(self) -> npt.NDArray[np.bool_]:
+        """Of each id whether a sentence ends with it: a full stop, a mark like it, or a new line.
+        Where no tokenizer is known none does.
+        """
+        ends = np.zeros(self.size, dtype=np.bool_)
+        if self.tokenizer is None:
+            return ends
+        loaded = load_tokenizer(self.tokenizer)
+        for token, number in loaded.get_vocab(with_added_tokens=False).items():
+            text = loaded.decode([number], skip_special_tokens=False)
+            marked = text.rstrip("\"')]”’").endswith((".", "!", "?", "。", "！", "？"))
+            ends[number] = marked or "\n" in text or "\u010a" in token
+        return ends
+
     def written(self) -> bytes | None:
         """tokenizer.json with the tokens that were added; None where no tokenizer is known."""
         if self.tokenizer is None:
@@ -78,10 +96,15 @@ class Vocabulary:
 
 
 def vocabulary(
-    size: int, special_ids: dict[str, int], tokenizer: Path | None, roles: Sequence[str]
+    size: int,
+    special_ids: dict[str, int],
+    tokenizer: Path | None,
+    roles: Sequence[str],
+    end: int | None = None,
 ) -> Vocabulary:
-    """The vocabulary of shards with ``size`` ids and these special ones, and with the special
-    tokens of ``roles``. Raises ``TrainError`` where the tokenizer cannot be read.
+    """The vocabulary of shards with ``size`` ids and these special ones, of which ``end`` ends
+    documents, and with the special tokens of ``roles``. Raises ``TrainError`` where the tokenizer
+    cannot be read.
     """
     known = dict(special_ids)
     behind = size
@@ -96,6 +119,8 @@ def vocabulary(
     for role in roles:
         names = names_of(role)
         there = next((known[name] for name in names if name in known), None)
+        if role == "end" and end is not None:
+            there = end
         if there is None:
             there = behind + len(added)
             added.append(names[0])

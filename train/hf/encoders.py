@@ -1,4 +1,4 @@
-"""Encoders: BERT, RoBERTa, ALBERT, ModernBERT."""
+"""Encoders: BERT, RoBERTa, ALBERT, ELECTRA, ModernBERT."""
 
 from __future__ import annotations
 
@@ -234,6 +234,50 @@ ALBERT = Family(
         },
     ),
     prefix="albert.",
+)
+
+
+def _write_electra(config: ModelConfig) -> dict[str, Any]:
+    return _write(config) | {"embedding_size": config.embedded}
+
+
+def _read_electra(settings: Settings, context: int | None) -> dict[str, Any]:
+    values = _read(settings, context)
+    size = settings.whole("embedding_size", 128)
+    return values | {
+        "embedding.size": None if size == values["hidden"] else size,
+        "head.replaced": "ElectraForPreTraining" in (settings.words("architectures") or []),
+    }
+
+
+# A generator's head has GELU whatever its blocks have.
+ELECTRA = Family(
+    name="electra",
+    architecture="ElectraForMaskedLM",
+    of_replaced="ElectraForPreTraining",
+    allows=_ALLOWS
+    | {
+        "embedding.size": ("other than hidden", "hidden"),
+        "embedding.segments": (2,),
+        "feed_forward.activation": ("gelu",),
+        "head.replaced": (True, False),
+    },
+    write=_write_electra,
+    read=_read_electra,
+    parts=_parts(
+        "electra",
+        "electra.encoder.layer.{}",
+        _BLOCK,
+        {
+            "embedding.out": "electra.embeddings_project",
+            "head.replaced.linear": "discriminator_predictions.dense",
+            "head.replaced.out": "discriminator_predictions.dense_prediction",
+            "head.transform.linear": "generator_predictions.dense",
+            "head.transform.norm": "generator_predictions.LayerNorm",
+            "head": "generator_lm_head",
+        },
+    ),
+    prefix="electra.",
 )
 
 

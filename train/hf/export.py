@@ -2,6 +2,7 @@
 
 OUT/  config.json  generation_config.json  tokenizer.json  README.md
       model.safetensors, or model-00001-of-0000N.safetensors and model.safetensors.index.json
+      generator/  of a discriminator trained with one, the same files of that
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from train.measure.accounting import active_parameters, parameters
 from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Experts
+from train.model.generator import in_whole
 from train.runs.checkpoint import (
     load_plan,
     newest,
@@ -51,7 +53,8 @@ def export(
     finish: Finish | None = None,
 ) -> dict[str, Any]:
     """The newest checkpoint of ``run`` as ``out``, a new folder, whole or not there; returns what
-    was written. Raises ``TrainError``, for a model that no class of transformers computes too.
+    was written. Of a discriminator its generator is another such folder, in it. Raises
+    ``TrainError``, for a model that no class of transformers computes too.
     """
     if dtype not in DTYPES:
         raise TrainError(f"dtype {dtype!r}: choose one of {', '.join(DTYPES)}", exit_code=2)
@@ -63,18 +66,28 @@ def export(
     added = tokenizer.get_added_tokens_decoder()
     end = end_of_text({token.content: index for index, token in added.items() if token.special})
     out.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(out) as aside:  # an empty folder is replaced
-        aside.mkdir()
-        files = _write_weights(weights, aside, family, plan.model, DTYPES[dtype], shard_bytes)
-        shutil.copyfile(run / "tokenizer.json", aside / "tokenizer.json")
+
+    def write(folder: Path, model: ModelConfig, tensor: Callable[[str], Tensor]) -> list[str]:
+        folder.mkdir()
+        own = family_of(model)
+        files = _write_weights(tensor, folder, own, model, DTYPES[dtype], shard_bytes)
+        shutil.copyfile(run / "tokenizer.json", folder / "tokenizer.json")
         if finish is not None:
-            finish(aside, tokenizer, None if end is None else added[end].content)
-        config = config_json(plan.model, family, end, dtype)
-        (aside / "config.json").write_bytes(encode_json(config))
-        ids = {name: config[name] for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
-        (aside / "generation_config.json").write_bytes(encode_json(ids))
-        card = _card(plan, family, checkpoint.name, dtype)
-        (aside / "README.md").write_text(card, encoding="utf-8")
+            finish(folder, tokenizer, None if end is None else added[end].content)
+        config = config_json(model, own, end, dtype)
+        (folder / "config.json").write_bytes(encode_json(config))
+        names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+        ids = {name: config[name] for name in names if name in config}
+        (folder / "generation_config.json").write_bytes(encode_json(ids))
+        card = _card(dataclasses.replace(plan, model=model), own, checkpoint.name, dtype)
+        (folder / "README.md").write_text(card, encoding="utf-8")
+        return files
+
+    small = load_plan(checkpoint).model.generating
+    with replacing(out) as aside:  # an empty folder is replaced
+        files = write(aside, plan.model, weights.__getitem__)
+        if small is not None:
+            write(aside / "generator", small, lambda name: weights[in_whole(name, small)])
     return {
         "family": family.name,
         "architecture": family.class_of(plan.model),
@@ -88,7 +101,7 @@ def export(
 
 def chosen(run: Path) -> tuple[Path, Plan, Family]:
     """The newest checkpoint of a run, its plan, and the family that says its model, without
-    modules that predict later tokens: transformers has them apart from its classes.
+    what is there for training alone: transformers has it apart from its classes.
     """
     checkpoint = newest(run / "checkpoints")
     if checkpoint is None:
@@ -113,6 +126,7 @@ def config_json(
         "pad_token_id": None,
         **family.write(config),
         "tie_word_embeddings": config.head.tied,
+        **_encoder(config, end),
         "bos_token_id": end,
         "eos_token_id": end,
         **({} if config.causal else {"cls_token_id": end, "sep_token_id": end}),
@@ -121,15 +135,23 @@ def config_json(
     }
 
 
+def _encoder(config: ModelConfig, end: int | None) -> dict[str, Any]:
+    own = config.encoder
+    if own is None:
+        return {}
+    start = end if own.start is None else own.start
+    return {"is_encoder_decoder": True, "decoder_start_token_id": start}
+
+
 def _write_weights(
-    weights: Stored,
+    tensor: Callable[[str], Tensor],
     folder: Path,
     family: Family,
     config: ModelConfig,
     dtype: torch.dtype,
     limit: int,
 ) -> list[str]:
-    """The names of the files. One tensor is in memory at a time."""
+    """The names of the files. ``tensor``: ours by name. One is in memory at a time."""
     files = list(_shards(family.weights(config), dtype.itemsize, limit))
     names = ["model.safetensors"]
     if len(files) > 1:
@@ -140,7 +162,7 @@ def _write_weights(
 
     def packed(theirs: str) -> Tensor:
         weight = by_name[theirs]
-        return weight.layout.pack([weights[own] for own in weight.ours]).to(dtype)
+        return weight.layout.pack([tensor(own) for own in weight.ours]).to(dtype)
 
     try:
         for name, part in zip(names, files, strict=True):
@@ -207,7 +229,8 @@ def _card(plan: Plan, family: Family, checkpoint: str, dtype: str) -> str:
         "token shards": plan.shards[:12],
     }
     rows = "\n".join(f"| {name} | {value} |" for name, value in shape.items())
-    kind, task = ("decoder", "text-generation") if config.causal else ("encoder", "fill-mask")
+    kind = "discriminator" if config.head.replaced else config.form
+    task, sample = _USES[kind]
     return f"""---
 library_name: transformers
 pipeline_tag: {task}
@@ -219,7 +242,7 @@ A language model ({family.class_of(config)}, {kind}), trained and exported with 
 {rows}
 
 ```python
-{_CONTINUES if config.causal else _FILLS}
+{sample}
 ```
 """
 
@@ -251,3 +274,25 @@ ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)
 place = int((ids.input_ids[0] == tokenizer.mask_token_id).nonzero())
 best = model(**ids).logits[0, place].topk(5).indices
 print(tokenizer.convert_ids_to_tokens(best))"""
+_REWRITES = """\
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = AutoModelForSeq2SeqLM.from_pretrained(".")
+ids = tokenizer("The river runs past the old mill.", return_tensors="pt")
+print(tokenizer.decode(model.generate(**ids, max_new_tokens=50)[0]))"""
+_TELLS = """\
+from transformers import AutoModelForPreTraining, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = AutoModelForPreTraining.from_pretrained(".")
+start = tokenizer.bos_token or ""  # a text begins with the token that ends the one before it
+ids = tokenizer(start + "The river runs past the cold mill.", return_tensors="pt",
+                add_special_tokens=False)
+print(model(**ids).logits.sigmoid())  # how likely each token is to have replaced another"""
+_USES = {
+    "decoder": ("text-generation", _CONTINUES),
+    "encoder": ("fill-mask", _FILLS),
+    "discriminator": ("feature-extraction", _TELLS),
+    "encoder-decoder": ("text2text-generation", _REWRITES),
+}

@@ -6,13 +6,15 @@ from typing import Any
 
 from train.errors import TrainError
 from train.hf.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
-from train.hf.encoders import ALBERT, BERT, MODERNBERT, ROBERTA
+from train.hf.encoder_decoders import BART, MT5, T5
+from train.hf.encoders import ALBERT, BERT, ELECTRA, MODERNBERT, ROBERTA
 from train.hf.experts import MIXTRAL, QWEN2_MOE
 from train.hf.family import Family
 from train.hf.gpt import BLOOM, GPT2, GPT_NEOX, GPTJ, OPT
 from train.hf.llama import LLAMA, MINISTRAL, MISTRAL, OLMO, QWEN2, QWEN3
 from train.model.config import ModelConfig, Parallel
 from train.model.feed_forward_settings import Experts
+from train.model.plugins import plugins
 from train.model.position_settings import Learned, Rope
 from train.settings import to_dict
 
@@ -23,7 +25,8 @@ FAMILIES = {
         *(LLAMA, MISTRAL, MINISTRAL, QWEN2, QWEN3, OLMO, GPT2, GPTJ, GPT_NEOX, BLOOM, OPT),
         *(DEEPSEEK_V3, DEEPSEEK_V2),
         *(MIXTRAL, QWEN2_MOE),
-        *(BERT, ROBERTA, ALBERT, MODERNBERT),
+        *(BERT, ROBERTA, ELECTRA, ALBERT, MODERNBERT),
+        *(T5, MT5, BART),
     )
 }
 
@@ -54,6 +57,7 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "feed_forward.kind": config.feed_forward.kind,
         **_of_experts(config),
         "causal": config.causal,
+        "encoder": _encoder(config),
         "share": "none" if config.share == 1 else "all or groups of blocks",
         "norm.first": config.norm.first,
         "embedding.size": _embedding(config),
@@ -61,6 +65,7 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "head.tied": config.head.tied,
         "head.transform": config.head.transform,
         "head.pair": config.head.pair,
+        "head.replaced": config.head.replaced,
         "position.window_theta": "theta" if window_theta is None else "other than theta",
         "mup_base": None if config.wider == 1 else config.mup_base,
         "norm.kind": config.norm.kind,
@@ -89,6 +94,11 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "position.theta": "other" if theta else "10000",
         "position.offset": position.offset if isinstance(position, Learned) else 0,
     }
+
+
+def _encoder(config: ModelConfig) -> str:
+    own = config.encoder
+    return "none" if own is None else "the decoder's weights" if own.shared else "own weights"
 
 
 def _embedding(config: ModelConfig) -> str:
@@ -141,6 +151,11 @@ def family_of(config: ModelConfig) -> Family:
     """The family whose class computes what ``config`` does; ``TrainError`` names what stands in
     the way, and the family nearest to it.
     """
+    for name, part in plugins(config).items():
+        raise TrainError(
+            f"no class of transformers computes {name} {part.kind}, which is of a file of its own",
+            exit_code=2,
+        )
     nearest = min(FAMILIES.values(), key=lambda family: len(obstacles(family, config)))
     in_the_way = obstacles(nearest, config)
     if not in_the_way:

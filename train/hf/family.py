@@ -127,12 +127,13 @@ def rows_in_pairs(rotated: int) -> Tensor:
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """A module of theirs and the modules of ours it holds; ``{}`` is the layer, ``[]`` the expert,
-    of which ours has all in one tensor.
+    of which ours has all in one tensor. ``when``: of which configurations it is a part.
     """
 
     ours: tuple[str, ...]
     theirs: str
     layout: Callable[[ModelConfig], Layout] = plain
+    when: Callable[[ModelConfig], bool] = lambda config: True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +155,10 @@ class Family:
     """``allows``: the values that each trait (families.py) may have. ``write`` gives config.json
     without what all families share; ``read`` the settings of a ModelConfig from it, by dotted
     names, for a context (None: the file's). ``prefix``: what files saved from the class without a
-    head leave out. ``of_pairs``: the class with a head for pairs of segments. ``beyond``: how names
-    of tensors behind layer ``{}`` begin that files may hold and the class leaves out.
+    head leave out. ``of_pairs``: the class with a head for pairs of segments; ``of_replaced``: the
+    one of a discriminator. ``beyond``: how names of tensors behind layer ``{}`` begin that files
+    may hold and the class leaves out. ``copies``: tensors that files may hold and that are the
+    embedding.
     """
 
     name: str
@@ -169,10 +172,14 @@ class Family:
     # What transformers takes for a key that is not there, where a null means something else.
     defaults: Mapping[str, Any] = field(default_factory=dict)
     of_pairs: str = ""
+    of_replaced: str = ""
     beyond: str = ""
+    copies: tuple[str, ...] = ()
 
     def class_of(self, config: ModelConfig) -> str:
         """The name of transformers' class."""
+        if config.head.replaced:
+            return self.of_replaced
         return self.architecture if config.head.pair == "none" else self.of_pairs
 
     def leaves_out(self, name: str, config: ModelConfig) -> bool:
@@ -193,12 +200,13 @@ class Family:
             if "[]" in part.theirs
             for layer in config.sparse
         }
-        for part in self.parts:
+        layers = max(config.layers, 0 if config.encoder is None else config.encoder.layers)
+        for part in (part for part in self.parts if part.when(config)):
             layout = part.layout(config)
             if "[]" in part.theirs:
                 yield from _by_expert(part, config, shapes, remaining)
                 continue
-            for layer in range(config.layers) if "{}" in part.theirs else (0,):
+            for layer in range(layers) if "{}" in part.theirs else (0,):
                 for end in (".weight", ".bias", ""):
                     ours = tuple(name.format(layer) + end for name in part.ours)
                     if ours[0] not in shapes or ours[0] in split:
@@ -290,6 +298,7 @@ COMMON: dict[str, tuple[Any, ...]] = {
     "position.offset": (0,),
     "mup_base": (None,),
     "causal": (True,),
+    "encoder": ("none",),
     "share": ("none",),
     "norm.first": (True,),
     "embedding.size": ("hidden",),
@@ -297,5 +306,6 @@ COMMON: dict[str, tuple[Any, ...]] = {
     "head.tied": (True, False),
     "head.transform": (False,),
     "head.pair": ("none",),
+    "head.replaced": (False,),
     "position.window_theta": ("theta",),
 }

@@ -207,10 +207,10 @@ def _match(
         files[weight.theirs] = path, name
     if missing:
         raise TrainError(f"{folder}: {_first_names(missing)} missing in the weights", exit_code=2)
-    if config.head.tied:
-        for head in _spellings("lm_head.weight", family):
-            if head in unmatched:
-                _same(unmatched.pop(head)[0], head, files[f"{family.parts[0].theirs}.weight"])
+    copies = (*family.copies, *(["lm_head.weight"] if config.head.tied else []))
+    for copy in (spelling for name in copies for spelling in _spellings(name, family)):
+        if copy in unmatched:
+            _same(unmatched.pop(copy)[0], copy, files[f"{family.parts[0].theirs}.weight"])
     if unmatched:
         raise TrainError(
             f"{folder}: the weights hold {_first_names(sorted(unmatched))}, which {family.name} as"

@@ -1,7 +1,10 @@
-"""Intervals of figures that are one sum over another, by bootstrap (Efron 1979)."""
+"""Intervals: of figures that are one sum over another, by bootstrap (Efron 1979), and of the mean
+of a few runs, by Student's distribution.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,3 +28,17 @@ def interval(above: npt.NDArray[Any], below: npt.NDArray[Any], seed: int) -> lis
         ratios[turn] = above[taken].sum() / max(float(below[taken].sum()), 1e-300)
     low, high = np.quantile(ratios, [(1 - SHARE) / 2, (1 + SHARE) / 2])
     return [float(low), float(high)]
+
+
+def interval_of_mean(values: Sequence[float]) -> list[float] | None:
+    """The interval of the mean of values that are normal about it (Student 1908): of runs that
+    differ in their seeds, of which a resample would hold the same few. None of a single value.
+    """
+    from scipy.special import stdtrit
+
+    count = len(values)
+    if count < 2:
+        return None
+    half = stdtrit(count - 1, (1 + SHARE) / 2) * np.std(values, ddof=1) / count**0.5
+    mean = np.mean(values)
+    return [float(mean - half), float(mean + half)]

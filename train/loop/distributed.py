@@ -33,6 +33,7 @@ from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.experts import Router
 from train.model.feed_forward_settings import Experts
+from train.model.plugins import plugins
 from train.model.positions import positions
 from train.split import local
 
@@ -272,6 +273,8 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
             (f"head.mtp {model.head.mtp}", model.head.mtp > 0),
             ("attention.dilations", any(sight.dilations for sight in model.sights)),
             ("feed_forward experts", isinstance(model.feed_forward, Experts)),
+            ("generator", model.generator is not None),
+            *((f"{name} {part.kind}", True) for name, part in plugins(model).items()),
             ("encoder", model.encoder is not None and setting == "context_parallel"),
         ):
             if count > 1 and there:
@@ -345,6 +348,7 @@ def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: Dev
         fully_shard(block, mp_policy=policy, **same)
     fully_shard(model, **same)
     register_fsdp_forward_method(model, "features")
+    register_fsdp_forward_method(model, "replaced")
 
 
 def parallel(objective: nn.Module, config: TrainConfig, ranks: Ranks) -> nn.Module:

@@ -22,7 +22,7 @@ from train.errors import TrainError
 from train.loop.distributed import Ranks
 from train.model.decoder import Decoder
 from train.objectives.example import IGNORED, Example, Objective, Source, examples
-from train.objectives.losses import token_losses
+from train.objectives.losses import Losses, token_losses
 
 MOST = 32  # sources scored apart; the rest, smallest first, together
 OTHERS = "(others)"
@@ -43,9 +43,12 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class Scores(Score):
-    """All of a text that is scored; ``sources``: by source, where there are several."""
+    """All of a text that is scored; ``sources``: by source, where there are several. ``terms``: of
+    a model that learns several things, the others by name.
+    """
 
     sources: dict[str, Score] = field(default_factory=dict)
+    terms: dict[str, float] = field(default_factory=dict)
 
 
 def choose(shards: Shards, held_out: npt.NDArray[np.int64], budget: int) -> npt.NDArray[np.int64]:
@@ -190,13 +193,7 @@ def batches(
     FSDP2 needs it.
     """
     firsts = range(0, count, how.batch_rows)
-    turns = -(-len(firsts) // how.ranks.readers)
-    training = model.training
-    model.eval()
-    for number in range(how.ranks.reader, turns * how.ranks.readers, how.ranks.readers):
-        first = firsts[min(number, len(firsts) - 1)]
-        last = min(first + how.batch_rows, count)
-        example = examples(objective, rows, [(row, 0) for row in range(first, last)])
+    for number, example in _turns(model, rows, count, objective, how):
         with how.autocast:
             measured = measure(model, example.on(how.ranks.device), how.loss_chunk)
         if number >= len(firsts):
@@ -205,7 +202,52 @@ def batches(
         assert example.documents is not None
         values = measured.double().cpu().numpy()[scored]
         yield number, example.documents.flatten().numpy()[scored], values
+
+
+def _turns(
+    model: Decoder, rows: Source, count: int, objective: Objective, how: Scoring
+) -> Iterator[tuple[int, Example]]:
+    """The turns of this process and the rows of each, with the model in evaluation; past the last
+    batch it is that again.
+    """
+    firsts = range(0, count, how.batch_rows)
+    turns = -(-len(firsts) // how.ranks.readers)
+    training = model.training
+    model.eval()
+    for number in range(how.ranks.reader, turns * how.ranks.readers, how.ranks.readers):
+        first = firsts[min(number, len(firsts) - 1)]
+        last = min(first + how.batch_rows, count)
+        yield number, examples(objective, rows, [(row, 0) for row in range(first, last)])
     model.train(training)
+
+
+@torch.no_grad()
+def terms_of(
+    losses: Losses, scored: Scored, objective: Objective, how: Scoring
+) -> dict[str, float]:
+    """The terms of the loss by name over all rows, as training reports them, of what a model learns
+    beside its targets; of others nothing.
+    """
+    model, count = losses.model, scored.rows.count
+    if model.generator is None and model.head.pair is None:
+        return {}
+    turns = -(-count // (how.batch_rows * how.ranks.readers)) * how.ranks.readers
+    sums: dict[str, Tensor] = {}
+    for number, example in _turns(model, scored.rows, count, objective, how):
+        with how.autocast:
+            terms = losses(example.on(how.ranks.device))
+        for name, term in terms.items():
+            if name in ("objective", "loss", "z_loss"):
+                continue
+            each = sums.setdefault(name, torch.zeros(turns, 2, dtype=torch.float64))
+            if number * how.batch_rows < count:
+                each[number, 0] = float(term.sum)
+                each[number, 1] = example.counts.get(term.per, 0)
+    means = {}
+    for name, each in sums.items():
+        total, per = how.ranks.total(each.to(how.ranks.device)).cpu().sum(0).tolist()
+        means[name] = total / max(per, 1)
+    return means
 
 
 def evaluate(model: Decoder, scored: Scored, objective: Objective, how: Scoring) -> Scores:

@@ -35,6 +35,7 @@ from train.loop.texts import notice, texts_of
 from train.measure.accounting import active_parameters, parameters
 from train.measure.which import remember
 from train.model.config import ModelConfig
+from train.model.plugins import blamed
 from train.objective_settings import Prefix
 from train.runs.checkpoint import (
     best,
@@ -118,6 +119,7 @@ def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, 
         "skipped_steps": sum("skipped" in line for line in lines),
         "held_out_loss": scores.loss,
         "bits_per_byte": scores.bits_per_byte,
+        **({"held_out_terms": scores.terms} if scores.terms else {}),
         "held_out_documents": sum(source["held_out_documents"] for source in sources),
         "held_out_sources": {name: asdict(score) for name, score in scores.sources.items()},
         "scored_documents": scores.documents,
@@ -159,8 +161,9 @@ def pretrain(
     gone through, and how attention is computed. Raises ``TrainError``;
     training that diverges stops, its last checkpoint kept.
     """
-    plan, data = make_plan(shards, model, train or TrainConfig(), changes)
-    with ranks(plan.train) as group:
+    with blamed():
+        plan, data = make_plan(shards, model, train or TrainConfig(), changes)
+    with blamed(), ranks(plan.train) as group:
         if not group.first:
             on_progress = on_notice = None
         return _pretrain(plan, data, out, resume, on_progress, on_notice, group)

@@ -14,7 +14,7 @@ from train.data.feed import Feed
 from train.device import autocast
 from train.errors import TrainError, counted
 from train.loop.distributed import Ranks, place_model, settle
-from train.loop.evaluate import Scores, Scoring, evaluate, scored
+from train.loop.evaluate import Scores, Scoring, evaluate, scored, terms_of
 from train.loop.pace import Pace
 from train.loop.profile import profiled
 from train.loop.spikes import MOST, Guard, PassedOver
@@ -25,6 +25,7 @@ from train.measure.accounting import run_cost
 from train.measure.describe import peak_of
 from train.model.decoder import Decoder
 from train.model.positions import Rotary
+from train.objectives.losses import Losses
 from train.objectives.objectives import both_ways
 from train.optim.optimizers import optimizers
 from train.optim.schedules import learning_rate
@@ -318,6 +319,9 @@ class Run:
         )
         with self.average.swapped() if self.average is not None else nullcontext():
             held_out = evaluate(self.model, self.scored, self.stepper.objective, how)
+            losses = Losses(self.model, settings)
+            terms = terms_of(losses, self.scored, self.stepper.objective, how)
+            held_out = dataclasses.replace(held_out, terms=terms)
             texts = {
                 name: text.score(text.nats(self.model, how)) for name, text in self.texts.items()
             }

@@ -23,6 +23,7 @@ from train.loop.backends import layer_backends
 from train.loop.distributed import check_split
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.model.plugins import plugins
 from train.model.presets import PRESETS, preset
 from train.model.upcycle import check_upcycling, of_router, upcycled
 from train.objectives.objectives import OBJECTIVES, feed_of, objective_for
@@ -196,6 +197,8 @@ def make_plan(
                 f" {model.vocab}: predictions are compared token by token, so set model.vocab",
                 exit_code=2,
             )
+    if plugins(model):
+        shapes(model)  # refuse before anything is written
     _check_objective(model, train)
     check_optimizer(train.optimizer)
     if model.mup_base is not None and train.optimizer not in ("adamw", "lion"):

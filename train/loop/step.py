@@ -160,7 +160,7 @@ class Stepper:
         self.optimizer.rate(rate)
         self.optimizer.step()
         if loads is not None:
-            self.model.stack.rebalance(loads)
+            self.model.rebalance(loads)
         return measured
 
 

@@ -16,11 +16,13 @@ from train.model.attention_settings import Latent, Sight
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
+from train.model.plugin_settings import OwnAttention, Plugin
+from train.model.plugins import class_of
 from train.model.position_settings import Rope
 from train.model.presets import DECAYS
 from train.model.roles import Role, roles
 
-BLOCKS = "stack.blocks."  # of the decoder, and of an encoder
+BLOCKS = "stack.blocks."  # of the model, an encoder and a generator
 
 _NORMS = {
     "rms": "RMSNorm",
@@ -57,6 +59,7 @@ class Parameters:
     norms: int = 0
     head: int = 0
     mtp: int = 0
+    generator: int = 0
     other: int = 0
 
     @property
@@ -82,6 +85,8 @@ def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
     for name, weight, role in roles(model):
         if name.startswith("mtp."):
             role = dataclasses.replace(role, part="mtp")
+        if name.startswith("generator."):
+            role = dataclasses.replace(role, part="generator")
         stack = config.reader if name.startswith("encoder.") else config
         inside = BLOCKS in name
         numbers = weight.numel() * (stack.layers // config.share if inside and alike else 1)
@@ -118,13 +123,19 @@ def matmul_parameters(config: ModelConfig) -> int:
     """
     matrices = sum(met for role, _, met in weights(config) if role.use == "matrix")
     width = config.embedded if config.head.tied else config.hidden
-    return matrices + (1 + config.head.mtp) * width * config.vocab
+    heads = int(not config.head.replaced or config.generator is not None)
+    return matrices + (heads + config.head.mtp) * width * config.vocab
 
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:
     """Keys that a query sees on average in a full row of ``context`` tokens: causal attention
-    counts each pair once, an encoder's twice, a window what it lets through.
+    counts each pair once, an encoder's twice, a window what it lets through; a class of a file may
+    have an ``attended(config, context)`` of its own.
     """
+    if isinstance(config.attention, OwnAttention):
+        own = class_of(config.attention)
+        if hasattr(own, "attended"):
+            return float(own.attended(config, context))
     sight = config.attention.sight(layer)
     if sight.window is None:
         return (context + 1) / 2 if config.causal else context
@@ -160,8 +171,9 @@ def attention_flops(config: ModelConfig, context: int) -> float:
         keys += sum(attended(reader, layer, context) for layer in range(reader.layers))
         keys += config.layers * context
     keys += config.head.mtp * attended(config, config.layers - 1, context)
-    own = config.attention
-    return 2 * own.heads * (own.head_dim + own.value_dim) * keys
+    own, small = config.attention, config.generating
+    beside = 0.0 if small is None else attention_flops(small, context)
+    return 2 * own.heads * (own.head_dim + own.value_dim) * keys + beside
 
 
 def flops_per_token(config: ModelConfig, context: int) -> float:
@@ -226,7 +238,8 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
     norm = f"{_NORMS[norms.kind]}, {where}"
     norm += ", after the embedding" if config.embedding.norm else ""
     norm += ", of queries and keys" if attention.qk_norm else ""
-    activation = _ACTIVATIONS[config.feed_forward.activation]
+    own = config.feed_forward
+    activation = own.kind if isinstance(own, Plugin) else _ACTIVATIONS[own.activation]
     width, biased = config.feed_forward.width, config.feed_forward.bias
     biases = {"qkv": "queries, keys, values", "all": "attention"}.get(attention.bias, "")
     biases += (", " if biases and biased else "") + ("feed-forward" if biased else "")
@@ -239,7 +252,9 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
         **_encoder(config),
         "block": config.residual.kind,
         "position": _position(config),
-        "attention": f"{sharing(config)}, {_sight(config)}",
+        "attention": f"{sharing(config)}, {_sight(config)}"
+        if not isinstance(attention, Plugin)
+        else attention.kind,
         "feed-forward": f"{activation}, {width / config.hidden:.2f} x hidden" + _experts(config),
         "biases": {"attention, feed-forward": "all", "": "none"}.get(biases, biases),
         "head": "tied" if config.head.tied else "its own",

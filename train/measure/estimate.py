@@ -105,12 +105,20 @@ def training_memory(
         losses = Losses(model, TrainConfig(loss_chunk=loss_chunk))
         scored = None if config.causal else torch.arange(math.ceil(Masked().rate * tokens.numel()))
         source = None if config.encoder is None else tokens
+        chances = torch.zeros(rows, context, dtype=torch.float64)
         example = Example(
-            inputs=tokens, targets=tokens, documents=None, scored=scored, source=source
+            inputs=tokens,
+            targets=tokens,
+            documents=None,
+            scored=scored,
+            source=source,
+            chances=chances,
         )
         before = tracker.live
         with _autocast(precision):
-            loss = losses(example)["objective"].sum
+            terms = losses(example).values()
+            loss = torch.stack([term.sum for term in terms if term.weight]).sum()
+            del terms
         # The loss has made the gradient of the head, which is one of the gradients.
         head = sum(w.numel() * w.element_size() for w in model.head_weights() if w is not None)
         activations = tracker.live - before - head

@@ -24,7 +24,7 @@ def weight_bytes(config: ModelConfig, bits: int = 16) -> int:
     each = float(bits) if bits == 16 else bits + (16 + bits) / GROUP
     total = 0.0
     for role, numbers, _ in weights(config):
-        if role.part == "mtp":
+        if role.part in ("mtp", "generator"):
             continue
         total += numbers * (each if role.use == "matrix" else 16) / 8
     return round(total)

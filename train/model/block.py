@@ -16,6 +16,7 @@ from train.model.experts import feed_forward
 from train.model.feed_forward import Notes
 from train.model.latent import LatentAttention
 from train.model.norms import norm
+from train.model.plugins import chosen
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,7 +45,13 @@ ATTENTIONS: dict[type, type[nn.Module]] = {Grouped: SelfAttention, Latent: Laten
 
 def attention(config: ModelConfig, backend: str) -> nn.Module:
     """The attention of a configuration."""
-    return ATTENTIONS[type(config.attention)](config, backend)
+    part: nn.Module = chosen(config.attention, ATTENTIONS)(config, backend)
+    return part
+
+
+def noted(out: Tensor | tuple[Tensor, Notes]) -> tuple[Tensor, Notes]:
+    """The output of a part, and what it says beside; most say nothing."""
+    return out if isinstance(out, tuple) else (out, {})
 
 
 class SerialBlock(nn.Module):
@@ -86,8 +93,7 @@ class SerialBlock(nn.Module):
         """x with what the part of this name adds to it, and what the part says."""
         part, normed = getattr(self, name), getattr(self, f"{name}_norm")
         again, drop = getattr(self, f"{name}_out_norm"), getattr(self, f"{name}_drop")
-        out = part(x if self.post else normed(x), view)
-        out, notes = out if isinstance(out, tuple) else (out, {})
+        out, notes = noted(part(x if self.post else normed(x), view))
         if again is not None:
             out = again(out)
         x = x + drop(out, view.draws)
@@ -112,7 +118,7 @@ class ParallelBlock(nn.Module):
         read = self.attention_norm(x)
         other = read if self.feed_forward_norm is None else self.feed_forward_norm(x)
         mixed = self.attention(read, view)
-        changed, notes = self.feed_forward(other, view)
+        changed, notes = noted(self.feed_forward(other, view))
         return x + self.drop(mixed + changed, view.draws), notes
 
 
@@ -121,4 +127,5 @@ BLOCKS: dict[type, type[nn.Module]] = {Serial: SerialBlock, Parallel: ParallelBl
 
 def block(config: ModelConfig, layer: int, backend: str) -> nn.Module:
     """Block number ``layer`` of a configuration."""
-    return BLOCKS[type(config.residual)](config, layer, backend)
+    each: nn.Module = chosen(config.residual, BLOCKS)(config, layer, backend)
+    return each

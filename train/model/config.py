@@ -11,6 +11,7 @@ from typing import Annotated
 
 from train.model.attention_settings import Grouped, Latent, Sight
 from train.model.feed_forward_settings import Dense, Experts
+from train.model.plugin_settings import OwnAttention, OwnFeedForward, OwnPosition, OwnResidual
 from train.model.position_settings import (
     Position,
     Rope,
@@ -60,8 +61,8 @@ class Norm:
         )
 
 
-Attention = Grouped | Latent
-FeedForward = Dense | Experts
+Attention = Grouped | Latent | OwnAttention
+FeedForward = Dense | Experts | OwnFeedForward
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,10 @@ class Parallel:
 
     def __post_init__(self) -> None:
         check(self, "residual.")
+
+
+Residual = Serial | Parallel | OwnResidual
+AnyPosition = Position | OwnPosition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +142,12 @@ class Head:
             choices=("none", "next", "order"),
         ),
     ] = "none"
+    replaced: Annotated[
+        bool,
+        Setting(
+            "Whether the model tells of each token if it was replaced, and predicts none (ELECTRA)."
+        ),
+    ] = False
     mtp: Annotated[
         int,
         Setting(
@@ -148,6 +159,25 @@ class Head:
 
     def __post_init__(self) -> None:
         check(self, "head.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generator:
+    """A smaller masked model on the same embedding, trained beside a discriminator, whose tokens
+    it replaces (ELECTRA, Clark et al. 2020).
+    """
+
+    smaller: Annotated[
+        int,
+        Setting(
+            "How many times fewer heads, and hidden and feed-forward dimensions, it has than the "
+            "discriminator (section 3.2 of the paper: 2 to 4).",
+            ge=1,
+        ),
+    ] = 4
+
+    def __post_init__(self) -> None:
+        check(self, "generator.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,11 +196,11 @@ class Stack:
         int,
         Setting("Blocks in a row that have the same weights (ALBERT: as many as layers).", ge=1),
     ] = 1
-    residual: Annotated[Serial | Parallel, Setting("How parts are joined to the stream.")] = field(
+    residual: Annotated[Residual, Setting("How parts are joined to the stream.")] = field(
         default_factory=Serial
     )
-    position: Annotated[Position, Setting("How a token's position is known.")] = field(
-        default_factory=Rope
+    position: Annotated[Position | OwnPosition, Setting("How a token's position is known.")] = (
+        field(default_factory=Rope)
     )
     dropout: Annotated[
         float,
@@ -232,6 +262,9 @@ class ModelConfig(Stack):
     encoder: Annotated[
         Encoder | None, Setting("The encoder of an encoder-decoder. Without a value there is none.")
     ] = None
+    generator: Annotated[
+        Generator | None, Setting("What replaces tokens in training, where head.replaced is true.")
+    ] = None
 
     def __post_init__(self) -> None:
         check(self)
@@ -254,7 +287,6 @@ class ModelConfig(Stack):
             "causal false": not self.causal,
             "mup_base": self.mup_base is not None,
             "embedding.size": self.embedding.size is not None,
-            "feed_forward experts": isinstance(self.feed_forward, Experts),
         }.items():
             refuse(
                 self.head.mtp > 0 and other,
@@ -272,12 +304,39 @@ class ModelConfig(Stack):
                     f"attention.{name} with causal true: it is an encoder's; a decoder has "
                     "windows, dilations and sinks",
                 )
+        refuse(
+            self.head.replaced and (self.causal or self.head.pair != "none"),
+            "head.replaced with causal true or head.pair: a discriminator is an encoder without it",
+        )
+        if self.generator is not None:
+            self._check_generator(self.generator)
         if isinstance(self.feed_forward, Experts):
             self._check_experts(self.feed_forward)
         if isinstance(self.attention, Latent):
             self._check_latent()
         if isinstance(self.position, Rope):
             self._check_rope(self.position)
+
+    def _check_generator(self, own: Generator) -> None:
+        refuse(not self.head.replaced, "generator without head.replaced: set that to true")
+        for name, other in {
+            "attention latent": isinstance(self.attention, Latent),
+            "feed_forward experts": isinstance(self.feed_forward, Experts),
+            "embedding.positions after": self.embedding.positions == "after",
+            "head.tied false": not self.head.tied,
+            "mup_base": self.mup_base is not None,
+        }.items():
+            refuse(other, f"generator with {name}: leave one of them out")
+        for name, size in {
+            "hidden": self.hidden,
+            "attention.heads": self.attention.heads,
+            "attention.kv_heads": self.attention.kv_heads,
+            "feed_forward.width": self.feed_forward.width,
+        }.items():
+            refuse(
+                size % own.smaller != 0,
+                f"generator.smaller is {own.smaller}: it must divide {name} ({size})",
+            )
 
     def _check_encoder(self, own: Encoder) -> None:
         for name, other in {
@@ -363,8 +422,28 @@ class ModelConfig(Stack):
 
     @property
     def trunk(self) -> ModelConfig:
-        """Without what is there for training alone, the modules of ``head.mtp``."""
-        return replace(self, head=replace(self.head, mtp=0))
+        """Without what is there for training alone, the modules of ``head.mtp`` and a generator."""
+        return replace(self, head=replace(self.head, mtp=0), generator=None)
+
+    @property
+    def generating(self) -> ModelConfig | None:
+        """The generator as a model of its own."""
+        if self.generator is None:
+            return None
+        by, own = self.generator.smaller, self.attention
+        assert isinstance(own, Grouped)
+        hidden = self.hidden // by
+        return replace(
+            self,
+            hidden=hidden,
+            attention=replace(own, heads=own.heads // by, kv_heads=own.kv_heads // by),
+            feed_forward=replace(self.feed_forward, width=self.feed_forward.width // by),
+            embedding=replace(
+                self.embedding, size=self.embedded if self.embedded != hidden else None
+            ),
+            head=replace(self.head, replaced=False),
+            generator=None,
+        )
 
     @property
     def form(self) -> str:

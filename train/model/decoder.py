@@ -12,18 +12,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.attention import ContextParallel
+from train.errors import TrainError
 from train.model import roles
 from train.model.cache import Cache, Seen, places_of
 from train.model.config import ModelConfig
 from train.model.dropout import Dropout, of_tokens, wrapped
-from train.model.heads import PairHead, transform, widened
+from train.model.experts import Experts
+from train.model.generator import Generator
+from train.model.heads import PairHead, ReplacedHead, transform, widened
 from train.model.mtp import ahead, modules
 from train.model.norms import norm
 from train.model.positions import EMBEDDING
 from train.model.roles import Role
 from train.model.stack import Stack
 
-_SOURCE = 0x1B873593CC9E2D51  # between the seeds of decoder and encoder
+_OTHER = 0x1B873593CC9E2D51  # between the seeds of a stack and of the one before it
 
 
 class Embedding(nn.Embedding):
@@ -49,19 +52,22 @@ class Embedding(nn.Embedding):
 
 class Head(nn.Module):
     """Features [..., hidden] to logits [..., vocab]; a tied one has the embedding's weight, and
-    where that is narrower a matrix before it.
+    where that is narrower a matrix before it. That of a discriminator is ``replaced`` alone.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         own, size = config.head, config.embedded if config.head.tied else config.hidden
-        self.weight = None if own.tied else nn.Parameter(torch.zeros(config.vocab, size))
-        self.bias = nn.Parameter(torch.zeros(config.vocab)) if own.bias else None
+        tokens = not own.replaced
+        weight = tokens and not own.tied
+        self.weight = nn.Parameter(torch.zeros(config.vocab, size)) if weight else None
+        self.bias = nn.Parameter(torch.zeros(config.vocab)) if own.bias and tokens else None
         std = EMBEDDING * (config.mup_base or size) ** -0.5
-        weight = Role(part="head", use="head", std=std, fan_in=size)
-        roles.give(self, weight=weight, bias=Role(part="head", use="vector"))
-        self.transform = transform(config, size)
+        matrix = Role(part="head", use="head", std=std, fan_in=size)
+        roles.give(self, weight=matrix, bias=Role(part="head", use="vector"))
+        self.transform = transform(config, size) if tokens else None
         self.pair = PairHead(config) if own.pair != "none" else None
+        self.replaced = ReplacedHead(config) if own.replaced else None
 
 
 class Encoder(nn.Module):
@@ -77,7 +83,8 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """Token ids [batch, length] to logits [batch, length, vocab] in float32. ``both_ways``: whether
     it has learned to read a prompt both ways. Where it has an ``encoder``, that reads a source, of
-    which the decoder's blocks see what it makes of it.
+    which the decoder's blocks see what it makes of it. Where it has a ``generator``, features and
+    logits of tokens are that one's, and what the model itself says is ``replaced``.
     """
 
     def __init__(self, config: ModelConfig, *, attention: str = "auto") -> None:
@@ -89,11 +96,14 @@ class Decoder(nn.Module):
         self.encoder = None if config.encoder is None else Encoder(config, attention, self.stack)
         self.head = Head(config)
         self.mtp = modules(config, attention)
+        small = config.generating
+        self.generator = None if small is None else Generator(small, Head(small), attention)
 
     @property
     def stacks(self) -> list[Stack]:
-        """The decoder's, and the encoder's."""
-        return [self.stack, *([] if self.encoder is None else [self.encoder.stack])]
+        """Its own, and an encoder's or a generator's."""
+        others = (self.encoder, self.generator)
+        return [self.stack, *(other.stack for other in others if other is not None)]
 
     def initialise(self, seed: int) -> None:
         """First weights from the seed alone; see ``roles.initialise``."""
@@ -110,12 +120,23 @@ class Decoder(nn.Module):
 
     def read_out(self, features: Tensor) -> Tensor:
         """What the head's matrix is multiplied by."""
-        return features if self.head.transform is None else self.head.transform(features)
+        transform = self._predicts.transform
+        return features if transform is None else transform(features)
 
     def head_weights(self) -> tuple[Tensor, Tensor | None]:
         """The head's matrix [vocab, hidden], with tied embeddings theirs, and its bias [vocab]."""
-        weight = self.embedding.weight if self.head.weight is None else self.head.weight
-        return weight, self.head.bias
+        head = self._predicts
+        return self.embedding.weight if head.weight is None else head.weight, head.bias
+
+    @property
+    def _predicts(self) -> Head:
+        """The head that predicts tokens."""
+        head: Any = self.head if self.generator is None else self.generator.head
+        if head.replaced is not None:
+            raise TrainError(
+                "a discriminator predicts no tokens: give its generator's folder", exit_code=2
+            )
+        return head  # type: ignore[no-any-return]
 
     def features(
         self,
@@ -156,10 +177,14 @@ class Decoder(nn.Module):
         if parallel is not None:
             tokens, index, own = (parallel.own(each) for each in (tokens, index, places))
             segments = None if segments is None else parallel.own(segments)
-        draws = None if draws is None else of_tokens(draws, index, self.config.hidden)
-        x = self._embedded(tokens, segments, own, draws, self.stack, self.embedding.norm)
+        stack, out, other = self.stack, self.embedding.out, 0
+        if self.generator is not None:
+            stack, out, other = self.generator.stack, self.generator.out, wrapped(_OTHER)
+        if draws is not None:
+            draws = of_tokens(draws + other, index, self.config.hidden)
+        x = self._embedded(tokens, segments, own, draws, self.stack, self.embedding.norm, out)
         seen |= {"draws": draws, "parallel": parallel, "tokens": tokens, "notes": notes}
-        x = self.stack(x, places, **seen)
+        x = stack(x, places, **seen)
         return x if self.config.mup_base is None else x / self.config.wider
 
     def encode(
@@ -168,14 +193,44 @@ class Decoder(nn.Module):
         """What the encoder makes of a source: [batch, source, hidden]. ``documents`` and ``draws``
         as for ``features``.
         """
-        assert self.encoder is not None
-        places = places_of(tokens, documents)
-        if draws is not None:  # others than the decoder's
-            index = torch.arange(tokens.shape[1], device=tokens.device)[None]
-            draws = of_tokens(draws + wrapped(_SOURCE), index, self.config.hidden)
         own = self.encoder
-        x = self._embedded(tokens, None, places, draws, own.stack, own.norm)
-        out: Tensor = own.stack(x, places, documents=documents, draws=draws, tokens=tokens)
+        assert own is not None
+        draws = None if draws is None else draws + wrapped(_OTHER)
+        return self._read(tokens, documents, None, draws, own.stack, own.norm)
+
+    def replaced(
+        self,
+        tokens: Tensor,
+        documents: Tensor | None = None,
+        segments: Tensor | None = None,
+        draws: Tensor | None = None,
+    ) -> Tensor:
+        """A discriminator's logits of whether each token was replaced: float32 [batch, length].
+        ``documents``, ``segments`` and ``draws`` as for ``features``.
+        """
+        head = self.head.replaced
+        assert head is not None
+        logits: Tensor = head(
+            self._read(tokens, documents, segments, draws, self.stack, self.embedding.norm)
+        )
+        return logits
+
+    def _read(
+        self,
+        tokens: Tensor,
+        documents: Tensor | None,
+        segments: Tensor | None,
+        draws: Tensor | None,
+        stack: Stack,
+        normed: nn.Module,
+    ) -> Tensor:
+        """What a stack makes of whole texts."""
+        places = places_of(tokens, documents)
+        if draws is not None:
+            index = torch.arange(tokens.shape[1], device=tokens.device)[None]
+            draws = of_tokens(draws, index, self.config.hidden)
+        x = self._embedded(tokens, segments, places, draws, stack, normed, self.embedding.out)
+        out: Tensor = stack(x, places, documents=documents, draws=draws, tokens=tokens)
         return out
 
     def _embedded(
@@ -186,9 +241,10 @@ class Decoder(nn.Module):
         draws: Tensor | None,
         stack: Stack,
         normed: nn.Module,
+        out: nn.Module,
     ) -> Tensor:
-        """What the first block of a stack reads."""
-        x, out = self.embedding(tokens, segments), self.embedding.out
+        """What the first block of a stack reads; ``out`` leads to it from the embedding."""
+        x = self.embedding(tokens, segments)
         early = self.config.embedding.positions == "after"  # positions after it
         x = out(x) if early else x
         x = self.drop(normed(stack.positions.embed(x, places)), draws)
@@ -208,9 +264,21 @@ class Decoder(nn.Module):
             cache.source = read
         return read
 
-    def ahead(self, features: Tensor, tokens: Tensor, **seen: Tensor | None) -> Iterator[Tensor]:
+    def ahead(self, features: Tensor, tokens: Tensor, **seen: Any) -> Iterator[Tensor]:
         """What the head reads to predict later tokens; see ``mtp.ahead``."""
         return ahead(self, features, tokens, **seen)
+
+    def rebalance(self, loads: Tensor) -> None:
+        """After a step with these ``loads`` [mixtures, experts], as the notes have them: of the
+        layers with experts, then of the modules that predict later tokens.
+        """
+        config = self.config
+        blocks: list[Any] = [self.stack.blocks[n // config.share] for n in range(config.layers)]
+        blocks += [module.block for module in self.mtp]
+        parts = (block.feed_forward for block in blocks)
+        mixtures = [part for part in parts if isinstance(part, Experts)]
+        for mixture, own in zip(mixtures, loads, strict=True):
+            mixture.rebalance(own)
 
     def empty_cache(self) -> Cache:
         """A cache for any number of texts."""

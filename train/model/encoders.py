@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from train.model.attention_settings import Grouped
-from train.model.config import Embedding, Head, ModelConfig, Norm
+from train.model.config import Embedding, Generator, Head, ModelConfig, Norm
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Learned, Rope
 from train.settings import change
@@ -103,6 +104,31 @@ def albert(layers: int, hidden: int, heads: int, *, size: int = 128, vocab: int 
     )
 
 
+def electra(
+    layers: int,
+    hidden: int,
+    heads: int,
+    *,
+    smaller: int = 4,
+    size: int | None = None,
+    vocab: int = 30_522,
+    context: int = 512,
+    dropout: float = 0.1,
+) -> ModelConfig:
+    """Clark et al. 2020: BERT's shape as a discriminator of replaced tokens, and a generator."""
+    config = bert(
+        layers,
+        hidden,
+        heads,
+        vocab=vocab,
+        context=context,
+        embedding=Embedding(norm=True, segments=2, size=size),
+        head=Head(bias=True, transform=True, replaced=True),
+        dropout=dropout,
+    )
+    return replace(config, generator=Generator(smaller=smaller))
+
+
 def modernbert(
     layers: int, hidden: int, heads: int, mlp: int, *, vocab: int = 50_368, context: int = 8192
 ) -> ModelConfig:
@@ -148,6 +174,10 @@ ENCODERS = {
     "albert-large": partial(albert, 24, 1024, 16),
     "albert-xlarge": partial(albert, 24, 2048, 32),
     "albert-xxlarge": partial(albert, 12, 4096, 64),
+    "electra-tiny": partial(electra, 4, 192, 6, smaller=3, vocab=4096, context=256, dropout=0.0),
+    "electra-small": partial(electra, 12, 256, 4, size=128),
+    "electra-base": partial(electra, 12, 768, 12, smaller=3),
+    "electra-large": partial(electra, 24, 1024, 16),
     "modernbert-tiny": partial(modernbert, 4, 192, 6, 256, vocab=4096, context=256),
     "modernbert-base": partial(modernbert, 22, 768, 12, 1152),
     "modernbert-large": partial(modernbert, 28, 1024, 16, 2624),

@@ -22,6 +22,7 @@ from train.model.dropout import drawn, key_of
 from train.model.feed_forward import FeedForward, Notes
 from train.model.feed_forward_settings import ACTIVATIONS
 from train.model.grouped import grouped_linear, spread
+from train.model.plugins import chosen
 from train.model.roles import Role
 from train.split import split_like
 
@@ -299,8 +300,9 @@ class Experts(nn.Module):
 
 
 def feed_forward(config: ModelConfig, layer: int) -> nn.Module:
-    """The feed-forward of a layer: dense, or experts."""
+    """The feed-forward of a layer: dense, experts, or of a file."""
     own = config.feed_forward
-    if isinstance(own, settings.Experts) and own.at(layer):
-        return Experts(config, layer)
-    return FeedForward(config)
+    if isinstance(own, settings.Experts):
+        return Experts(config, layer) if own.at(layer) else FeedForward(config)
+    part: nn.Module = chosen(own, {settings.Dense: FeedForward})(config)
+    return part

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 Notes = dict[str, Tensor]
 
 
+def note(notes: dict[str, list[Tensor]] | None, said: Notes) -> None:
+    """Add what a part says to those of the parts before it, where they are wanted."""
+    if notes is None:
+        return
+    for name, value in said.items():
+        notes.setdefault(name, []).append(value)
+
+
 class FeedForward(nn.Module):
     """down(activation(up(x))), or gated, down(activation(gate(x)) * up(x)) (Shazeer 2020).
     ``width``: where it is another than the configuration's.

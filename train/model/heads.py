@@ -1,4 +1,6 @@
-"""What stands between embedding, stack and head where they differ, and a head for two segments."""
+"""What stands between embedding, stack and head where they differ, and heads for two segments and
+for replaced tokens.
+"""
 
 from __future__ import annotations
 
@@ -55,3 +57,19 @@ class PairHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out(torch.tanh(self.pool(x)))
+
+
+class ReplacedHead(nn.Module):
+    """Features [..., hidden] to a logit of whether the token was replaced, [...] in float32 (Clark
+    et al. 2020, and a layer before it, as in their code).
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.linear = roles.linear(config.hidden, config.hidden, part="head", bias=True)
+        self.activation = FUNCTIONS[ACTIVATIONS[config.feed_forward.activation][0]]
+        self.out = roles.linear(config.hidden, 1, part="head", bias=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = self.out(self.activation(self.linear(x)))[..., 0]
+        return logits if logits.dtype == torch.float64 else logits.float()

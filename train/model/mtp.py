@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,6 +13,7 @@ from train.model.block import View, block
 from train.model.cache import places_of
 from train.model.config import ModelConfig
 from train.model.dropout import of_tokens
+from train.model.feed_forward import Notes, note
 from train.model.norms import norm
 from train.model.roles import linear
 
@@ -32,11 +34,11 @@ class Ahead(nn.Module):
         self.block = block(config, config.layers + depth - 1, backend)
         self.out_norm = None if config.norm.place == "post" else norm(config)
 
-    def forward(self, features: Tensor, embedded: Tensor, view: View) -> Tensor:
-        """Features and embedded tokens [batch, length, hidden] to features."""
+    def forward(self, features: Tensor, embedded: Tensor, view: View) -> tuple[Tensor, Notes]:
+        """Features and embedded tokens [batch, length, hidden] to features; the block's notes."""
         both = torch.cat((self.token_norm(embedded), self.norm(features)), dim=-1)
-        x, _ = self.block(self.join(both), view)
-        return x if self.out_norm is None else self.out_norm(x)
+        x, notes = self.block(self.join(both), view)
+        return (x if self.out_norm is None else self.out_norm(x)), notes
 
 
 def modules(config: ModelConfig, backend: str) -> nn.ModuleList:
@@ -52,10 +54,12 @@ def ahead(
     documents: Tensor | None = None,
     prefix: Tensor | None = None,
     draws: Tensor | None = None,
+    notes: dict[str, list[Tensor]] | None = None,
 ) -> Iterator[Tensor]:
     """What the head reads to predict the token one, two, ... behind the next, for each module of
     ``head.mtp``: [batch, length, hidden], of the features of ``tokens`` and their arguments. Where
-    the document ends before, it means nothing. The modules see what the last block sees.
+    the document ends before, it means nothing. The modules see what the last block sees; what they
+    say of the batch is added to ``notes``, behind what the layers said.
     """
     stack, sight = model.stack, model.config.sights[-1]
     places = places_of(tokens, documents)
@@ -64,9 +68,12 @@ def ahead(
         draws = of_tokens(draws, index, model.config.hidden)
     mask = stack.masks(features, places, documents, prefix, None)[sight]
     rotation = stack.positions.rotation(places, sight.window is not None)
-    view = View(mask=mask, rotation=rotation, draws=draws)
+    counted = None if documents is None else documents >= 0
+    view = View(mask=mask, rotation=rotation, draws=draws, counted=counted)
     for depth, module in enumerate(model.mtp, start=1):
-        features = module(features, model.embedding(later(tokens, depth, 0)), view)
+        read = later(tokens, depth, 0)
+        features, said = module(features, model.embedding(read), replace(view, tokens=read))
+        note(notes, said)
         yield features
 
 

@@ -11,6 +11,7 @@ from train.attention import Alibi as AlibiBias
 from train.attention import Relative
 from train.model import roles
 from train.model.config import ModelConfig
+from train.model.plugins import chosen
 from train.model.position_settings import Alibi, Buckets, Learned, NoPositions, Rope, Sinusoidal
 from train.model.roles import Role
 from train.model.rope import rope_frequencies, window_frequencies
@@ -135,7 +136,8 @@ ENCODINGS: dict[type, type[Positions]] = {
 
 def positions(config: ModelConfig) -> Positions:
     """The encoding of a configuration."""
-    return ENCODINGS[type(config.position)](config)
+    encoding: Positions = chosen(config.position, ENCODINGS)(config)
+    return encoding
 
 
 def rotations(frequencies: Tensor, factor: float, positions: Tensor) -> Tensor:

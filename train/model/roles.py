@@ -59,24 +59,29 @@ def linear(
 
 def roles(model: nn.Module) -> Iterator[tuple[str, nn.Parameter, Role]]:
     """Name, parameter and role of each trained weight, in the order of ``named_parameters``. A
-    parameter whose module says nothing of it is told by its shape, as PyTorch's own layers are.
+    parameter whose module says nothing of it is told by its shape, as PyTorch's own layers are, and
+    its part by where it stands.
     """
-    found_roles: dict[str, Role] = {}
+    by_name: dict[str, Role] = {}
     for prefix, module in model.named_modules():
         stated = getattr(module, "roles", None)
         for name, parameter in module.named_parameters(recurse=False):
-            role = stated[name] if stated else _by_shape(module, parameter)
-            found_roles[f"{prefix}.{name}" if prefix else name] = role
+            whole = f"{prefix}.{name}" if prefix else name
+            by_name[whole] = stated[name] if stated else _by_shape(module, whole, parameter)
     for name, parameter in model.named_parameters():
-        yield name, parameter, found_roles[name]
+        yield name, parameter, by_name[name]
 
 
-def _by_shape(module: nn.Module, parameter: nn.Parameter) -> Role:
-    if parameter.dim() < 2:
-        return Role(part="other", use="vector", start=float(not isinstance(module, nn.Linear)))
+def _by_shape(module: nn.Module, name: str, parameter: nn.Parameter) -> Role:
+    *above, last = name.split(".")
+    part = next((part for part in ("attention", "feed_forward", "positions") if part in above), "")
+    part = part or "other"
+    if parameter.dim() < 2:  # a scale, as of a norm, or what is added
+        scale = last == "weight" and not isinstance(module, nn.Linear)
+        return Role(part=part, use="vector", start=float(scale))
     fan_in = parameter.shape[-1]
     use = "matrix" if isinstance(module, nn.Linear) else "lookup"
-    return Role(part="other", use=use, std=fan_in**-0.5, fan_in=fan_in)
+    return Role(part=part, use=use, std=fan_in**-0.5, fan_in=fan_in)
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ from train.model.block import View, block
 from train.model.cache import Cache, Seen
 from train.model.config import ModelConfig
 from train.model.dropout import wrapped
+from train.model.feed_forward import note
 from train.model.norms import norm
 from train.model.positions import positions
 
@@ -71,7 +72,7 @@ class Stack(nn.Module):
         every = int(self.recompute) if cache is None and torch.is_grad_enabled() else 0
         if every:
             self._prepare(x, [*masks.values(), *([] if cross is None else [cross])])
-        counted = None if documents is None or not self.config.sparse else documents >= 0
+        counted = None if documents is None else documents >= 0
         for layer, sight in enumerate(self.config.sights):
             each = self.blocks[layer // self.config.share]
             given: dict[str, Any] = {"mask": masks[sight], "rotation": rotations[sight]}
@@ -84,16 +85,8 @@ class Stack(nn.Module):
             again = every and layer % every == 0
             out = checkpoint(each, x, view, use_reentrant=False) if again else each(x, view)
             x, said = out
-            if notes is not None:
-                for name, value in said.items():
-                    notes.setdefault(name, []).append(value)
+            note(notes, said)
         return x if self.norm is None else self.norm(x)
-
-    def rebalance(self, loads: Tensor) -> None:
-        """After a step with these ``loads`` [layers with experts, experts]."""
-        for layer, own in zip(self.config.sparse, loads, strict=True):
-            each: Any = self.blocks[layer // self.config.share]
-            each.feed_forward.rebalance(own)
 
     def _prepare(self, x: Tensor, masks: Iterable[Mask | SharedMask]) -> None:
         """What masks keep for all layers, made before the blocks are run twice."""

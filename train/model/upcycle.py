@@ -15,8 +15,9 @@ from train.errors import TrainError
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense, Experts
 
-_MATRIX = re.compile(r"(stack\.blocks\.(\d+)\.feed_forward\.(?:gate|up|down))\.weight")
-_ROUTER = re.compile(r"stack\.blocks\.\d+\.feed_forward\.router\.")
+_BLOCK = r"(?:stack\.blocks\.(?P<block>\d+)|mtp\.(?P<ahead>\d+)\.block)\.feed_forward\."
+_MATRIX = re.compile(rf"(?P<matrix>{_BLOCK}(?:gate|up|down))\.weight")
+_ROUTER = re.compile(rf"{_BLOCK}router\.")
 
 
 def check_upcycling(old: Dense | Experts, own: Dense | Experts) -> None:
@@ -49,9 +50,13 @@ def upcycled(name: str, weight: Tensor, config: ModelConfig) -> tuple[str, Tenso
     """A weight of the dense model, as the mixture of ``config`` has it."""
     own, matrix = config.feed_forward, _MATRIX.fullmatch(name)
     assert isinstance(own, Experts)
-    if matrix is None or not own.at(int(matrix[2]) * config.share):
+    if matrix is None:
         return name, weight
-    return matrix[1], weight.expand(own.count, -1, -1).contiguous()
+    ahead = matrix["ahead"] is not None
+    layer = config.layers + int(matrix["ahead"]) if ahead else int(matrix["block"]) * config.share
+    if not own.at(layer):
+        return name, weight
+    return matrix["matrix"], weight.expand(own.count, -1, -1).contiguous()
 
 
 def of_router(name: str) -> bool:

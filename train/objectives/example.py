@@ -34,7 +34,8 @@ class Example:
     (1), ``IGNORED`` elsewhere. ``scored``: int64 [targets], where those that count stand in the
     flattened rows, for objectives that score few; None for all. ``source`` and
     ``source_documents``: int64 [rows, source], what the encoder of an encoder-decoder reads, and
-    the documents that its tokens belong to, numbered as the others.
+    the documents that its tokens belong to, numbered as the others. ``chances``: float64 [rows,
+    context], numbers from 0 up to 1, evenly drawn, by which a generator chooses tokens.
     """
 
     inputs: Tensor
@@ -46,6 +47,7 @@ class Example:
     scored: Tensor | None = None
     source: Tensor | None = None
     source_documents: Tensor | None = None
+    chances: Tensor | None = None
 
     @property
     def tokens(self) -> int:

@@ -22,7 +22,9 @@ from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
 from train.model.mtp import later_targets
+from train.objective_settings import Replaced
 from train.objectives.example import IGNORED, Example
+from train.objectives.replaced import put_in, sampled
 
 LOGITS = 1 << 26  # of a chunk at most: 256 MiB in float32
 TOKENS = 256  # of a chunk on a CPU: more leave its cache, fewer make poor products
@@ -206,9 +208,11 @@ class Term(NamedTuple):
 class Losses(nn.Module):
     """The terms of a micro-batch by name: ``objective``, what is learned from its targets, and what
     it consists of, ``loss`` (nats) and ``z_loss`` (squared log normalisers); of pairs of segments
-    ``pairs`` (nats); of modules that predict later tokens ``mtp`` (nats, their mean, over all
-    targets of the rows, as DeepSeek-V3's equation 24); with a ``teacher``, which learns nothing,
-    ``distillation`` (``distance``); of experts what ``of_experts`` says.
+    ``pairs`` (nats); of a generator's tokens ``replaced`` (the discriminator's nats a token read),
+    ``replaced_accuracy`` (the share of tokens that it is right of) and ``replaced_share`` (of
+    tokens that are others than they were); of modules that predict later tokens ``mtp`` (nats,
+    their mean, over all targets of the rows, as DeepSeek-V3's equation 24); with a ``teacher``,
+    which learns nothing, ``distillation`` (``distance``); of experts what ``of_experts`` says.
     With ``parallel`` the sums are those of this process's tokens of the rows.
     """
 
@@ -222,7 +226,8 @@ class Losses(nn.Module):
         super().__init__()
         self.parallel = parallel
         self.model, self.z_loss, self.chunk = model, config.z_loss, config.loss_chunk
-        self.mtp_weight = config.mtp_weight
+        self.mtp_weight, own = config.mtp_weight, config.objective
+        self.replaced_weight = (own if isinstance(own, Replaced) else Replaced()).weight
         self.share = config.teacher_weight if teacher is not None else 0.0
         self.temperature = config.temperature
         self.teacher = (teacher,)  # out of sight of whoever asks for this module's weights
@@ -244,8 +249,10 @@ class Losses(nn.Module):
         }
         if self.model.head.pair is not None:
             terms["pairs"] = self._of_pairs(self.model.head.pair, features, example)
+        if self.model.generator is not None:
+            terms |= self._of_replaced(read, example, draws, chunk)
         if self.model.mtp:
-            nats_ahead = self._ahead(features, example, draws, chunk)
+            nats_ahead = self._ahead(features, example, draws, chunk, notes)
             terms["mtp"] = Term(nats_ahead, "targets", self.mtp_weight)
         (teacher,) = self.teacher
         if teacher is not None:
@@ -265,7 +272,12 @@ class Losses(nn.Module):
         return terms | of_experts(self.model.config, notes)
 
     def _ahead(
-        self, features: Tensor, example: Example, draws: Tensor | None, chunk: int
+        self,
+        features: Tensor,
+        example: Example,
+        draws: Tensor | None,
+        chunk: int,
+        notes: dict[str, list[Tensor]],
     ) -> Tensor:
         """The mean of the modules' nats."""
         model, sums = self.model, []
@@ -275,12 +287,36 @@ class Losses(nn.Module):
             documents=example.documents,
             prefix=example.prefix,
             draws=draws,
+            notes=notes,
         )
         for depth, read in enumerate(modules, start=1):
             targets = later_targets(example.targets, example.documents, depth, IGNORED)
             x = model.read_out(read.flatten(0, 1))
             sums.append(loss_sums(x, targets.flatten(), *model.head_weights(), chunk=chunk)[0])
         return torch.stack(sums).mean()
+
+    def _of_replaced(
+        self, read: Tensor, example: Example, draws: Tensor | None, chunk: int
+    ) -> dict[str, Term]:
+        """What the discriminator says of the rows with the generator's tokens. ``read``: what the
+        head's matrix reads of the tokens that are scored.
+        """
+        places, chances = example.scored, example.chances
+        assert places is not None and chances is not None
+        weight, bias = self.model.head_weights()
+        drawn = sampled(read, weight, bias, chances.flatten().index_select(0, places), chunk)
+        ids, others = put_in(example, places, drawn)
+        logits = self.model.replaced(
+            ids, documents=example.documents, segments=example.segments, draws=draws
+        )
+        counted = torch.ones_like(others) if example.documents is None else example.documents >= 0
+        nats = F.binary_cross_entropy_with_logits(logits, others.to(logits.dtype), reduction="none")
+        right = (logits > 0) == others
+        return {
+            "replaced": Term((nats * counted).sum(), "tokens", self.replaced_weight),
+            "replaced_accuracy": Term((right & counted).sum(), "tokens", 0.0),
+            "replaced_share": Term((others & counted).sum(), "tokens", 0.0),
+        }
 
     def _own(self, tensor: Tensor) -> Tensor:
         """The part of this process's tokens, flattened."""
@@ -308,16 +344,17 @@ class Losses(nn.Module):
 
 def of_experts(config: ModelConfig, notes: dict[str, list[Tensor]]) -> dict[str, Term]:
     """What layers with experts add to the loss, each for itself, and what they report; means over
-    these layers but for ``loads`` [layers, experts], the assignments of each.
+    these layers but for ``loads`` [layers, experts], the assignments of each. Modules that predict
+    later tokens are layers too.
     """
     own = config.feed_forward
     if not isinstance(own, Experts):
         return {}
-    weights, layers = {"balance": own.balance, "router_z": own.router_z}, len(config.sparse)
+    weights = {"balance": own.balance, "router_z": own.router_z}
     return {
         name: Term(torch.stack(values), "tokens", 0.0)
         if name == "loads"
-        else Term(torch.stack(values).mean(), "tokens", layers * weights.get(name, 0.0))
+        else Term(torch.stack(values).mean(), "tokens", len(values) * weights.get(name, 0.0))
         for name, values in notes.items()
     }
 

@@ -4,6 +4,7 @@ train/objective_settings.py and its class in a file here, and put both below.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,34 +15,56 @@ from train.data.vocabulary import Vocabulary
 from train.errors import TrainError
 from train.model.config import ModelConfig
 from train.objectives.causal import Causal
+from train.objectives.denoise import NOISES, Denoising
 from train.objectives.example import Objective
 from train.objectives.masked import Masked
 from train.objectives.pairs import Pairs
 from train.objectives.prefix import Prefix
+from train.objectives.replaced import Replaced
+from train.settings import refuse
 
 DECODERS: dict[type, type[Objective]] = {settings.Causal: Causal, settings.Prefix: Prefix}
+DENOISERS: dict[type, type[Objective]] = dict.fromkeys(NOISES, Denoising)
 ENCODERS: dict[type, type[Objective]] = {settings.Masked: Masked}
+GENERATED: dict[type, type[Objective]] = {settings.Replaced: Replaced}
 OF_PAIRS: dict[type, type[Objective]] = {
     settings.NextSentence: Pairs,
     settings.SentenceOrder: Pairs,
 }
-OBJECTIVES = DECODERS | ENCODERS | OF_PAIRS
+OBJECTIVES = DECODERS | DENOISERS | ENCODERS | OF_PAIRS | GENERATED
+_SUITED: dict[str, list[Any]] = {  # by the model's form; the first is its own
+    "decoder": [*DECODERS, *DENOISERS],
+    "encoder-decoder": list(DENOISERS),
+    "encoder": list(ENCODERS),
+}
+_FORMS = {"decoder": ("prefix", "causal"), "encoder-decoder": ("encoder-decoder",)}
 _OF_PAIRS = {"next": settings.NextSentence, "order": settings.SentenceOrder}
 
 
 def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Objective:
     """The objective that is meant for a model; raises ``TrainError`` where it cannot learn it."""
-    pair = _OF_PAIRS.get(model.head.pair)
-    suited: list[Any] = list(DECODERS if model.causal else ENCODERS)
-    suited += [pair] if pair else []
+    refuse(
+        model.head.replaced and model.generator is None,
+        "head.replaced without generator: nothing would replace tokens; set generator.smaller",
+    )
+    own: Any = settings.Replaced if model.head.replaced else _OF_PAIRS.get(model.head.pair)
+    suited = [] if model.head.replaced else list(_SUITED[model.form])
+    suited += [own] if own else []
     if isinstance(asked, settings.Auto):
-        return settings.Causal() if model.causal else (pair or settings.Masked)()
+        asked = (own or suited[0])()
     if type(asked) not in suited:
         names = ", ".join(kind.kind for kind in suited)
         raise TrainError(
             f"objective {asked.kind!r} for this model: choose one of auto, {names}", exit_code=2
         )
-    return asked
+    if not isinstance(asked, settings.Denoiser):
+        return asked
+    forms = _FORMS[model.form]
+    refuse(
+        asked.form not in ("auto", *forms),
+        f"objective.form {asked.form!r} for this model: choose one of auto, {', '.join(forms)}",
+    )
+    return replace(asked, form=forms[0]) if asked.form == "auto" else asked
 
 
 def kind_of(config: TrainConfig) -> type[Objective]:

@@ -39,7 +39,7 @@ class Pairs(Objective):
 
     @staticmethod
     def takes(settings: Settings) -> Takes:
-        return lambda length: length + 1  # the separator
+        return lambda length, context: length + 1  # the separator
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         ids, targets, documents, segments, pairs = (

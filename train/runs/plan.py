@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from train.config import TrainConfig, locate, model_at
+from train.model.code import digest_of
 from train.model.config import ModelConfig
 from train.optim.schedules import schedule
 from train.settings import flat, to_dict
@@ -59,7 +60,7 @@ class Plan:
             ours, others = (flat(_placeless(to_dict(config))) for config in (current, earlier))
             pairs += [(name, ours.get(name), others.get(name)) for name in ours | others]
         return [
-            f"{name}: {a}, not {b}"
+            f"{name}: {_short(a)}, not {_short(b)}"
             for name, a, b in pairs
             if a != b and name.partition(".")[0] not in TrainConfig.FREE and name != "steps"
         ]
@@ -73,6 +74,12 @@ class Plan:
         ours, theirs = self.train, other.train
         settled = schedule(ours.schedule).settled
         return min(settled(ours), settled(theirs), ours.steps)
+
+
+def _short(value: Any) -> Any:
+    """A value to show; of a file's text its digest."""
+    long = isinstance(value, str) and "\n" in value
+    return digest_of(value)[:12] if long else value
 
 
 def _placeless(settings: Any) -> Any:

@@ -153,3 +153,17 @@ def test_bars_are_as_long_as_their_values_and_say_them() -> None:
     assert wide == pytest.approx([wide[0], wide[0] / 2, 0, wide[0] / 4], abs=0.01)
     assert labels(svg) == ["all", "4.0", "2.0", "a longer name", "-", "1.0"]
     inside_and_apart(svg)
+
+
+def test_named_curves_share_axes_and_where_they_fall_from_hides_nothing() -> None:
+    lines = [(name, [(x, 9.0 if x == 0 else y) for x in range(20)]) for name, y in pairs_of("ab")]
+    svg = charts.curves([*lines, ("gone", [(0.0, math.nan)])], "loss", "tokens")
+    assert labels(svg)[-3:] == ["a", "b", "gone"]
+    heights = [float(v) for v in re.findall(r'text-anchor="end"[^>]*>([\d.]+)<', svg)]
+    assert max(heights) <= 2.05 and min(heights) >= 0.95
+    assert len(re.findall(r"stroke-dasharray", svg)) == 3  # b's line, and two names
+    assert "could not be drawn" in charts.curves([("x", [])], "loss", "tokens")
+
+
+def pairs_of(names: str) -> list[tuple[str, float]]:
+    return [(name, float(nth + 1)) for nth, name in enumerate(names)]

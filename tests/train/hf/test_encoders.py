@@ -35,6 +35,11 @@ CASES = {
     "roberta": small("roberta-tiny", **{"position.offset": 2}),
     "albert": small("albert-tiny", **{"embedding.size": 20}),
     "albert in groups": small("albert-tiny", **{"share": 2, "embedding.size": 20}),
+    "electra": small("electra-tiny", generator=None),
+    "electra, narrow": small("electra-tiny", generator=None, **{"embedding.size": 20}),
+    "electra's generator": small(
+        "electra-tiny", **{"generator.smaller": 2, "embedding.size": 20}
+    ).generating,
     "modernbert": small("modernbert-tiny", **{"attention.window": 4}),
 }
 
@@ -53,10 +58,13 @@ def test_the_export_computes_the_same_and_comes_back(config, tmp_path, small_tok
     kinds = {}
     if config.embedding.segments == 2:
         kinds = {"token_type_ids": (torch.arange(40) > 17).long().expand(2, -1)}
-    features = model.features(ids, segments=kinds.get("token_type_ids"))
     out = theirs.eval()(input_ids=ids, **kinds)
     logits = out.logits if "logits" in out else out.prediction_logits
-    ours = model.logits(features)
+    if config.head.replaced:
+        ours = model.replaced(ids, segments=kinds["token_type_ids"])
+    else:
+        features = model.features(ids, segments=kinds.get("token_type_ids"))
+        ours = model.logits(features)
     assert float((logits - ours).abs().max()) <= 1e-5 * float(ours.abs().max())
     if model.head.pair is not None:
         pair = out.seq_relationship_logits if config.head.pair == "next" else out.sop_logits
@@ -80,6 +88,9 @@ PUBLISHED = {
     "albert-large": 17_847_474,
     "albert-xlarge": 59_021_490,
     "albert-xxlarge": 223_158_450,
+    "electra-small": 13_549_057,
+    "electra-base": 109_483_009,
+    "electra-large": 335_142_913,
     "modernbert-base": 149_655_232,
     "modernbert-large": 395_881_664,
 }
@@ -87,7 +98,7 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_presets_have_the_published_sizes_and_those_of_the_classes(name):
-    config = preset(name)
+    config = preset(name).trunk
     family = family_of(config)
     assert parameters(config) == PUBLISHED[name]
     values = config_json(config, family, 0)
@@ -106,6 +117,26 @@ def test_alberts_table_of_parameters():
     table = {"albert-base": 12, "albert-large": 18, "albert-xlarge": 60}
     for name, millions in table.items():
         assert round(parameters(preset(name)) / 1e6) in (millions, millions - 1)
+
+
+@torch.no_grad()
+def test_a_discriminator_is_exported_with_its_generator(tmp_path, small_tokenizer):
+    config = small("electra-tiny", **{"generator.smaller": 2})
+    model = build(config)
+    run = trained(tmp_path / "run", model, small_tokenizer)
+    assert export(run, tmp_path / "hf")["architecture"] == "ElectraForPreTraining"
+    ids = torch.randint(5, 300, (2, 40), generator=torch.Generator().manual_seed(2))
+    for folder, of, ours in (
+        ("hf", "ElectraForPreTraining", model.replaced(ids)),
+        ("hf/generator", "ElectraForMaskedLM", model(ids)),
+    ):
+        theirs = getattr(transformers, of).from_pretrained(tmp_path / folder).eval()
+        assert float((theirs(ids).logits - ours).abs().max()) <= 1e-5 * float(ours.abs().max())
+    import_model(tmp_path / "hf", tmp_path / "back")
+    back, _ = load_run(tmp_path / "back")
+    assert torch.equal(back.replaced(ids), model.replaced(ids))
+    with pytest.raises(TrainError, match="a discriminator predicts no tokens"):
+        back(ids)
 
 
 def test_what_has_no_class_is_named_with_the_nearest():

@@ -31,6 +31,7 @@ MODELS = {
     "bert-tiny": {"dropout": 0.1},
     "roberta-tiny": {},
     "albert-tiny": {"share": 2, "embedding.size": 16, "dropout": 0.1},
+    "electra-tiny": {"dropout": 0.1, "generator.smaller": 2},
     "modernbert-tiny": {},
 }
 
@@ -73,6 +74,20 @@ def test_the_mask_stands_behind_the_tokens_of_the_shards(shard_folder, tmp_path)
     # It goes on as a model of its own folder, whose tokenizer has more than the shards' has.
     more = dataclasses.replace(TRAIN, steps=2)
     pretrain(shard_folder, tmp_path / "more", model=str(tmp_path / "run"), train=more)
+
+
+def test_what_is_learned_beside_hidden_tokens_is_in_the_metrics_and_of_held_out_text(
+    shard_folder, tmp_path
+):
+    for name, terms in (
+        ("bert-tiny", {"pairs"}),
+        ("electra-tiny", {"replaced", "replaced_accuracy", "replaced_share"}),
+    ):
+        pretrain(shard_folder, tmp_path / name, model=small(name), train=TRAIN)
+        lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
+        last = json.loads(lines[-1])
+        assert terms == set(last["held_out"]["terms"]) and terms < set(last)
+    assert last["held_out"]["terms"]["replaced_share"] == pytest.approx(0.15, abs=0.05)
 
 
 def test_what_an_encoder_cannot_do_is_one_line(shard_folder, tmp_path):

@@ -24,6 +24,10 @@ CASES: dict[str, tuple[dict, dict]] = {
         | {"feed_forward.first_dense": 1},
         {"parallel": "fsdp", "optimizer": "muon", "ema": 0.9},
     ),
+    "fsdp, later tokens": (
+        {"feed_forward.bias_rate": 0.01, "head.mtp": 1, "attention": LATENT},
+        {"parallel": "fsdp"},
+    ),
     "offload": ({"feed_forward.bias_rate": 0.01}, {"parallel": "fsdp", "offload": True}),
     "replicas": ({"feed_forward.bias_rate": 0.01}, {"parallel": "fsdp", "replicas": 2}),
     "fsdp, bf16": ({}, {"parallel": "fsdp", "precision": "bf16", "recompute": True}),

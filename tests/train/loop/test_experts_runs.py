@@ -114,6 +114,20 @@ def test_copies_of_a_dense_feed_forward_compute_what_it_did(changes, dense, shar
     assert len(plan.model.sparse) == (1 if "every" in changes else 2)
 
 
+def test_modules_for_later_tokens_are_copied_too(shard_folder, tmp_path):
+    config = change(DENSE, {"head.mtp": 1}, "model")
+    run = trained(tmp_path / "run", before := build(config), shard_folder / "tokenizer.json")
+    given = {"feed_forward": "experts", "feed_forward.count": 4}
+    plan, _ = make_plan(shard_folder, str(run), TRAIN, given)
+    model = Decoder(plan.model)
+    model.initialise(0)
+    take_over(plan.start, model)
+    assert model.mtp[0].block.feed_forward.up.shape == (4, 48, 32)
+    tokens = torch.randint(300, (2, 32), generator=torch.Generator().manual_seed(0))
+    (ours,), (theirs,) = (list(m.ahead(m.features(tokens), tokens)) for m in (model.eval(), before))
+    assert torch.allclose(ours, theirs, atol=1e-5)
+
+
 def test_upcycling_is_one_command_and_begins_with_the_dense_loss(dense, shard_folder, tmp_path):
     still = dataclasses.replace(TRAIN, steps=1, lr=1e-12)
     before = pretrain(shard_folder, tmp_path / "dense", model=str(dense), train=still)

@@ -47,17 +47,22 @@ def made(config=CONFIG) -> Decoder:
     return model.double()
 
 
-@pytest.mark.parametrize("attention", [{}, {"attention": LATENT}], ids=["grouped", "latent"])
+EXPERTS = {"feed_forward": {"kind": "experts", "count": 4, "width": 20}}
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"attention": LATENT}, EXPERTS], ids=["grouped", "latent", "experts"]
+)
 @torch.no_grad()
-def test_a_module_reads_the_features_and_as_many_tokens_ahead_as_its_depth(attention):
-    model, rows = made(change(CONFIG, attention, "model")), example()
+def test_a_module_reads_the_features_and_as_many_tokens_ahead_as_its_depth(changes):
+    model, rows = made(change(CONFIG, changes, "model")), example()
     whole = list(model.ahead(rows.read_by(model), rows.inputs, documents=DOCUMENTS))
     for depth, features in enumerate(whole, start=1):
         changed = rows.inputs.clone()
         changed[0, 5] = (changed[0, 5] + 1) % 61
         other = dataclasses.replace(rows, inputs=changed)
         again = list(model.ahead(other.read_by(model), changed, documents=DOCUMENTS))[depth - 1]
-        differs = (features != again).any(-1)
+        differs = ((features - again).abs() > 1e-9).any(-1)
         assert differs.nonzero().tolist() == [[0, n] for n in range(5 - depth, 7)]
 
 
@@ -139,6 +144,22 @@ def test_the_loss_is_the_mean_of_the_modules_over_targets_that_are_in_the_docume
     assert torch.equal(alone["loss"].sum, terms["loss"].sum)
 
 
+def test_experts_of_modules_are_balanced_as_those_of_layers_are():
+    given = EXPERTS["feed_forward"] | {"bias_rate": 0.1, "first_dense": 1, "dense_width": 40}
+    model = made(change(CONFIG, {"feed_forward": given}, "model"))
+    losses, rows = Losses(model, TrainConfig()), example()
+    terms = losses(rows)
+    assert terms["loads"].sum.shape == (3, 4)  # of the second layer and of both modules
+    assert terms["loads"].sum.sum(-1).tolist() == [44, 44, 44]  # 22 tokens, two experts each
+    assert terms["balance"].weight == pytest.approx(3 * 0.01)
+    mixtures = [model.stack.blocks[1].feed_forward, *(m.block.feed_forward for m in model.mtp)]
+    said = [mixture.router.weight for mixture in mixtures]
+    assert all(grad.any() for grad in torch.autograd.grad(terms["balance"].sum, said))
+    model.rebalance(terms["loads"].sum)
+    for mixture, loads in zip(mixtures, terms["loads"].sum, strict=True):
+        assert torch.equal(mixture.router.bias.sign(), (loads.mean() - loads).sign().double())
+
+
 def test_a_run_learns_them_and_logs_their_loss(shard_folder, tmp_path):
     torch.set_num_threads(1)
     model = change(MODEL, {"head.mtp": 2}, "model")
@@ -187,7 +208,6 @@ def test_they_cost_a_block_two_norms_more_and_the_head_again():
         ({"causal": False}, "causal false"),
         ({"mup_base": 32}, "mup_base"),
         ({"embedding.size": 8}, "embedding.size"),
-        ({"feed_forward": "experts"}, "feed_forward experts"),
     ],
 )
 def test_what_does_not_go_with_them_is_refused_in_one_line(settings, other):

@@ -94,7 +94,7 @@ _V3 = partial(Experts, scores="sigmoid", scale=2.5, bias_rate=0.001, balance=0.0
 
 
 def deepseek_tiny() -> ModelConfig:
-    """V3's choices in a small model."""
+    """V3's choices in a small model, with its module for the token after the next."""
     experts = _V3(count=16, top_k=4, width=64, shared_width=64, groups=4, top_groups=2)
     experts = dataclasses.replace(experts, first_dense=1, dense_width=512)
     return ModelConfig(
@@ -107,6 +107,7 @@ def deepseek_tiny() -> ModelConfig:
         ),
         feed_forward=experts,
         norm=Norm(eps=1e-6),
+        head=Head(mtp=1),
     )
 
 

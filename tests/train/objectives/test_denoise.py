@@ -1,0 +1,180 @@
+"""Damaged texts: what is hidden, that nothing is lost, and that rows have room for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from train.data.rows import Piece, longest
+from train.data.vocabulary import Vocabulary
+from train.objective_settings import Spans
+from train.objectives.denoise import NOISES, Denoising, width
+from train.objectives.example import IGNORED, Draws
+from train.objectives.noise import hidden_of, replaced, some
+
+END = 1000
+FORMS = st.sampled_from(["prefix", "causal"])
+SPANS = st.builds(
+    Spans,
+    rate=st.floats(0.05, 0.9),
+    span=st.floats(1, 12),
+    unit=st.sampled_from(["span", "token"]),
+    form=FORMS,
+)
+
+
+def vocabulary(settings, context: int = 200) -> Vocabulary:
+    roles = dict.fromkeys((*Denoising.needs(settings, context), "end"))
+    special = {role: 1001 + number for number, role in enumerate(roles)} | {"end": END}
+    return Vocabulary(
+        size=1001 + len(special), special=special, reserved=frozenset(special.values())
+    )
+
+
+def denoising(settings, context: int = 200) -> Denoising:
+    return Denoising(settings, vocabulary(settings, context))
+
+
+def piece(length: int, *, document: int = 0, first: int = 0, ended: bool = True) -> Piece:
+    """Tokens all different, and an end of text."""
+    tokens = (np.arange(length, dtype=np.int64) + 100 * document) % 1000
+    if ended:
+        tokens = np.append(tokens, END)
+    return Piece(document=document, first=first, before=END, tokens=tokens)
+
+
+def corrupted(settings, length: int, epoch: int = 0):
+    """The ids of source and target of a text 0, 1, 2, ..., without their ends."""
+    made = denoising(settings, max(200, 3 * length))
+    source, target = (part.tokens for part in made.parts(piece(length), Draws(0, epoch)))
+    assert source[-1] == target[-1] == END
+    return source[:-1].tolist(), target[:-1].tolist()
+
+
+def spans_of(target: list[int]) -> dict[int, list[int]]:
+    """The tokens behind each sentinel."""
+    spans: dict[int, list[int]] = {}
+    for token in target:
+        if token > END:
+            spans[token] = []
+        else:
+            spans[list(spans)[-1]].append(token)
+    return spans
+
+
+@given(settings=SPANS, length=st.integers(0, 120), epoch=st.integers(0, 3))
+def test_spans_behind_their_sentinels_put_the_text_back_together(settings, length, epoch):
+    source, target = corrupted(settings, length, epoch)
+    spans = spans_of(target)
+    back = [part for token in source for part in spans.pop(token, [token])]
+    assert back == list(range(length)) and not spans
+    hidden = sum(token < END for token in target)
+    assert hidden == int(hidden_of(settings.rate, np.array([length]))[0])
+    assert [token for token in source if token > END] == sorted(t for t in target if t > END)
+
+
+@given(settings=SPANS, length=st.integers(2, 120), epoch=st.integers(0, 3))
+def test_spans_are_as_many_as_t5_has(settings, length, epoch):
+    settings = replace(settings, unit="span")
+    noise = min(max(round(length * settings.rate), 1), length - 1)
+    count = min(max(round(noise / settings.span), 1), length - noise)
+    source, target = corrupted(settings, length, epoch)
+    spans = spans_of(target)
+    assert len(spans) == count and all(spans.values()) and source[0] < END
+
+
+def test_t5s_lengths_are_those_that_its_paper_prints():
+    """Inputs of 512 tokens have 114 targets (the code's 568 tokens)."""
+    settings = Spans(form="encoder-decoder")
+    assert width(settings, 512) == 114
+    assert longest(lambda n, _: NOISES[Spans].lengths(settings, n)[0] + 1, 512) == 568
+
+
+def test_each_token_is_hidden_as_often_as_another():
+    counts = np.zeros(40)
+    for epoch in range(2000):
+        hidden = [t for t in corrupted(Spans(rate=0.3, unit="token"), 40, epoch)[1] if t < END]
+        counts[hidden] += 1
+    assert counts.sum() == 2000 * 12 and abs(counts / 2000 - 0.3).max() < 0.05
+
+
+@given(
+    settings=SPANS,
+    lengths=st.lists(st.integers(0, 40), min_size=1, max_size=4),
+    context=st.integers(90, 200),
+)
+def test_rows_have_room_for_what_pieces_take(settings, lengths, context):
+    made = denoising(settings, context)
+    takes = Denoising.takes(settings)
+    pieces, filled = [], 0
+    for number, length in enumerate(lengths):
+        one = piece(length, document=number)
+        taken = int(takes(np.array([len(one.tokens)]), context)[0])
+        if filled + taken <= context:
+            pieces.append(one)
+            filled += taken
+    row = made.example(pieces, context, Draws(0, 0))
+    assert row.targets.shape == (1, context)
+    many = takes(np.arange(3 * context), context)
+    assert (np.diff(many) >= 0).all()
+
+
+def test_a_prefix_is_the_source_and_only_the_target_is_scored():
+    settings = Spans(form="prefix", rate=0.3)
+    made = denoising(settings)
+    source, target = (part.tokens for part in made.parts(piece(20), Draws(0, 0)))
+    row = made.example([piece(20)], 60, Draws(0, 0))
+    read = len(source) + 1
+    assert row.inputs[0, :read].tolist() == [END, *source]
+    assert row.prefix[0].tolist() == [True] * read + [False] * (60 - read)
+    scored = row.targets[0][row.targets[0] != IGNORED].tolist()
+    assert scored == target.tolist() and row.targets[0, read - 1] == target[0]
+
+
+def test_a_causal_row_is_learned_whole():
+    made = denoising(Spans(form="causal", rate=0.3))
+    source, target = (part.tokens for part in made.parts(piece(20), Draws(0, 0)))
+    row = made.example([piece(20)], 60, Draws(0, 0))
+    assert row.prefix is None
+    both = [*source.tolist(), *target.tolist()]
+    assert row.targets[0, : len(both)].tolist() == both
+
+
+def test_tokens_that_do_not_count_are_hidden_and_not_scored():
+    one = piece(40)
+    one = replace(one, counted=np.arange(41) % 2 == 0)
+    row = denoising(Spans(form="prefix", rate=0.5)).example([one], 90, Draws(0, 0))
+    scored = row.targets[0][row.targets[0] != IGNORED].numpy()
+    assert (scored[scored < END] % 2 == 0).all() and (scored < END).sum() >= 5
+
+
+def test_what_is_hidden_follows_from_seed_epoch_and_piece_whatever_the_row():
+    made = denoising(Spans(form="causal", rate=0.4))
+    several = [piece(30, document=number) for number in range(3)]
+    together = made.example(several, 150, Draws(4, 2))
+    alone = made.example(several[1:2], 60, Draws(4, 2))
+    place = together.documents[0] == 1
+    assert together.targets[0, place].tolist() == alone.targets[alone.documents == 1].tolist()
+    other = made.example(several[1:2], 60, Draws(4, 3))
+    assert alone.targets.tolist() != other.targets.tolist()
+
+
+def test_a_mask_becomes_sentinels_as_in_the_paper():
+    """Figure 2: Thank you [for inviting] me to your party [last] week."""
+    hidden = np.isin(np.arange(10), [2, 3, 8])
+    source, target = replaced(hidden, np.array([50, 51]))
+    assert source.tolist() == [~0, ~1, 50, ~4, ~5, ~6, ~7, 51, ~9]
+    assert target.tolist() == [50, ~2, ~3, 51, ~8]
+
+
+def test_a_choice_of_all_or_none_is_one():
+    assert some(5, 5, np.zeros(5)).all() and not some(5, 0, np.zeros(5)).any()
+
+
+@pytest.mark.parametrize("length", [0, 1])
+def test_a_text_of_a_token_or_none_is_left_as_it_is(length):
+    assert corrupted(Spans(), length) == (list(range(length)), [])
