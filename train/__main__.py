@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("shards", type=Path, help="folder of token shards; -: sources")
     parser.add_argument("out", type=Path, help="folder of the model; a run there is gone on with")
     parser.add_argument("--model", default="tiny", help="a preset, or a folder to start from")
+    parser.add_argument("--task", help="classify, token or span; SHARDS is then JSON lines")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="sets")
     parser.add_argument("--fresh", action="store_true", help="begin anew")
     parser.add_argument("--trust-code", action="store_true", help="run Python that models hold")
@@ -41,6 +42,8 @@ def main() -> int:
     try:
         settings = _settings(asked.sets)
         changes = {n.removeprefix("model."): settings.pop(n) for n in _of_model(settings)}
+        if asked.task is not None:
+            settings["objective"] = asked.task
         settings = unflat(settings)  # eval.wiki=FOLDER
         config = from_dict(TrainConfig, settings, "--set")
         from train.loop.distributed import first_process

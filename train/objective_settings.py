@@ -22,6 +22,30 @@ class Auto:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Task:
+    """Labels of texts in JSON lines, by a head of its own (Devlin et al. 2019, section 4)."""
+
+    kind: Annotated[
+        str,
+        Setting(
+            "What has a label: a text, each of its words, or an answer in it.",
+            choices=("classify", "token", "span"),
+        ),
+    ]
+    reads: Annotated[
+        str,
+        Setting(
+            "Which token a text is classified by: the first, or the last, which alone has seen all "
+            "of it in a decoder. `auto` is what suits the model.",
+            choices=("auto", "first", "last"),
+        ),
+    ] = "auto"
+
+    def __post_init__(self) -> None:
+        check(self, "objective.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Causal:
     """Each token from those before it (Radford et al. 2018)."""
 
@@ -44,13 +68,23 @@ class Masked:
     unit: Annotated[
         str,
         Setting(
-            "What is hidden as one: a token, a word, or a span of words (Joshi et al. 2020).",
-            choices=("token", "word", "span"),
+            "What is hidden as one: a token, a word, a span of words (Joshi et al. 2020), or words "
+            "that go together by the text's own counts (`pmi`, Levine et al. 2021).",
+            choices=("token", "word", "span", "pmi"),
         ),
     ] = "token"
     span: Annotated[
         float, Setting("Words of a span in the mean; they are 10 at most.", ge=1, lt=5.5)
     ] = 3.8
+    collocations: Annotated[
+        float,
+        Setting(
+            "Of `pmi`: of the n-grams of each length, 2 to 5 words, that occur ten times the share "
+            "whose words go together most.",
+            gt=0,
+            le=1,
+        ),
+    ] = 0.1
     fixed: Annotated[
         bool,
         Setting("Whether all epochs hide the same tokens (BERT), or each epoch others (RoBERTa)."),
@@ -266,8 +300,25 @@ class Bart(Denoiser):
         refuse(not self.noises, f"objective.noises is empty: choose of {', '.join(NOISES)}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class FillInTheMiddle:
+    """Text of which a middle stands last (Bavarian et al. 2022)."""
+
+    kind: Annotated[str, kind_of("fim", "Causal, with the middle of some texts last.")] = "fim"
+    rate: Annotated[
+        float, Setting("Share of the pieces of text whose middle stands last.", ge=0, le=1)
+    ] = 0.5
+    spm: Annotated[
+        float, Setting("Share of these that begin with the suffix, not the prefix.", ge=0, le=1)
+    ] = 0.5
+
+    def __post_init__(self) -> None:
+        check(self, "objective.")
+
+
 Objective = (
     Auto
+    | Task
     | Causal
     | Prefix
     | Masked
@@ -282,4 +333,5 @@ Objective = (
     | Continuation
     | Bart
     | Ul2
+    | FillInTheMiddle
 )

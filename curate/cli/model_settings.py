@@ -112,6 +112,12 @@ class Generate(CommandSettings):
         description="Penalty of tokens that the text holds already; above 1 they become less"
         " likely (Keskar et al. 2019).",
     )
+    fill: Literal["mask-predict", "gibbs"] = Field(
+        "mask-predict",
+        description="How an encoder fills masks: the likeliest tokens at once and the least sure"
+        " again (Ghazvininejad et al. 2019), or drawn one by one (Wang and Cho 2019).",
+    )
+    rounds: int = Field(10, ge=1, description="Rounds in which an encoder fills masks.")
     batch: int = Field(8, ge=1, description="Number of prompts that are continued at a time.")
     seed: int = Field(0, description="Seed of the sampling: the same seed gives the same texts.")
     device: str = Field(

@@ -80,6 +80,13 @@ def pretrain(
             " llmcurate reads, or token shards. [repeatable]",
         ),
     ] = None,
+    task: Annotated[
+        Optional[str],
+        typer.Option(
+            help="Task that a model is fine-tuned for, on a file in JSON lines in place of shards:"
+            " classify, token or span; --objective of that kind."
+        ),
+    ] = None,
     sets: Sets = None,
     trust_code: TrustCode = False,
     *,
@@ -95,6 +102,7 @@ def pretrain(
     Example:
     llmcurate pretrain shards/ -o model --steps 200 --lr 0.001 --rows 8
     llmcurate pretrain shards/ -o model --model 30m --set model.attention.window=64
+    llmcurate pretrain labelled.jsonl -o topics --model model --task classify
     llmcurate pretrain shards/ -o model --eval news=news.jsonl --eval wiki=wiki/corpus
     """
     import os
@@ -117,6 +125,8 @@ def pretrain(
         if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
             raise UsageError(f"{folder} holds no token shards")
         settings = {**settings, "shards": str(folder)}
+    if task is not None:
+        settings = {**settings, "objective": task}
     if texts:
         settings = {**settings, "eval": named_paths(texts)}
     whole = tuple(f"pretrain.{s}" if s.startswith("model.") else s for s in sets or ())
@@ -159,11 +169,12 @@ def generate(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Continue texts with a trained model.
+    """Continue texts with a trained model, or fill their masks with an encoder.
 
     \b
     Example:
     llmcurate generate "The river" "In spring" --model model --top-p 0.9 --top-k 0
+    llmcurate generate "The [MASK] is [MASK] [MASK]." --model bert --fill gibbs
     """
     from curate.cli.model_settings import Generate
 
@@ -173,6 +184,7 @@ def generate(
         _check_text(text, "a prompt")
     folder = model or _newest("--model")
     with needs_training():
+        from train.generate.filling import Filling
         from train.generate.generate import complete, load
         from train.generate.sampling import Sampling
 
@@ -183,13 +195,16 @@ def generate(
             min_p=chosen.min_p,
             repetition_penalty=chosen.repetition_penalty,
         )
+        trained, tokens = load(folder, device=chosen.device)
         completions = complete(
-            *load(folder, device=chosen.device),
+            trained,
+            tokens,
             texts or [""],
             max_tokens=chosen.max_tokens,
             sampling=sampling,
             seed=chosen.seed,
             batch=chosen.batch,
+            filling=Filling(method=chosen.fill, rounds=chosen.rounds),
         )
     if as_json:
         outcome = {
@@ -198,7 +213,8 @@ def generate(
         }
         echo_json(outcome)
         return
-    echo("\n---\n".join(c.prompt + c.text for c in completions))
+    apart = trained.encoder is not None  # it has read the prompt and writes another text
+    echo("\n---\n".join(c.text if apart else c.prompt + c.text for c in completions))
 
 
 @app.command()

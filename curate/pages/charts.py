@@ -343,26 +343,32 @@ def bars(rows: Sequence[tuple[str, Sequence[float | None]]], label: str, value: 
 
 
 @drawn
-def heat(labels: Sequence[str], cells: dict[tuple[str, str], float], label: str) -> str:
-    """A square of shares: (row, column) -> 0 to 1, the darker the more; both sides are `labels`."""
-    cell, margin = 12, LETTER * max(map(len, labels)) + 8
-    side = cell * len(labels)
-    order = {name: margin + cell * i for i, name in enumerate(labels)}
+def heat(
+    rows: Sequence[str],
+    cells: dict[tuple[str, str], float],
+    label: str,
+    columns: Sequence[str] | None = None,
+) -> str:
+    """Shares: (row, column) -> 0 to 1, the darker the more; columns are as rows where absent."""
+    columns = rows if columns is None else columns
+    cell, left, top = 12, *(LETTER * max(map(len, side)) + 8 for side in (rows, columns))
+    across = {name: left + cell * i for i, name in enumerate(columns)}
+    down = {name: top + cell * i for i, name in enumerate(rows)}
     parts = []
     for (row, column), share in sorted(cells.items()):
         if share > 0:
             # A root, so that a few texts beside many can be seen.
             shade = round(math.sqrt(min(1.0, share)), 3)
             opacity = f' fill-opacity="{shade:g}"' if shade < 1 else ""
-            place = f'x="{_px(order[column])}" y="{_px(order[row])}"'
+            place = f'x="{_px(across[column])}" y="{_px(down[row])}"'
             size = f'width="{cell}" height="{cell}"'
             parts.append(f'<rect {place} {size} fill="{ACCENT}"{opacity}/>')
-    for name, at in order.items():
-        middle = at + cell / 2 + FONT / 3
-        parts.append(_text(margin - 4, middle, name, "end"))
-        turned = _text(0, 0, name, "start")
-        move = f"translate({_px(middle)} {_px(margin - 4)}) rotate(-90)"
-        parts.append(f'<g transform="{move}">{turned}</g>')
-    box = f'x="{_px(margin)}" y="{_px(margin)}" width="{side}" height="{side}"'
+    for name, at in down.items():
+        parts.append(_text(left - 4, at + cell / 2 + FONT / 3, name, "end"))
+    for name, at in across.items():
+        move = f"translate({_px(at + cell / 2 + FONT / 3)} {_px(top - 4)}) rotate(-90)"
+        parts.append(f'<g transform="{move}">{_text(0, 0, name, "start")}</g>')
+    width, height = cell * len(columns), cell * len(rows)
+    box = f'x="{_px(left)}" y="{_px(top)}" width="{width}" height="{height}"'
     parts.append(f'<rect {box} fill="none" stroke="{GRID}" stroke-width="1.1"/>')
-    return _svg(parts, label, margin + side + 4, margin + side + 4)
+    return _svg(parts, label, left + width + 4, top + height + 4)

@@ -474,5 +474,5 @@ def _curve(path: Path, points: int = 200) -> list[dict[str, Any]]:
         for i, m in enumerate(lines)
         if i % stride == 0 or i == len(lines) - 1 or any(name in m for name in always)
     ]
-    names = ("step", "loss", "held_out", "eval", "lr", "grad_norm", "skipped", "documents")
+    names = ("step", "loss", "held_out", "eval", "lr", "grad_norm", "load", "skipped", "documents")
     return [{k: m[k] for k in names if k in m} for m in keep]

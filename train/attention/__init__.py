@@ -2,6 +2,7 @@
 
 from train.attention.backends import BACKENDS, Backend
 from train.attention.choice import attend, check_name, prepare
+from train.attention.content import Relation, of_keys, of_queries
 from train.attention.context import ContextParallel, SharedMask
 from train.attention.mask import Alibi, Mask, Relative, positions_of
 
@@ -11,10 +12,13 @@ __all__ = [
     "Backend",
     "ContextParallel",
     "Mask",
+    "Relation",
     "Relative",
     "SharedMask",
     "attend",
     "check_name",
+    "of_keys",
+    "of_queries",
     "positions_of",
     "prepare",
 ]

@@ -72,7 +72,7 @@ def by_document(q: Tensor, k: Tensor, v: Tensor, lengths: Lengths) -> Tensor:
     return torch.cat(rows).transpose(1, 2)
 
 
-Attention = Callable[[Tensor, Tensor, Tensor, Mask], Tensor]
+Attention = Callable[..., Tensor]  # of q, k, v, mask, and with "content" scores that are added
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +114,8 @@ def _repeat_heads(kv: Tensor, heads: int) -> Tensor:
     return kv if kv.shape[1] == heads else kv.repeat_interleave(heads // kv.shape[1], dim=1)
 
 
-def eager(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    """softmax(q k^T / sqrt(head_dim)) v, scores and softmax in float32
+def eager(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None = None) -> Tensor:
+    """softmax(q k^T / sqrt(head_dim) + added) v, scores and softmax in float32
     or wider (Vaswani et al. 2017). A query that sees nothing gets 0."""
     k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
     with torch.autocast(q.device.type, enabled=False):
@@ -123,6 +123,8 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         scores = (q.to(exact) @ k.to(exact).transpose(-2, -1)) * q.shape[-1] ** -0.5
         if (bias := mask.scores(exact)) is not None:
             scores = scores + bias
+        if added is not None:
+            scores = scores + added.to(exact)
         weights = scores.masked_fill(~mask.dense, float("-inf")).softmax(dim=-1)
         weights = weights.masked_fill(~mask.dense.any(dim=-1, keepdim=True), 0.0)
         return weights.to(v.dtype) @ v
@@ -133,11 +135,11 @@ def _make_dense(mask: Mask) -> None:
     if mask.features <= {"causal"} or lengths_of(mask) is not None:
         return
     _ = mask.dense
-    if mask.bias is not None:
+    if mask.bias is not None or mask.content:
         _ = mask.distance
 
 
-def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None = None) -> Tensor:
     """PyTorch's fused attention; the flash kernel where the mask is causal and nothing else, on a
     CPU also within documents. There its kernel wants values as wide as keys, and keeps no scores;
     so narrower ones are filled up where there are many queries: 0.4 of the time at 192 and 128.
@@ -154,6 +156,8 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     if (lengths := lengths_of(mask)) is not None:
         return by_document(q, k, v, lengths)
     bias = mask.scores(q.dtype)
+    if added is not None:
+        bias = added.to(q.dtype) if bias is None else bias + added.to(q.dtype)
     seen = mask.dense if bias is None else bias.masked_fill(~mask.dense, float("-inf"))
     return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
 
@@ -204,7 +208,7 @@ def triton(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
 # Masks that the intervals of flash/ranges.py can say.
 _INTERVALS = frozenset({"causal", "documents", "offset", "window", "sinks", "prefix", "alibi"})
 _INDEXED = _INTERVALS | {"pattern", "relative", "gaps", "ahead"}
-_ALL_MASKS = _INDEXED | {"cross"}
+_ALL_MASKS = _INDEXED | {"cross", "content"}
 _FLOATS = frozenset({torch.float32, torch.bfloat16, torch.float16})
 
 BACKENDS: dict[str, Backend] = {

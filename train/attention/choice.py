@@ -99,13 +99,19 @@ def resolve(backend: str, q: Any, mask: Mask, values: int | None = None) -> Row:
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask | SharedMask, backend: str = "auto"
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Mask | SharedMask,
+    backend: str = "auto",
+    added: Tensor | None = None,
 ) -> Tensor:
     """Attention of q [batch, heads, queries, head_dim] over k, v [batch, kv_heads, keys, head_dim].
 
     ``heads`` is a multiple of ``kv_heads``; the last dimension of v may be another. Returns [batch,
     heads, queries, v's last] in v's dtype.
-    With a ``SharedMask`` all three are those of this process's tokens.
+    With a ``SharedMask`` all three are those of this process's tokens. ``added``: [batch, heads,
+    queries, keys], what a layer adds to the scores where the mask is one of ``content``.
     Raises ``TrainError`` where the back end is unknown or does not support the case.
     """
     if isinstance(mask, SharedMask):
@@ -115,7 +121,8 @@ def attend(
             for queries, each in zip(q.chunk(2, dim=2), mask.chunks, strict=True)
         ]
         return torch.cat(mixed, dim=2)
-    return BACKENDS[resolve(backend, q, mask, v.shape[-1]).backend].attention(q, k, v, mask)
+    kernel = BACKENDS[resolve(backend, q, mask, v.shape[-1]).backend].attention
+    return kernel(q, k, v, mask) if added is None else kernel(q, k, v, mask, added)
 
 
 def prepare(

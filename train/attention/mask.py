@@ -95,7 +95,8 @@ class Mask:
     bool [batch, keys]; these keys are seen by all queries of their document, whatever else says
     no. ``positions``: int [batch or 1, keys], the position of each key in its document, for window,
     sinks and bias; counted from the row's start where absent. ``bias`` is added to the scores.
-    ``gaps``: a cache has left out keys, so positions may leap within a document.
+    ``gaps``: a cache has left out keys, so positions may leap within a document. ``content``: each
+    layer adds scores of its own, which it hands to ``attend``.
     """
 
     queries: int
@@ -115,6 +116,7 @@ class Mask:
     positions: Tensor | None = None
     bias: Bias | None = None
     gaps: bool = False
+    content: bool = False
     ahead: int = 0
 
     @property
@@ -144,6 +146,8 @@ class Mask:
             names.add("alibi" if isinstance(self.bias, Alibi) else "relative")
         if self.gaps:
             names.add("gaps")
+        if self.content:
+            names.add("content")
         if self.ahead:
             names.add("ahead")
         return frozenset(names)

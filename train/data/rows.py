@@ -70,11 +70,17 @@ def split(shards: Shards, *, held_out: float, seed: int) -> tuple[Ints, Ints]:
             " different; "
             "training and held-out text need two different ones at least"
         )
+    chosen = sides(draws, held_out)
+    return np.flatnonzero(~chosen), np.flatnonzero(chosen)
+
+
+def sides(draws: npt.NDArray[np.uint64], held_out: float) -> npt.NDArray[np.bool_]:
+    """Which of these draws, not all of them equal, are below the share; at least one is, and one is
+    not.
+    """
     least, most = draws.min(), draws[draws < draws.max()].max()
     bound = np.uint64(min(int(held_out * 2.0**64), 2**64 - 1))
-    bound = np.uint64(min(max(bound, least), most))
-    chosen = draws <= bound
-    return np.flatnonzero(~chosen), np.flatnonzero(chosen)
+    return draws <= np.uint64(min(max(bound, least), most))
 
 
 def longest(takes: Takes, context: int) -> int:

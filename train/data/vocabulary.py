@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from tokenizers import AddedToken
 
 from train.data.shards import END_OF_TEXT, load_tokenizer
 
@@ -20,6 +21,9 @@ _NAMES = {
     "cls": ("[CLS]", "<s>", "<cls>"),
     "sep": ("[SEP]", "</s>", "<sep>"),
     "end": END_OF_TEXT,
+    "fim prefix": ("<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>"),  # Qwen's, StarCoder's
+    "fim suffix": ("<|fim_suffix|>", "<fim_suffix>", "<fim-suffix>"),
+    "fim middle": ("<|fim_middle|>", "<fim_middle>", "<fim-middle>"),
 }
 
 
@@ -90,7 +94,11 @@ class Vocabulary:
         if not self.added:
             return self.tokenizer.read_bytes()
         loaded = load_tokenizer(self.tokenizer)
-        loaded.add_special_tokens(list(self.added))
+        # A mask takes the space before it, as RoBERTa's: it stands for a token with that space.
+        masks = names_of("mask")
+        loaded.add_special_tokens(
+            [AddedToken(name, special=True, lstrip=name in masks) for name in self.added]
+        )
         text: str = loaded.to_str(pretty=False)
         return text.encode("utf-8")
 

@@ -71,6 +71,7 @@ class Encoder:
         self.begin = end if begin is None else begin
         self.separator = self.begin if separator is None else separator
         self.closing = [] if begin is None or separator is None else [separator]
+        self.cut = 0  # texts that were too long
 
     def windows(self, task: str, samples: Sequence[Sample], names: Sequence[str]) -> list[Window]:
         """The windows of samples, in order; ``names``: of the labels, by number."""
@@ -102,6 +103,7 @@ class Encoder:
     def _classify(self, number: int, sample: Sample, names: dict[str, int]) -> Iterator[Window]:
         texts = [self._encode(text)[0] for text in sample.texts]
         room = self.room(len(texts))
+        self.cut += sum(map(len, texts)) > room
         if len(texts) == 2:  # the longer one is cut to what the other leaves
             first, second = texts
             texts = [first[: max(room // 2, room - len(second))], second]

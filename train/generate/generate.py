@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -12,7 +13,8 @@ from torch import Tensor
 
 from train.data.shards import end_of_text, load_tokenizer
 from train.device import pick_device
-from train.errors import TrainError
+from train.errors import TrainError, counted
+from train.generate.filling import Filling, filled
 from train.generate.sampling import Chooser, Sampling
 from train.measure.accounting import parameters
 from train.model.cache import Cache
@@ -44,16 +46,22 @@ class Texts:
     Where a text outgrows the model's context it is read again from its last half; not so if the
     model is ``endless``. A model that has learned it reads a prompt both ways, up to a context.
     ``known``: the tokens of each text. ``agree`` gives the logits that count, where several
-    processes compute them together.
+    processes compute them together. ``sources``: of an encoder-decoder what its encoder reads for
+    each text.
     """
 
     def __init__(
-        self, model: Decoder, prompts: list[list[int]], agree: Agree | None = None
+        self,
+        model: Decoder,
+        prompts: list[list[int]],
+        agree: Agree | None = None,
+        sources: list[list[int]] | None = None,
     ) -> None:
-        if not all(prompts):
-            raise ValueError("every prompt needs a token")
-        if not model.config.causal:
-            raise TrainError("an encoder writes no text: give a model of text", exit_code=2)
+        if not all(prompts) or not all(sources or [[0]]):
+            raise ValueError("every prompt needs a token, and so does every source")
+        if not model.config.writes:
+            kind = model.config.described
+            raise TrainError(f"{kind} writes no text: give a model of text", exit_code=2)
         self.model, self.known = model, [list(prompt) for prompt in prompts]
         self._agree = agree or (lambda logits: logits)
         self._context = model.config.context
@@ -61,6 +69,10 @@ class Texts:
         self._start = [0 if self._endless else max(0, len(p) - self._context) for p in prompts]
         self._cache: Cache | None = None
         self._device = model.embedding.weight.device
+        self._source: dict[str, Any] = {}
+        if sources is not None:
+            tokens, documents = _padded(sources, self._device, before=False)
+            self._source = {"source": tokens, "source_documents": documents}
 
     @property
     def cache_bytes(self) -> int:
@@ -97,15 +109,9 @@ class Texts:
         """
         self._cache = cache = self.model.empty_cache()
         views = [text[start:] for text, start in zip(self.known, self._start, strict=True)]
-        width = max(map(len, views))
-        tokens = torch.zeros(len(views), width, dtype=torch.long)
-        documents = torch.full_like(tokens, -1)
-        for row, view in enumerate(views):
-            tokens[row, width - len(view) :] = torch.tensor(view)
-            documents[row, width - len(view) :] = 0
+        tokens, documents = _padded(views, self._device, before=True)
         padded = bool((documents < 0).any())
-        tokens, documents = tokens.to(self._device), documents.to(self._device)
-        for first in range(0, width, self._context):
+        for first in range(0, tokens.shape[1], self._context):
             part = slice(first, first + self._context)
             inside = documents[:, part]
             both_ways = self.model.both_ways and first == 0
@@ -114,8 +120,21 @@ class Texts:
                 documents=inside if padded else None,
                 prefix=inside >= 0 if both_ways else None,
                 cache=cache,
+                **(self._source if first == 0 else {}),
             )
         return features
+
+
+def _padded(texts: list[list[int]], device: torch.device, *, before: bool) -> tuple[Tensor, Tensor]:
+    """Texts as rows, shorter ones filled up before or behind; and 0 where they stand, else -1."""
+    width = max(map(len, texts))
+    tokens = torch.zeros(len(texts), width, dtype=torch.long)
+    documents = torch.full_like(tokens, -1)
+    for row, text in enumerate(texts):
+        first = width - len(text) if before else 0
+        tokens[row, first : first + len(text)] = torch.tensor(text)
+        documents[row, first : first + len(text)] = 0
+    return tokens.to(device), documents.to(device)
 
 
 def load(model_dir: Path, *, device: str = "cpu") -> tuple[Decoder, Tokenizer]:
@@ -155,7 +174,7 @@ def load(model_dir: Path, *, device: str = "cpu") -> tuple[Decoder, Tokenizer]:
 @dataclass(frozen=True, kw_only=True)
 class Completion:
     """A prompt and its continuation; ``stopped`` by an end-of-text token (end) or by the number
-    of tokens (length).
+    of tokens (length). Of a prompt with masks it is the text from the first one on.
     """
 
     prompt: str
@@ -211,8 +230,12 @@ def complete(
     seed: int,
     batch: int = 8,
     agree: Agree | None = None,
+    filling: Filling | None = None,
 ) -> list[Completion]:
-    """Continue each prompt by at most ``max_tokens`` tokens, ``batch`` prompts at a time.
+    """Continue each prompt by at most ``max_tokens`` tokens, ``batch`` prompts at a time. Of an
+    encoder-decoder a prompt is what the encoder reads, in which special tokens may be spelled out,
+    and the text is what the decoder writes, with those it writes but for the last. An encoder fills
+    the masks of a prompt, or ``max_tokens`` behind one that has none, by ``filling``.
 
     The model reads a prompt as the beginning of a document; an end-of-text token ends the
     continuation. The same seed gives the same text on the same device; the n-th prompt draws from
@@ -224,24 +247,65 @@ def complete(
         raise TrainError(f"seed is {seed}: give 0 to 2**63 - 1", exit_code=2)
     added = tokenizer.get_added_tokens_decoder()
     end = end_of_text({token.content: index for index, token in added.items() if token.special})
-    start = [] if end is None else [end]
-    ids = [start + tokenizer.encode(words, add_special_tokens=False).ids for words in prompts]
-    if not all(ids):
-        raise TrainError("this tokenizer has no end-of-text token: give a prompt", exit_code=2)
+    if model.config.fills:
+        start = [] if end is None else [end]
+        masks = (start, max_tokens, filling or Filling(), sampling)
+        return [
+            Completion(prompt=prompt, text=text, tokens=tokens, stopped="length")
+            for prompt, text, tokens in filled(
+                model, tokenizer, prompts, *masks, seed=seed, batch=batch
+            )
+        ]
+    ids, sources = _begin(model.config, tokenizer, prompts, end)
     completions: list[Completion] = []
     for first in range(0, len(ids), batch):
         part = ids[first : first + batch]
         chooser = Chooser(sampling, seed, list(range(first, first + len(part))))
-        for produced, ended in _continue(Texts(model, part, agree), chooser, max_tokens, end):
+        read = None if sources is None else sources[first : first + batch]
+        texts = Texts(model, part, agree, read)
+        for produced, ended in _continue(texts, chooser, max_tokens, end):
             completions.append(
                 Completion(
                     prompt=prompts[len(completions)],
-                    text=tokenizer.decode(produced),
+                    text=tokenizer.decode(produced, skip_special_tokens=sources is None),
                     tokens=len(produced),
                     stopped="end" if ended else "length",
                 )
             )
     return completions
+
+
+def _begin(
+    config: ModelConfig, tokenizer: Tokenizer, prompts: list[str], end: int | None
+) -> tuple[list[list[int]], list[list[int]] | None]:
+    """The tokens that each text begins with, and of an encoder-decoder what its encoder reads, an
+    end of text behind it.
+    """
+    start = [] if end is None else [end]
+    encoder = config.encoder
+    if encoder is None:
+        ids = [start + tokenizer.encode(words, add_special_tokens=False).ids for words in prompts]
+        if not all(ids):
+            raise TrainError("this tokenizer has no end-of-text token: give a prompt", exit_code=2)
+        return ids, None
+    if encoder.start is not None:
+        start = [encoder.start]
+    if not start:
+        raise TrainError(
+            "this tokenizer has no end-of-text token: set model.encoder.start", exit_code=2
+        )
+    tokenizer.encode_special_tokens = False
+    sources = [tokenizer.encode(words).ids for words in prompts]
+    tokenizer.encode_special_tokens = True
+    sources = [ids if ids[-1:] == [end] or end is None else [*ids, end] for ids in sources]
+    longest = max(map(len, sources))
+    if config.position.table and longest > config.context:
+        raise TrainError(
+            f"a text has {counted(longest, 'token')}, the model reads {config.context}: give a "
+            "shorter one",
+            exit_code=2,
+        )
+    return [list(start) for _ in prompts], sources
 
 
 def _continue(

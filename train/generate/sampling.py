@@ -105,6 +105,10 @@ class Chooser:
             for row, draw in zip(chances, self._draws, strict=True)
         ]
 
+    def permuted(self, count: int) -> Tensor:
+        """0 .. count - 1 in any order, by the first text's stream."""
+        return torch.randperm(count, generator=self._draws[0])
+
 
 def _stream(seed: int, number: int) -> int:
     """The first text draws from the seed itself."""

@@ -225,6 +225,7 @@ def _read_bart(settings: Settings, context: int | None) -> dict[str, Any]:
         "encoder": {
             "layers": settings.whole("encoder_layers"),
             "start": _read_start(settings),
+            "learns": "bart",
         },
         "hidden": hidden,
         "context": rows,

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from train.hf.family import ACTIVATIONS, COMMON, GATED, Family, Layout, Part, activation, repeated
 from train.hf.settings import Settings
+from train.hf.tasks import of_encoder, of_modernbert
 from train.model.config import ModelConfig
 from train.model.position_settings import Rope
 
@@ -35,9 +36,7 @@ _ALBERT_BLOCK = {
 }
 
 
-def _parts(
-    model: str, layer: str, block: dict[str, str], heads: dict[str, str]
-) -> tuple[Part, ...]:
+def parts(model: str, layer: str, block: dict[str, str], heads: dict[str, str]) -> tuple[Part, ...]:
     """``heads``: of ours, theirs."""
     embeddings = {
         "embedding": "word_embeddings",
@@ -52,7 +51,7 @@ def _parts(
     )
 
 
-_ALLOWS = COMMON | {
+ALLOWS = COMMON | {
     "causal": (False,),
     "norm.kind": ("layer",),
     "norm.place": ("post",),
@@ -67,7 +66,7 @@ _ALLOWS = COMMON | {
 }
 
 
-def _write(config: ModelConfig) -> dict[str, Any]:
+def write_bert(config: ModelConfig) -> dict[str, Any]:
     return {
         "hidden_size": config.hidden,
         "num_hidden_layers": config.layers,
@@ -82,7 +81,7 @@ def _write(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def _read(settings: Settings, context: int | None, *, offset: int = 0) -> dict[str, Any]:
+def read_bert(settings: Settings, context: int | None, *, offset: int = 0) -> dict[str, Any]:
     hidden, heads = settings.whole("hidden_size"), settings.whole("num_attention_heads")
     settings.expect("position_embedding_type", "absolute", "absolute")
     settings.expect("is_decoder", False, False)
@@ -133,10 +132,11 @@ BERT = Family(
     name="bert",
     architecture="BertForMaskedLM",
     of_pairs="BertForPreTraining",
-    allows=_ALLOWS | {"head.pair": ("none", "next")},
-    write=_write,
-    read=lambda settings, context: _read(settings, context) | _bert_pairs(settings),
-    parts=_parts(
+    tasks=of_encoder("Bert", "bert.pooler.dense"),
+    allows=ALLOWS | {"head.pair": ("none", "next")},
+    write=write_bert,
+    read=lambda settings, context: read_bert(settings, context) | _bert_pairs(settings),
+    parts=parts(
         "bert",
         "bert.encoder.layer.{}",
         _BLOCK,
@@ -153,21 +153,22 @@ BERT = Family(
 
 
 def _write_roberta(config: ModelConfig) -> dict[str, Any]:
-    return _write(config) | {"max_position_embeddings": config.context + 2, "pad_token_id": 1}
+    return write_bert(config) | {"max_position_embeddings": config.context + 2, "pad_token_id": 1}
 
 
 def _read_roberta(settings: Settings, context: int | None) -> dict[str, Any]:
     settings.expect("pad_token_id", 1, 1)  # positions are counted from behind it
-    return _read(settings, context, offset=2)
+    return read_bert(settings, context, offset=2)
 
 
 ROBERTA = Family(
     name="roberta",
     architecture="RobertaForMaskedLM",
-    allows=_ALLOWS | {"position.offset": (2,)},
+    tasks=of_encoder("Roberta", "classifier.dense", "classifier.out_proj"),
+    allows=ALLOWS | {"position.offset": (2,)},
     write=_write_roberta,
     read=_read_roberta,
-    parts=_parts(
+    parts=parts(
         "roberta",
         "roberta.encoder.layer.{}",
         _BLOCK,
@@ -182,7 +183,7 @@ ROBERTA = Family(
 
 
 def _write_albert(config: ModelConfig) -> dict[str, Any]:
-    return _write(config) | {
+    return write_bert(config) | {
         "embedding_size": config.embedded,
         "num_hidden_groups": config.layers // config.share,
         "inner_group_num": 1,
@@ -192,7 +193,7 @@ def _write_albert(config: ModelConfig) -> dict[str, Any]:
 
 def _read_albert(settings: Settings, context: int | None) -> dict[str, Any]:
     settings.expect("inner_group_num", 1, 1)
-    values = _read(settings, context)
+    values = read_bert(settings, context)
     groups = settings.whole("num_hidden_groups", 1)
     if groups < 1 or values["layers"] % groups:
         raise settings.refusal("num_hidden_groups", groups, "it must divide num_hidden_layers")
@@ -212,7 +213,8 @@ ALBERT = Family(
     name="albert",
     architecture="AlbertForMaskedLM",
     of_pairs="AlbertForPreTraining",
-    allows=_ALLOWS
+    tasks=of_encoder("Albert", "albert.pooler"),
+    allows=ALLOWS
     | {
         "share": ("all or groups of blocks", "none"),
         "embedding.size": ("other than hidden", "hidden"),
@@ -220,7 +222,7 @@ ALBERT = Family(
     },
     write=_write_albert,
     read=_read_albert,
-    parts=_parts(
+    parts=parts(
         "albert",
         "albert.encoder.albert_layer_groups.{}.albert_layers.0",
         _ALBERT_BLOCK,
@@ -238,11 +240,11 @@ ALBERT = Family(
 
 
 def _write_electra(config: ModelConfig) -> dict[str, Any]:
-    return _write(config) | {"embedding_size": config.embedded}
+    return write_bert(config) | {"embedding_size": config.embedded}
 
 
 def _read_electra(settings: Settings, context: int | None) -> dict[str, Any]:
-    values = _read(settings, context)
+    values = read_bert(settings, context)
     size = settings.whole("embedding_size", 128)
     return values | {
         "embedding.size": None if size == values["hidden"] else size,
@@ -255,7 +257,7 @@ ELECTRA = Family(
     name="electra",
     architecture="ElectraForMaskedLM",
     of_replaced="ElectraForPreTraining",
-    allows=_ALLOWS
+    allows=ALLOWS
     | {
         "embedding.size": ("other than hidden", "hidden"),
         "embedding.segments": (2,),
@@ -264,7 +266,7 @@ ELECTRA = Family(
     },
     write=_write_electra,
     read=_read_electra,
-    parts=_parts(
+    parts=parts(
         "electra",
         "electra.encoder.layer.{}",
         _BLOCK,
@@ -374,6 +376,7 @@ def _read_modern(settings: Settings, context: int | None) -> dict[str, Any]:
 MODERNBERT = Family(
     name="modernbert",
     architecture="ModernBertForMaskedLM",
+    tasks=of_modernbert(),
     allows=COMMON
     | {
         "causal": (False,),

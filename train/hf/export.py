@@ -22,6 +22,7 @@ from train.errors import TrainError, counted
 from train.files import encode_json, replacing
 from train.hf.families import family_of
 from train.hf.family import Family, Weight, our_shapes
+from train.hf.tasks import USES, written
 from train.measure.accounting import active_parameters, parameters
 from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
@@ -127,6 +128,7 @@ def config_json(
         **family.write(config),
         "tie_word_embeddings": config.head.tied,
         **_encoder(config, end),
+        **written(config),
         "bos_token_id": end,
         "eos_token_id": end,
         **({} if config.causal else {"cls_token_id": end, "sep_token_id": end}),
@@ -231,6 +233,9 @@ def _card(plan: Plan, family: Family, checkpoint: str, dtype: str) -> str:
     rows = "\n".join(f"| {name} | {value} |" for name, value in shape.items())
     kind = "discriminator" if config.head.replaced else config.form
     task, sample = _USES[kind]
+    if config.head.task is not None:
+        task, auto = USES[config.head.task.kind]
+        sample = _LABELS.format(auto=auto)
     return f"""---
 library_name: transformers
 pipeline_tag: {task}
@@ -290,6 +295,14 @@ start = tokenizer.bos_token or ""  # a text begins with the token that ends the 
 ids = tokenizer(start + "The river runs past the cold mill.", return_tensors="pt",
                 add_special_tokens=False)
 print(model(**ids).logits.sigmoid())  # how likely each token is to have replaced another"""
+_LABELS = """\
+from transformers import AutoTokenizer, {auto}
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = {auto}.from_pretrained(".")
+start = tokenizer.bos_token or ""  # a text begins as in training
+ids = tokenizer(start + "The river", return_tensors="pt", add_special_tokens=False)
+print(model(**ids))"""
 _USES = {
     "decoder": ("text-generation", _CONTINUES),
     "encoder": ("fill-mask", _FILLS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from train.errors import TrainError
+from train.hf.deberta import DEBERTA, DEBERTA_V2
 from train.hf.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from train.hf.encoder_decoders import BART, MT5, T5
 from train.hf.encoders import ALBERT, BERT, ELECTRA, MODERNBERT, ROBERTA
@@ -15,7 +16,7 @@ from train.hf.llama import LLAMA, MINISTRAL, MISTRAL, OLMO, QWEN2, QWEN3
 from train.model.config import ModelConfig, Parallel
 from train.model.feed_forward_settings import Experts
 from train.model.plugins import plugins
-from train.model.position_settings import Learned, Rope
+from train.model.position_settings import Disentangled, Learned, Rope
 from train.settings import to_dict
 
 # The first that can say a configuration is taken.
@@ -25,6 +26,7 @@ FAMILIES = {
         *(LLAMA, MISTRAL, MINISTRAL, QWEN2, QWEN3, OLMO, GPT2, GPTJ, GPT_NEOX, BLOOM, OPT),
         *(DEEPSEEK_V3, DEEPSEEK_V2),
         *(MIXTRAL, QWEN2_MOE),
+        *(DEBERTA, DEBERTA_V2),
         *(BERT, ROBERTA, ELECTRA, ALBERT, MODERNBERT),
         *(T5, MT5, BART),
     )
@@ -35,9 +37,11 @@ _BIASES = {
     ("none", False): "none",
     ("qkv", False): "qkv",
     ("all", False): "attention",
+    ("but_keys", False): "attention but for keys",
     ("none", True): "feed-forward",
     ("qkv", True): "qkv and feed-forward",
     ("all", True): "all",
+    ("but_keys", True): "all but keys",
 }
 
 
@@ -65,6 +69,7 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "head.tied": config.head.tied,
         "head.transform": config.head.transform,
         "head.pair": config.head.pair,
+        "head.task": "none" if config.head.task is None else config.head.task.kind,
         "head.replaced": config.head.replaced,
         "position.window_theta": "theta" if window_theta is None else "other than theta",
         "mup_base": None if config.wider == 1 else config.mup_base,
@@ -93,6 +98,17 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "position.scaling": scaled,
         "position.theta": "other" if theta else "10000",
         "position.offset": position.offset if isinstance(position, Learned) else 0,
+        **_of_distances(position),
+    }
+
+
+def _of_distances(position: Any) -> dict[str, Any]:
+    """What decides it of vectors for distances; of other positions their usual values."""
+    own = position if isinstance(position, Disentangled) else Disentangled()
+    return {
+        "position.buckets": "none" if own.buckets is None else "some",
+        "position.norm": own.norm,
+        "position.shared": own.shared,
     }
 
 
@@ -142,9 +158,7 @@ def _head_dim(config: ModelConfig) -> str:
 
 def obstacles(family: Family, config: ModelConfig) -> list[str]:
     """The traits that a family cannot say."""
-    return [
-        name for name, value in traits(config).items() if value not in family.allows.get(name, ())
-    ]
+    return [name for name, value in traits(config).items() if value not in family.allowed(name)]
 
 
 def family_of(config: ModelConfig) -> Family:
@@ -173,5 +187,5 @@ def _shown(config: ModelConfig, family: Family, name: str) -> str:
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     value = traits(config)[name] if value is None or isinstance(value, dict) else value
-    allowed = " or ".join(str(choice) for choice in family.allows.get(name, ()))
+    allowed = " or ".join(str(choice) for choice in family.allowed(name))
     return f"{name} {value} (there: {allowed})"

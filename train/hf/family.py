@@ -151,14 +151,22 @@ class Weight:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TaskClass:
+    """A class of theirs with a head for a task, and where it keeps the head's weights."""
+
+    architecture: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Family:
     """``allows``: the values that each trait (families.py) may have. ``write`` gives config.json
     without what all families share; ``read`` the settings of a ModelConfig from it, by dotted
     names, for a context (None: the file's). ``prefix``: what files saved from the class without a
     head leave out. ``of_pairs``: the class with a head for pairs of segments; ``of_replaced``: the
-    one of a discriminator. ``beyond``: how names of tensors behind layer ``{}`` begin that files
-    may hold and the class leaves out. ``copies``: tensors that files may hold and that are the
-    embedding.
+    one of a discriminator; ``tasks``: those with a head for a task, by its kind. ``beyond``: how
+    names of tensors behind layer ``{}`` begin that files may hold and the class leaves out.
+    ``copies``: tensors that files may hold and that are the embedding.
     """
 
     name: str
@@ -173,11 +181,18 @@ class Family:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     of_pairs: str = ""
     of_replaced: str = ""
+    tasks: Mapping[str, TaskClass] = field(default_factory=dict)
     beyond: str = ""
     copies: tuple[str, ...] = ()
 
+    def allowed(self, trait: str) -> tuple[Any, ...]:
+        """The values that a trait may have."""
+        return ("none", *self.tasks) if trait == "head.task" else self.allows.get(trait, ())
+
     def class_of(self, config: ModelConfig) -> str:
         """The name of transformers' class."""
+        if config.head.task is not None:
+            return self.tasks[config.head.task.kind].architecture
         if config.head.replaced:
             return self.of_replaced
         return self.architecture if config.head.pair == "none" else self.of_pairs
@@ -190,6 +205,14 @@ class Family:
         """config.json as this family reads it; ``where`` names it in errors."""
         return Settings({**self.defaults, **values}, where, self.aliases)
 
+    def parts_of(self, config: ModelConfig) -> list[Part]:
+        """The parts that a model has, those of its own head or of its task's."""
+        parts, task = [part for part in self.parts if part.when(config)], config.head.task
+        if task is None:
+            return parts
+        trunk = [part for part in parts if not part.ours[0].startswith("head")]
+        return [*trunk, *self.tasks[task.kind].parts]
+
     def weights(self, config: ModelConfig) -> Iterator[Weight]:
         """Every tensor of theirs, in their order."""
         shapes = our_shapes(config)
@@ -201,7 +224,7 @@ class Family:
             for layer in config.sparse
         }
         layers = max(config.layers, 0 if config.encoder is None else config.encoder.layers)
-        for part in (part for part in self.parts if part.when(config)):
+        for part in self.parts_of(config):
             layout = part.layout(config)
             if "[]" in part.theirs:
                 yield from _by_expert(part, config, shapes, remaining)
@@ -296,6 +319,9 @@ COMMON: dict[str, tuple[Any, ...]] = {
     "position.scaling": (False,),
     "position.theta": ("10000",),
     "position.offset": (0,),
+    "position.buckets": ("none",),
+    "position.norm": (False,),
+    "position.shared": (False,),
     "mup_base": (None,),
     "causal": (True,),
     "encoder": ("none",),

@@ -18,6 +18,7 @@ from train.hf.family import (
     interleaved,
 )
 from train.hf.settings import Settings
+from train.hf.tasks import of_decoder
 from train.model.config import ModelConfig
 
 _ALLOWS = COMMON | {"norm.kind": ("layer",), "bias": ("all",), "feed_forward.activation": PLAIN}
@@ -87,6 +88,7 @@ def _no_context(settings: Settings, name: str, context: int | None) -> None:
 GPT2 = Family(
     name="gpt2",
     architecture="GPT2LMHeadModel",
+    tasks=of_decoder("GPT2", of_words="classifier"),
     allows=_ALLOWS | {"position.kind": ("learned",)},
     write=_write_gpt2,
     read=_read_gpt2,

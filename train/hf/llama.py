@@ -8,6 +8,7 @@ from typing import Any
 from train.hf import rope
 from train.hf.family import COMMON, GATED, GATED_ONES, Family, Part, activation, repeated
 from train.hf.settings import Settings
+from train.hf.tasks import of_decoder
 from train.model.config import ModelConfig
 
 _PARTS = (
@@ -178,6 +179,7 @@ _ANY_HEAD = (*_ALLOWS["attention.head_dim"], "other, heads not dividing hidden")
 LLAMA = Family(
     name="llama",
     architecture="LlamaForCausalLM",
+    tasks=of_decoder("Llama"),
     allows=_ALLOWS | {"bias": ("none", "all", "feed-forward", "attention")},
     write=_write_llama,
     read=_read_llama,
@@ -187,6 +189,7 @@ LLAMA = Family(
 MISTRAL = Family(
     name="mistral",
     architecture="MistralForCausalLM",
+    tasks=of_decoder("Mistral"),
     allows=_ALLOWS | {"attention.window": ("every layer", "none"), "attention.head_dim": _ANY_HEAD},
     write=lambda config: _write(config) | {"sliding_window": config.windows[0]},
     read=_read_mistral,
@@ -207,6 +210,7 @@ MINISTRAL = Family(
 QWEN2 = Family(
     name="qwen2",
     architecture="Qwen2ForCausalLM",
+    tasks=of_decoder("Qwen2"),
     allows=_ALLOWS
     | {"bias": ("qkv",), "attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
     write=lambda config: _write(config) | _write_windows(config),
@@ -218,6 +222,7 @@ QWEN2 = Family(
 QWEN3 = Family(
     name="qwen3",
     architecture="Qwen3ForCausalLM",
+    tasks=of_decoder("Qwen3"),
     allows=_ALLOWS
     | {"attention.qk_norm": (True,), "attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
     write=lambda config: _write(config) | _write_windows(config) | {"attention_bias": False},

@@ -22,6 +22,7 @@ from train.errors import TrainError, counted
 from train.files import read_json, write_atomic
 from train.hf.families import FAMILIES
 from train.hf.family import Family
+from train.hf.tasks import as_saved
 from train.measure.accounting import parameters
 from train.model.config import ModelConfig
 from train.runs.checkpoint import (
@@ -131,6 +132,7 @@ def look(folder: Path, *, context: int | None = None) -> Source:
         config = from_dict(ModelConfig, unflat(fields), str(path))
     except TrainError as error:
         raise TrainError(f"{path}: {error}", exit_code=2) from error
+    config = as_saved(family, config, settings)
     tensors = _headers(folder)
     total = sum(torch.Size(shape).numel() for _, _, shape in tensors.values())
     if parameters(config) > total:

@@ -20,6 +20,11 @@ class Settings:
     def __init__(self, values: Mapping[str, Any], where: str, aliases: Mapping[str, str]) -> None:
         self._values, self.where, self._aliases = values, where, aliases
 
+    @property
+    def names(self) -> list[str]:
+        """The keys that are there."""
+        return list(self._values)
+
     def refusal(self, name: str, value: Any, why: str) -> TrainError:
         shown = reprlib.repr(value)
         return TrainError(f"{self.where}: {name} is {shown}: {why}", exit_code=2)
@@ -55,8 +60,11 @@ class Settings:
             raise self.refusal(name, value, "expected a word")
         return value
 
-    def words(self, name: str) -> list[str] | None:
+    def words(self, name: str, between: str | None = None) -> list[str] | None:
+        """A list of words, or with ``between`` one word of them with that between them."""
         value = self._get(name, None)
+        if between is not None and isinstance(value, str):
+            return [word.strip() for word in value.split(between)]
         if value is not None and not (
             isinstance(value, list) and all(isinstance(item, str) for item in value)
         ):

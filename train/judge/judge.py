@@ -69,10 +69,10 @@ def open_model(folder: Path, *, device: str = "auto") -> Judged:
         begin = read_json(folder / "config.json").get("bos_token_id")
         is_number = isinstance(begin, int) and not isinstance(begin, bool)
         begin = begin if is_number and 0 <= begin < config.vocab else None
-    if model.config.form != "decoder":
+    if model.config.form != "decoder" or not model.config.writes:
         raise TrainError(
-            f"{folder}: an {model.config.form} gives texts no likelihood; its held-out loss is in "
-            "train.json",
+            f"{folder}: {model.config.described} gives texts no likelihood; its held-out loss is in"
+            " train.json",
             exit_code=2,
         )
     if begin is None:

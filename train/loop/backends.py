@@ -93,7 +93,8 @@ def _mask(model: ModelConfig, train: TrainConfig, sight: Sight, device: torch.de
     prefix, shared = both_ways(train), train.context_parallel > 1
     length = 8 if shared else 2
     with device:
-        bias = positions(model).bias()
+        own = positions(model)
+        bias = own.bias()
     mask = Mask(
         queries=length,
         keys=length,
@@ -103,6 +104,7 @@ def _mask(model: ModelConfig, train: TrainConfig, sight: Sight, device: torch.de
         **vars(sight),
         prefix=torch.zeros(1, length, dtype=torch.bool, device=device) if prefix else None,
         bias=bias,
+        content=own.content,
     )
     return mask.of_queries(2, 4) if shared else mask
 

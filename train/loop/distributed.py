@@ -34,6 +34,7 @@ from train.model.decoder import Decoder
 from train.model.experts import Router
 from train.model.feed_forward_settings import Experts
 from train.model.plugins import plugins
+from train.model.position_settings import Disentangled
 from train.model.positions import positions
 from train.split import local
 
@@ -274,7 +275,9 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
             ("attention.dilations", any(sight.dilations for sight in model.sights)),
             ("feed_forward experts", isinstance(model.feed_forward, Experts)),
             ("generator", model.generator is not None),
+            ("position disentangled", isinstance(model.position, Disentangled)),
             *((f"{name} {part.kind}", True) for name, part in plugins(model).items()),
+            ("head.boundary", model.head.boundary and setting == "context_parallel"),
             ("encoder", model.encoder is not None and setting == "context_parallel"),
         ):
             if count > 1 and there:

@@ -193,7 +193,7 @@ def batches(
     FSDP2 needs it.
     """
     firsts = range(0, count, how.batch_rows)
-    for number, example in _turns(model, rows, count, objective, how):
+    for number, example in turns(model, rows, count, objective, how):
         with how.autocast:
             measured = measure(model, example.on(how.ranks.device), how.loss_chunk)
         if number >= len(firsts):
@@ -204,17 +204,17 @@ def batches(
         yield number, example.documents.flatten().numpy()[scored], values
 
 
-def _turns(
+def turns(
     model: Decoder, rows: Source, count: int, objective: Objective, how: Scoring
 ) -> Iterator[tuple[int, Example]]:
     """The turns of this process and the rows of each, with the model in evaluation; past the last
     batch it is that again.
     """
     firsts = range(0, count, how.batch_rows)
-    turns = -(-len(firsts) // how.ranks.readers)
+    count_of_turns = -(-len(firsts) // how.ranks.readers)
     training = model.training
     model.eval()
-    for number in range(how.ranks.reader, turns * how.ranks.readers, how.ranks.readers):
+    for number in range(how.ranks.reader, count_of_turns * how.ranks.readers, how.ranks.readers):
         first = firsts[min(number, len(firsts) - 1)]
         last = min(first + how.batch_rows, count)
         yield number, examples(objective, rows, [(row, 0) for row in range(first, last)])
@@ -231,15 +231,15 @@ def terms_of(
     model, count = losses.model, scored.rows.count
     if model.generator is None and model.head.pair is None:
         return {}
-    turns = -(-count // (how.batch_rows * how.ranks.readers)) * how.ranks.readers
+    last = -(-count // (how.batch_rows * how.ranks.readers)) * how.ranks.readers
     sums: dict[str, Tensor] = {}
-    for number, example in _turns(model, scored.rows, count, objective, how):
+    for number, example in turns(model, scored.rows, count, objective, how):
         with how.autocast:
             terms = losses(example.on(how.ranks.device))
         for name, term in terms.items():
             if name in ("objective", "loss", "z_loss"):
                 continue
-            each = sums.setdefault(name, torch.zeros(turns, 2, dtype=torch.float64))
+            each = sums.setdefault(name, torch.zeros(last, 2, dtype=torch.float64))
             if number * how.batch_rows < count:
                 each[number, 0] = float(term.sum)
                 each[number, 1] = example.counts.get(term.per, 0)
@@ -255,8 +255,8 @@ def evaluate(model: Decoder, scored: Scored, objective: Objective, how: Scoring)
     Nats are added up in the order of the rows, so that the number of processes changes no bit.
     """
     ranks, count = how.ranks, scored.rows.count
-    turns = -(-count // (how.batch_rows * ranks.readers))
-    nats = np.zeros((turns * ranks.readers, len(scored.sources.names)))
+    most = -(-count // (how.batch_rows * ranks.readers))
+    nats = np.zeros((most * ranks.readers, len(scored.sources.names)))
     tokens = np.zeros_like(nats, dtype=np.int64)
     for number, documents, values in batches(model, scored.rows, count, objective, how):
         groups = scored.group_of(documents)

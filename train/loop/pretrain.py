@@ -63,7 +63,8 @@ def summarise(run: Run) -> dict[str, Any]:
         sample = None
         # Of split weights all processes read and choose together.
         together = run.saver.parts
-        known = run.sampler.tokenizer is not None and plan.model.form == "decoder"
+        writes = plan.model.form == "decoder" and plan.model.writes
+        known = run.sampler.tokenizer is not None and writes
         if (run.ranks.first or together) and known:
             with autocast(run.ranks.device, settings.precision) if together else nullcontext():
                 sample = continue_text(
@@ -109,6 +110,7 @@ def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, 
     return {
         "parameters": parameters(plan.model),
         **_of_experts(plan.model, lines),
+        **({"converted": lines[0]["converted"]} if lines and "converted" in lines[0] else {}),
         "flops_per_token": run.flops,
         "steps": settings.steps,
         "tokens": run.tokens,

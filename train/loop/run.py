@@ -11,8 +11,10 @@ from typing import Any
 
 from train.config import locate, model_at
 from train.data.feed import Feed
+from train.data.labelled_feed import LabelledFeed
 from train.device import autocast
 from train.errors import TrainError, counted
+from train.loop import conversion
 from train.loop.distributed import Ranks, place_model, settle
 from train.loop.evaluate import Scores, Scoring, evaluate, scored, terms_of
 from train.loop.pace import Pace
@@ -20,9 +22,11 @@ from train.loop.profile import profiled
 from train.loop.spikes import MOST, Guard, PassedOver
 from train.loop.start import take_over, teacher_of
 from train.loop.step import Stepper
+from train.loop.tasks import assess
 from train.loop.texts import Text
 from train.measure.accounting import run_cost
 from train.measure.describe import peak_of
+from train.model.convert import conversions
 from train.model.decoder import Decoder
 from train.model.positions import Rotary
 from train.objectives.losses import Losses
@@ -80,8 +84,11 @@ class Run:
         self.check, self.on_notice = check, on_notice
         self.plan, self.sampler, self.out, self.ranks = plan, feed, out, ranks
         settings = plan.train
-        self.scored = scored(feed, settings.eval_tokens, settings.context)
+        self.labelled = feed if isinstance(feed, LabelledFeed) else None
+        if self.labelled is None:
+            self.scored = scored(feed, settings.eval_tokens, settings.context)
         self.texts = texts or {}
+        self.converted: dict[str, Any] | None = None
         self.passed = PassedOver(out / "spikes.json")
         parts = ranks.shards(settings)
         self.saver = Saver(out / "checkpoints", plan, first=ranks.first, parts=parts)
@@ -102,7 +109,7 @@ class Run:
         if start is None or newest(self.out / "checkpoints") is not None:
             self.model.initialise(settings.seed)
         else:
-            if start.config.sparse != self.plan.model.sparse:  # routers begin anew
+            if any(step.anew for step in conversions(start.config, self.plan.model)):
                 self.model.initialise(settings.seed)
             take_over(start, self.model)
         self.optimizer = optimizers(self.model, settings)
@@ -121,6 +128,10 @@ class Run:
         try:
             while True:
                 first = self.load(start)
+                if start is None and self.converted is None:
+                    self.converted = conversion.measured(self)
+                    if self.converted is not None and self.on_notice is not None:
+                        self.on_notice(conversion.notice(self.converted))
                 log = self.log(first, start)
                 traced = settings.profile if self.ranks.first else 0
                 left = settings.steps - first
@@ -218,6 +229,8 @@ class Run:
                 if log is not None:
                     log.write(lines)
                 raise
+            if lines and lines[0]["step"] == 1 and self.converted is not None:
+                lines[0]["converted"] = self.converted
             self.scores = self.evaluate() if scored else None
             if self.scores is not None:
                 lines[-1]["held_out"] = dataclasses.asdict(self.scores.held_out)
@@ -318,15 +331,20 @@ class Run:
             loss_chunk=settings.loss_chunk,
         )
         with self.average.swapped() if self.average is not None else nullcontext():
-            held_out = evaluate(self.model, self.scored, self.stepper.objective, how)
-            losses = Losses(self.model, settings)
-            terms = terms_of(losses, self.scored, self.stepper.objective, how)
-            held_out = dataclasses.replace(held_out, terms=terms)
+            held_out = self._held_out(how)
             texts = {
                 name: text.score(text.nats(self.model, how)) for name, text in self.texts.items()
             }
             settle(self.model)
         return Evaluation(held_out=held_out, texts=texts)
+
+    def _held_out(self, how: Scoring) -> Scores:
+        model, objective, settings = self.model, self.stepper.objective, self.plan.train
+        if self.labelled is not None:
+            return assess(model, self.labelled.data, self.labelled.aside, objective, how)
+        scores = evaluate(model, self.scored, objective, how)
+        terms = terms_of(Losses(model, settings), self.scored, objective, how)
+        return dataclasses.replace(scores, terms=terms)
 
     def save(self, step: int, log: Log | None) -> None:
         scores = None if self.scores is None else dataclasses.asdict(self.scores.held_out)

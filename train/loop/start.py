@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 
 from train.config import TrainConfig, model_at, stages_of
 from train.data.feed import Feed
+from train.data.labelled_feed import LabelledFeed
 from train.data.packing import packing_for
 from train.data.shards import load_tokenizer
 from train.data.vocabulary import Vocabulary
@@ -22,14 +23,16 @@ from train.hf.load import look, tensors_of
 from train.loop.backends import layer_backends
 from train.loop.distributed import check_split
 from train.model.config import ModelConfig
+from train.model.convert import anew, conversions, converted, fits
 from train.model.decoder import Decoder
 from train.model.plugins import plugins
 from train.model.presets import PRESETS, preset
-from train.model.upcycle import check_upcycling, of_router, upcycled
+from train.model.tasks import with_task
+from train.objective_settings import Auto, Objective
 from train.objectives.objectives import OBJECTIVES, feed_of, objective_for
 from train.optim.optimizers import check_optimizer
 from train.optim.schedules import schedule
-from train.runs.checkpoint import model_of, newest, tokenizer_of, weights_of
+from train.runs.checkpoint import load_plan, model_of, newest, tokenizer_of, weights_of
 from train.runs.curves import check_packages
 from train.runs.plan import Plan
 from train.settings import change, flat
@@ -39,13 +42,15 @@ from train.split import copy_into
 @dataclass(frozen=True, kw_only=True)
 class Start:
     """``digest``: SHA-256 over those of the weights' files, which decide the result, wherever they
-    lie. ``tokenizer``: where its tokenizer.json is, if it has one.
+    lie. ``tokenizer``: where its tokenizer.json is, if it has one. ``objective``: what it learned,
+    ``Auto`` where that is not known.
     """
 
     folder: Path
     config: ModelConfig
     digest: str
     tokenizer: Path
+    objective: Objective = field(default_factory=Auto)
 
 
 def start_of(folder: Path) -> Start:
@@ -62,7 +67,8 @@ def start_of(folder: Path) -> Start:
     except OSError as error:
         raise TrainError(f"{folder}: its weights cannot be read ({error})", exit_code=2) from error
     digest = hashlib.sha256(digests.encode()).hexdigest()
-    return Start(folder=folder, config=config, digest=digest, tokenizer=own)
+    learned = Auto() if checkpoint is None else load_plan(checkpoint).train.objective
+    return Start(folder=folder, config=config, digest=digest, tokenizer=own, objective=learned)
 
 
 def teacher_of(start: Start) -> Decoder:
@@ -73,24 +79,19 @@ def teacher_of(start: Start) -> Decoder:
 
 
 def take_over(start: Start, model: Decoder) -> None:
-    """Fill ``model``, in one process or split over several, with the weights of ``start``; where
-    it has experts and ``start`` has none, each is a copy, and routers stay as they are.
+    """Fill ``model``, in one process or split over several, with the weights of ``start`` as its
+    settings have them; what begins anew stays as it is.
     """
-    state = model.state_dict()
-    upcycling = bool(model.config.sparse) and not start.config.sparse
+    state, steps = model.state_dict(), conversions(start.config, model.config)
     try:
-        for name, weight in tensors_of(start.folder):
-            if upcycling:
-                name, weight = upcycled(name, weight, model.config)
+        for name, weight in converted(tensors_of(start.folder), steps):
             if name not in state or state[name].shape != weight.shape:
                 raise TrainError(f"{start.folder}: {name} does not fit the model's settings")
             copy_into(state.pop(name), weight)
     except SafetensorError as error:
         raise TrainError(f"{start.folder}: cannot be read ({error})") from error
-    if upcycling:
-        state = {name: weight for name, weight in state.items() if not of_router(name)}
-    if state:
-        raise TrainError(f"{start.folder}: {next(iter(state))} is missing in the weights")
+    if missing := [name for name in state if not anew(name, steps)]:
+        raise TrainError(f"{start.folder}: {missing[0]} is missing in the weights")
 
 
 def _same_ids(start: Start, theirs: Vocabulary) -> None:
@@ -131,11 +132,7 @@ def changed(model: ModelConfig, changes: dict[str, Any], start: Start | None) ->
         if kind != "longrope" and isinstance(longer, int):
             given.setdefault(f"{stretch}.factor", max(1.0, longer / model.context))
     config = change(model, given, "model")
-    trunk = config
-    if start is not None and config.sparse and not model.sparse:
-        check_upcycling(model.feed_forward, config.feed_forward)
-        trunk = replace(config, feed_forward=model.feed_forward)
-    if start is not None and shapes(trunk) != shapes(model):
+    if start is not None and not fits(shapes(model), shapes(config), conversions(model, config)):
         raise TrainError(
             f"{start.folder}: its weights have no place in a model with other"
             f" {', '.join(sorted(given))}",
@@ -168,12 +165,16 @@ def make_plan(
         model = preset(model, context=context)
     model = changed(model, given, start)
     train = settled(model, train)
-    data = feed_of(shards, train)
+    known: dict[str, Any] = {} if start is None else {"tokenizer": start.tokenizer}
+    data = feed_of(shards, train, task=model.head.task, **known)
     size = data.vocabulary.size
     if start is not None:
         _same_ids(start, data.vocabulary)
+        sized = "vocab" not in given and model.vocab < size
     if sized:
         model = replace(model, vocab=size)
+    if isinstance(data, LabelledFeed):
+        model = with_task(model, data.data.task.kind, data.data.names)
     model_at(model, train, len(train.stages))  # refuse before anything is written
     if model.vocab < size:
         raise TrainError(

@@ -79,6 +79,7 @@ class Stepper:
         self.losses = parallel(losses, config, ranks)
         self.by_heads = [weight for _, weight, role in roles(model) if role.split == "heads"]
         self.objective = objective(config, sampler.vocabulary)
+        self.objective.study(sampler)
         self.ahead = Ahead(self.batches, config.steps)
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
 from train.model.plugin_settings import OwnAttention, Plugin
 from train.model.plugins import class_of
-from train.model.position_settings import Rope
+from train.model.position_settings import Disentangled, Rope
 from train.model.presets import DECAYS
 from train.model.roles import Role, roles
 
@@ -75,6 +75,7 @@ def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
     memory; where blocks are alike, one is built.
     """
     alike = config.norm.first and len(config.sparse) in (0, config.layers)
+    alike = alike and not isinstance(config.residual, Plugin)  # whose blocks may differ by layer
     built, own = config, config.encoder
     if alike:
         short = None if own is None else dataclasses.replace(own, layers=config.share)
@@ -122,9 +123,8 @@ def matmul_parameters(config: ModelConfig) -> int:
     predicts a later one, the embedding lookup does not.
     """
     matrices = sum(met for role, _, met in weights(config) if role.use == "matrix")
-    width = config.embedded if config.head.tied else config.hidden
-    heads = int(not config.head.replaced or config.generator is not None)
-    return matrices + (heads + config.head.mtp) * width * config.vocab
+    outputs, width = config.head_shape
+    return matrices + (1 + config.head.mtp) * outputs * width
 
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:
@@ -163,7 +163,8 @@ def _seen(sight: Sight, step: int, causal: bool, context: int) -> float:
 
 def attention_flops(config: ModelConfig, context: int) -> float:
     """Forward operations a token on scores and weighted sums: 2 x heads x (head_dim + value_dim) a
-    key, which are the same but in latent attention.
+    key, which are the same but in latent attention; with ``Disentangled`` positions beside them the
+    products of queries and of keys with the vectors of the distances.
     """
     keys = sum(attended(config, layer, context) for layer in range(config.layers))
     if config.encoder is not None:  # its own, and those of cross-attention
@@ -173,6 +174,9 @@ def attention_flops(config: ModelConfig, context: int) -> float:
     keys += config.head.mtp * attended(config, config.layers - 1, context)
     own, small = config.attention, config.generating
     beside = 0.0 if small is None else attention_flops(small, context)
+    if isinstance(config.position, Disentangled):
+        rows = 2 * min(config.position.buckets or config.position.span, context)
+        beside += 4.0 * own.heads * own.head_dim * rows * config.layers
     return 2 * own.heads * (own.head_dim + own.value_dim) * keys + beside
 
 
@@ -241,7 +245,11 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
     own = config.feed_forward
     activation = own.kind if isinstance(own, Plugin) else _ACTIVATIONS[own.activation]
     width, biased = config.feed_forward.width, config.feed_forward.bias
-    biases = {"qkv": "queries, keys, values", "all": "attention"}.get(attention.bias, "")
+    biases = {
+        "qkv": "queries, keys, values",
+        "but_keys": "attention but for keys",
+        "all": "attention",
+    }.get(attention.bias, "")
     biases += (", " if biases and biased else "") + ("feed-forward" if biased else "")
     decay = {}
     if preset is not None:
@@ -284,7 +292,7 @@ def _experts(config: ModelConfig) -> str:
 def _position(config: ModelConfig) -> str:
     position = config.position
     if not isinstance(position, Rope):
-        names = {"alibi": "ALiBi", "t5": "T5 buckets", "none": "none"}
+        names = {"alibi": "ALiBi", "t5": "T5 buckets", "disentangled": "disentangled relative"}
         return names.get(position.kind, position.kind)
     text = f"RoPE {position.theta:g}"
     if position.dim is not None:

@@ -19,12 +19,14 @@ from train.measure.accounting import (
     cache_bytes_per_token,
     flops_per_token,
     parts,
+    weights,
 )
 from train.measure.estimate import training_memory
 from train.measure.serving import serving
 from train.model.attention_settings import Latent
 from train.model.config import Attention, ModelConfig
 from train.model.feed_forward_settings import Experts
+from train.model.plugin_settings import Plugin
 from train.objectives.losses import chunk_of
 
 
@@ -171,23 +173,42 @@ def _operations(
             matmul("cross output", queries, hidden),
         ]
 
+    def of_file(part: str) -> Operation:
+        """The matrices of a part whose class a file has, as its modules' roles say."""
+        blocks = config.layers + (0 if config.encoder is None else config.encoder.layers)
+        known = ((role, met) for role, _, met in weights(config) if role.use == "matrix")
+        numbers = sum(met for role, met in known if role.part == part) / blocks
+        return Operation(
+            name=f"{part.replace('_', '-')} of a file",
+            flops=2.0 * tokens * numbers,
+            bytes=(2.0 * tokens * hidden + numbers) * width,
+        )
+
+    looks = Operation(
+        name="attention",
+        flops=2.0 * tokens * attention.heads * (size + value) * keys,
+        bytes=(tokens * attention.heads * (size + value) + read) * width,
+    )
+    out = matmul("attention output", attention.heads * attention.value_dim, hidden)
+    within = matmul("feed-forward in", hidden, gates * own.width, times, matrices)
     return [
         # Squared, summed, scaled and weighted: about five operations a number.
         Operation(
             name="norm and residual", flops=5.0 * tokens * hidden, bytes=3 * tokens * hidden * width
         ),
-        *_projections(attention, hidden, matmul),
-        Operation(
-            name="attention",
-            flops=2.0 * tokens * attention.heads * (size + value) * keys,
-            bytes=(tokens * attention.heads * (size + value) + read) * width,
+        *(
+            [of_file("attention"), looks]
+            if isinstance(attention, Plugin)
+            else [*_projections(attention, hidden, matmul), looks, out]
         ),
-        matmul("attention output", attention.heads * attention.value_dim, hidden),
         *([] if config.encoder is None else cross()),
-        matmul("feed-forward in", hidden, gates * own.width, times, matrices),
-        matmul("feed-forward out", own.width, hidden, times, matrices),
+        *(
+            [of_file("feed_forward")]
+            if isinstance(own, Plugin)
+            else [within, matmul("feed-forward out", own.width, hidden, times, matrices)]
+        ),
         *(beside if shared else ()),
-        matmul("output head", hidden, config.vocab),
+        matmul("output head", hidden, config.head_shape[0]),
     ]
 
 

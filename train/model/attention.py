@@ -24,11 +24,12 @@ class SelfAttention(nn.Module):
         super().__init__()
         own, hidden = config.attention, config.hidden
         self.head_dim, self.backend = own.head_dim, backend
-        qkv, out = own.bias in ("all", "qkv"), own.bias == "all"
+        qkv, out = own.bias != "none", own.bias in ("all", "but_keys")
+        self.key_bias = qkv and own.bias != "but_keys"
         width, kv_width = own.heads * own.head_dim, own.kv_heads * own.head_dim
         make = partial(linear, part="attention", rate=1 / config.wider)
         self.query = make(hidden, width, bias=qkv, split="outputs")
-        self.key = make(hidden, kv_width, bias=qkv, split="outputs")
+        self.key = make(hidden, kv_width, bias=self.key_bias, split="outputs")
         self.value = make(hidden, kv_width, bias=qkv, split="outputs")
         self.out = make(width, hidden, bias=out, shrink=config.shrink, split="inputs")
         of_head = partial(RMSNorm, own.head_dim, config.norm.eps, split="heads")
@@ -56,9 +57,13 @@ class SelfAttention(nn.Module):
         k = k if self.key_norm is None else self.key_norm(k)
         return (k if rotation is None else rotate(k, rotation)), v
 
-    def mixed(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | SharedMask) -> Tensor:
-        """What queries gather of the keys and values they see: [batch, length, hidden]."""
-        summed = attend(q, k, v, mask, self.backend)
+    def mixed(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | SharedMask, added: Tensor | None = None
+    ) -> Tensor:
+        """What queries gather of the keys and values they see, by scores with ``added``: [batch,
+        length, hidden].
+        """
+        summed = attend(q, k, v, mask, self.backend, added)
         return self.out(summed.transpose(1, 2).flatten(-2))
 
 

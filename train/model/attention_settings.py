@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from train.settings import Setting, check, kind_of, refuse
 
-BIASES = ("none", "qkv", "all")
+BIASES = ("none", "qkv", "but_keys", "all")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,9 @@ class Grouped:
     bias: Annotated[
         str,
         Setting(
-            "Which of its linear layers have a bias: none, qkv (Qwen2.5) or all.", choices=BIASES
+            "Which of its linear layers have a bias: none, qkv (Qwen2.5), all, or all but that of "
+            "keys (DeBERTa).",
+            choices=BIASES,
         ),
     ] = "none"
     qk_norm: Annotated[

@@ -6,17 +6,19 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from train.attention import Mask, SharedMask
+from train.attention import Mask, Relation, SharedMask
 from train.model.attention import CrossAttention, SelfAttention
 from train.model.attention_settings import Grouped, Latent
 from train.model.cache import LayerCache
 from train.model.config import ModelConfig, Parallel, Serial
+from train.model.disentangled import DisentangledAttention
 from train.model.dropout import Dropout
 from train.model.experts import feed_forward
 from train.model.feed_forward import Notes
 from train.model.latent import LatentAttention
 from train.model.norms import norm
 from train.model.plugins import chosen
+from train.model.position_settings import Disentangled
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,7 +28,8 @@ class View:
     those at ``kept`` stay, or all. ``tokens`` int64 [batch, length]; ``counted``: bool [batch,
     length], those that are no padding, or None for all. In the decoder of an encoder-decoder
     ``cross`` is the mask of cross-attention, and ``encoded`` [batch, source, hidden] what the
-    encoder made of the source; None where a cache holds its keys and values.
+    encoder made of the source; None where a cache holds its keys and values. ``relation``: vectors
+    of the distances between queries and keys, where positions are such.
     """
 
     mask: Mask | SharedMask
@@ -38,14 +41,18 @@ class View:
     counted: Tensor | None = None
     cross: Mask | None = None
     encoded: Tensor | None = None
+    relation: Relation | None = None
 
 
 ATTENTIONS: dict[type, type[nn.Module]] = {Grouped: SelfAttention, Latent: LatentAttention}
+# Grouped attention where positions are more than what is done to queries, keys or scores alone.
+BY_POSITION: dict[type, type[nn.Module]] = {Disentangled: DisentangledAttention}
 
 
 def attention(config: ModelConfig, backend: str) -> nn.Module:
     """The attention of a configuration."""
-    part: nn.Module = chosen(config.attention, ATTENTIONS)(config, backend)
+    make = BY_POSITION.get(type(config.position)) or chosen(config.attention, ATTENTIONS)
+    part: nn.Module = make(config, backend)
     return part
 
 

@@ -13,9 +13,11 @@ from train.model.attention_settings import Grouped, Latent, Sight
 from train.model.feed_forward_settings import Dense, Experts
 from train.model.plugin_settings import OwnAttention, OwnFeedForward, OwnPosition, OwnResidual
 from train.model.position_settings import (
+    Disentangled,
     Position,
     Rope,
 )
+from train.model.task_settings import Task
 from train.settings import Setting, check, kind_of, refuse
 
 NORMS = ("rms", "layer", "layer_no_bias", "layer_plain")
@@ -142,10 +144,20 @@ class Head:
             choices=("none", "next", "order"),
         ),
     ] = "none"
+    task: Annotated[
+        Task | None, Setting("A head for a task, in place of the one that predicts tokens.")
+    ] = None
     replaced: Annotated[
         bool,
         Setting(
             "Whether the model tells of each token if it was replaced, and predicts none (ELECTRA)."
+        ),
+    ] = False
+    boundary: Annotated[
+        bool,
+        Setting(
+            "A second head, in training, which predicts the tokens of a hidden span from the two "
+            "beside it (SpanBERT)."
         ),
     ] = False
     mtp: Annotated[
@@ -236,6 +248,14 @@ class Encoder:
         ),
     ] = None
 
+    learns: Annotated[
+        str,
+        Setting(
+            "The objective that is its own: spans (T5's) or bart (BART's).",
+            choices=("spans", "bart"),
+        ),
+    ] = "spans"
+
     def __post_init__(self) -> None:
         check(self, "encoder.")
 
@@ -280,6 +300,17 @@ class ModelConfig(Stack):
             f"share is {self.share}: it must divide layers ({self.layers})",
         )
         refuse(
+            self.head.task is not None
+            and (
+                self.head.pair != "none"
+                or self.head.replaced
+                or self.head.boundary
+                or self.encoder is not None
+            ),
+            "head.task with head.pair, head.replaced, head.boundary or encoder: it follows one "
+            "stack, alone",
+        )
+        refuse(
             self.causal and self.head.pair != "none",
             f"head.pair {self.head.pair} with causal true: a decoder has no such head",
         )
@@ -287,6 +318,7 @@ class ModelConfig(Stack):
             "causal false": not self.causal,
             "mup_base": self.mup_base is not None,
             "embedding.size": self.embedding.size is not None,
+            "head.task": self.head.task is not None,
         }.items():
             refuse(
                 self.head.mtp > 0 and other,
@@ -305,6 +337,10 @@ class ModelConfig(Stack):
                     "windows, dilations and sinks",
                 )
         refuse(
+            self.head.boundary and (self.causal or self.head.replaced),
+            "head.boundary with causal true or head.replaced: it reads what an encoder predicts by",
+        )
+        refuse(
             self.head.replaced and (self.causal or self.head.pair != "none"),
             "head.replaced with causal true or head.pair: a discriminator is an encoder without it",
         )
@@ -316,6 +352,11 @@ class ModelConfig(Stack):
             self._check_latent()
         if isinstance(self.position, Rope):
             self._check_rope(self.position)
+        refuse(
+            isinstance(self.position, Disentangled) and not isinstance(self.attention, Grouped),
+            f"position disentangled with attention {self.attention.kind}: it is a part of grouped "
+            "attention",
+        )
 
     def _check_generator(self, own: Generator) -> None:
         refuse(not self.head.replaced, "generator without head.replaced: set that to true")
@@ -422,8 +463,10 @@ class ModelConfig(Stack):
 
     @property
     def trunk(self) -> ModelConfig:
-        """Without what is there for training alone, the modules of ``head.mtp`` and a generator."""
-        return replace(self, head=replace(self.head, mtp=0), generator=None)
+        """Without what is there for training alone: the modules of ``head.mtp``, ``head.boundary``
+        and a generator.
+        """
+        return replace(self, head=replace(self.head, mtp=0, boundary=False), generator=None)
 
     @property
     def generating(self) -> ModelConfig | None:
@@ -451,6 +494,30 @@ class ModelConfig(Stack):
         if self.encoder is not None:
             return "encoder-decoder"
         return "decoder" if self.causal else "encoder"
+
+    @property
+    def writes(self) -> bool:
+        """Whether it predicts tokens from those before them."""
+        return self.causal and self.head.task is None
+
+    @property
+    def fills(self) -> bool:
+        """Whether it predicts hidden tokens from all others."""
+        tokens = not self.head.replaced or self.generator is not None
+        return self.form == "encoder" and self.head.task is None and tokens
+
+    @property
+    def described(self) -> str:
+        """What it is, where it is no model of text, in a message."""
+        return f"an {self.form}" if self.head.task is None else "a model with a head for a task"
+
+    @property
+    def head_shape(self) -> tuple[int, int]:
+        """Of the head's matrix: what it gives, nothing where there is none, and what it reads."""
+        if self.head.task is not None:
+            return len(self.head.task.labels), self.hidden
+        there = not self.head.replaced or self.generator is not None
+        return self.vocab * there, self.embedded if self.head.tied else self.hidden
 
     @property
     def reader(self) -> ModelConfig:
@@ -482,7 +549,7 @@ class ModelConfig(Stack):
     def random(self) -> bool:
         """Whether training draws numbers."""
         own = self.feed_forward
-        return self.dropout > 0 or (isinstance(own, Experts) and (own.jitter > 0 or own.noisy))
+        return self.dropout > 0 or (isinstance(own, Experts) and own.random)
 
     @property
     def embedded(self) -> int:

@@ -19,12 +19,13 @@ from train.model.config import ModelConfig
 from train.model.dropout import Dropout, of_tokens, wrapped
 from train.model.experts import Experts
 from train.model.generator import Generator
-from train.model.heads import PairHead, ReplacedHead, transform, widened
+from train.model.heads import BoundaryHead, PairHead, ReplacedHead, transform, widened
 from train.model.mtp import ahead, modules
 from train.model.norms import norm
 from train.model.positions import EMBEDDING
 from train.model.roles import Role
 from train.model.stack import Stack
+from train.model.tasks import TaskHead
 
 _OTHER = 0x1B873593CC9E2D51  # between the seeds of a stack and of the one before it
 
@@ -47,7 +48,9 @@ class Embedding(nn.Embedding):
         x = super().forward(tokens)
         if self.segments is None:
             return x
-        return x + self.segments(torch.zeros_like(tokens) if segments is None else segments)
+        if segments is None:
+            return x + self.segments(torch.zeros_like(tokens))
+        return x + self.segments(segments.clamp(max=self.segments.num_embeddings - 1))
 
 
 class Head(nn.Module):
@@ -68,6 +71,7 @@ class Head(nn.Module):
         self.transform = transform(config, size) if tokens else None
         self.pair = PairHead(config) if own.pair != "none" else None
         self.replaced = ReplacedHead(config) if own.replaced else None
+        self.boundary = BoundaryHead(config, size) if own.boundary else None
 
 
 class Encoder(nn.Module):
@@ -94,7 +98,8 @@ class Decoder(nn.Module):
         self.drop = Dropout(config.dropout, 0)
         self.stack = Stack(config, attention)
         self.encoder = None if config.encoder is None else Encoder(config, attention, self.stack)
-        self.head = Head(config)
+        task = config.head.task
+        self.head = Head(config) if task is None else TaskHead(config, task)
         self.mtp = modules(config, attention)
         small = config.generating
         self.generator = None if small is None else Generator(small, Head(small), attention)
@@ -124,7 +129,9 @@ class Decoder(nn.Module):
         return features if transform is None else transform(features)
 
     def head_weights(self) -> tuple[Tensor, Tensor | None]:
-        """The head's matrix [vocab, hidden], with tied embeddings theirs, and its bias [vocab]."""
+        """The head's matrix [vocab, hidden], with tied embeddings theirs, and its bias [vocab]; of
+        a task [labels, hidden] and [labels].
+        """
         head = self._predicts
         return self.embedding.weight if head.weight is None else head.weight, head.bias
 

@@ -8,7 +8,7 @@ from functools import partial
 from train.model.attention_settings import Grouped
 from train.model.config import Embedding, Generator, Head, ModelConfig, Norm
 from train.model.feed_forward_settings import Dense
-from train.model.position_settings import Learned, Rope
+from train.model.position_settings import Disentangled, Learned, Rope
 from train.settings import change
 
 
@@ -104,6 +104,40 @@ def albert(layers: int, hidden: int, heads: int, *, size: int = 128, vocab: int 
     )
 
 
+def deberta(
+    layers: int,
+    hidden: int,
+    heads: int,
+    *,
+    position: Disentangled | None = None,
+    bias: str = "but_keys",
+    vocab: int = 50_265,
+    context: int = 512,
+    dropout: float = 0.1,
+) -> ModelConfig:
+    """He et al. 2021: BERT's shape with disentangled attention, and no other positions. Their mask
+    decoder, which adds absolute positions before the head, is left out, as transformers has it.
+    """
+    config = bert(
+        layers,
+        hidden,
+        heads,
+        vocab=vocab,
+        context=context,
+        embedding=Embedding(norm=True),
+        head=Head(bias=True, transform=True),
+        eps=1e-7,
+        dropout=dropout,
+    )
+    assert isinstance(config.attention, Grouped)
+    attention = replace(config.attention, bias=bias)
+    return replace(config, attention=attention, position=position or Disentangled())
+
+
+_V3 = Disentangled(buckets=256, norm=True, shared=True)
+deberta_v3 = partial(deberta, position=_V3, bias="all", vocab=128_100)
+
+
 def electra(
     layers: int,
     hidden: int,
@@ -174,6 +208,14 @@ ENCODERS = {
     "albert-large": partial(albert, 24, 1024, 16),
     "albert-xlarge": partial(albert, 24, 2048, 32),
     "albert-xxlarge": partial(albert, 12, 4096, 64),
+    "deberta-tiny": partial(
+        deberta, 4, 192, 6, position=Disentangled(span=128), vocab=4096, context=256, dropout=0.0
+    ),
+    "deberta-base": partial(deberta, 12, 768, 12),
+    "deberta-large": partial(deberta, 24, 1024, 16),
+    "deberta-v3-small": partial(deberta_v3, 6, 768, 12),
+    "deberta-v3-base": partial(deberta_v3, 12, 768, 12),
+    "deberta-v3-large": partial(deberta_v3, 24, 1024, 16),
     "electra-tiny": partial(electra, 4, 192, 6, smaller=3, vocab=4096, context=256, dropout=0.0),
     "electra-small": partial(electra, 12, 256, 4, size=128),
     "electra-base": partial(electra, 12, 768, 12, smaller=3),

@@ -30,19 +30,21 @@ if TYPE_CHECKING:
     from train.model.block import View
 
 _SITES = 1 << 20  # of what routers draw, beyond those of dropout
+_SECOND = 2 << 20  # of what is drawn for second experts
 _BITS = 23  # of a number drawn, of its 24
 
 
 class Routed(NamedTuple):
     """``experts`` int64 and ``weights`` [batch, length, top_k] of each token; ``scores`` and
-    ``logits`` [batch, length, experts], float32, before any bias; ``kept`` like experts, what the
-    capacity leaves, or None for all.
+    ``logits`` [batch, length, experts], float32, before any bias. Like experts, or None for all:
+    ``sent``, what goes to its expert if there is room, and ``kept``, what of it has room.
     """
 
     experts: Tensor
     weights: Tensor
     scores: Tensor
     logits: Tensor
+    sent: Tensor | None = None
     kept: Tensor | None = None
 
 
@@ -55,6 +57,7 @@ class Router(nn.Module):
         assert isinstance(own, settings.Experts)
         site = _SITES + 2 * layer
         self.own, self.jitter_key, self.noise_key = own, key_of(site), key_of(site + 1)
+        self.second_key = key_of(_SECOND + layer)
         matrix = Role(
             part="feed_forward",
             use="matrix",
@@ -72,18 +75,15 @@ class Router(nn.Module):
 
     def scored(self, x: Tensor, draws: Tensor | None) -> tuple[Tensor, Tensor]:
         """x [batch, length, hidden] to logits and scores [batch, length, experts]. ``draws``: int64
-        [batch, length], a seed a token, or None for any.
+        [batch, length], a seed a token for what is random, or None where nothing is.
         """
         with torch.autocast(x.device.type, enabled=False):
             exact = x if x.dtype == torch.float64 else x.float()
-            active = self.training and (self.own.jitter > 0 or self.noise is not None)
-            if active and draws is None:
-                draws = torch.randint(2**62, x.shape[:2], device=x.device)
-            if active and self.own.jitter:
+            if draws is not None and self.own.jitter:
                 even = 2 * _shares(draws, self.jitter_key, exact) - 1
                 exact = exact * (1 + self.own.jitter * even)
             logits = F.linear(exact, self.weight.to(exact.dtype))
-            if active and self.noise is not None:
+            if draws is not None and self.noise is not None:
                 normal = _shares(draws, self.noise_key, logits).mul(2).sub(1).erfinv() * 2**0.5
                 deviation = F.softplus(F.linear(exact, self.noise.to(exact.dtype)))
                 logits = logits + normal * deviation
@@ -93,7 +93,10 @@ class Router(nn.Module):
     def forward(self, x: Tensor, view: View) -> Routed:
         """The experts of each token, or, where those choose, the scores alone."""
         own = self.own
-        logits, scores = self.scored(x, view.draws)
+        draws = view.draws if self.training and own.random else None
+        if self.training and own.random and draws is None:
+            draws = torch.randint(2**62, x.shape[:2], device=x.device)
+        logits, scores = self.scored(x, draws)
         if own.routing == "expert_choice":
             return Routed(scores[..., :0].long(), scores[..., :0], scores, logits)
         order = scores.detach()
@@ -105,10 +108,16 @@ class Router(nn.Module):
         weights = scores.gather(-1, experts)
         if own.normalise:
             weights = weights / weights.sum(-1, keepdim=True)
+        sent = None
+        if draws is not None and own.random_second:
+            first, second = torch.ones_like(weights).bool().unbind(-1)
+            second = 2 * weights[..., 1] > _shares(draws, self.second_key, weights[..., :1])[..., 0]
+            sent = torch.stack((first, second), -1)
         if own.scale != 1:
             weights = weights * own.scale
-        kept = self._kept(experts, view.counted) if own.capacity and self.training else None
-        return Routed(experts, weights, scores, logits, kept)
+        limited = own.capacity is not None and self.training
+        kept = self._kept(experts, sent, view.counted) if limited else sent
+        return Routed(experts, weights, scores, logits, sent, kept)
 
     def _within_groups(self, order: Tensor) -> Tensor:
         """The same, but for the groups that a token's experts do not come from (DeepSeek-V2, arXiv
@@ -122,9 +131,9 @@ class Router(nn.Module):
         taken = torch.zeros_like(by_group[..., 0]).scatter(-1, best, 1.0) > 0
         return order.masked_fill(~taken.repeat_interleave(size, -1), float("-inf"))
 
-    def _kept(self, experts: Tensor, counted: Tensor | None) -> Tensor:
+    def _kept(self, experts: Tensor, sent: Tensor | None, counted: Tensor | None) -> Tensor:
         """Which assignments an expert has room for: those of a row in turn, first choices before
-        second ones. Padding takes no room.
+        second ones. Padding takes no room, nor what is not sent.
         """
         assert self.own.capacity is not None
         _, length, choices = experts.shape
@@ -133,8 +142,11 @@ class Router(nn.Module):
         ones = F.one_hot(in_turn, self.own.count)
         if counted is not None:
             ones = ones * counted.repeat(1, choices)[..., None]
+        if sent is not None:
+            ones = ones * sent.transpose(1, 2).flatten(1)[..., None]
         before = (ones.cumsum(1) - ones).gather(-1, in_turn[..., None])[..., 0]
-        return (before < room).unflatten(1, (choices, length)).transpose(1, 2)
+        kept = (before < room).unflatten(1, (choices, length)).transpose(1, 2)
+        return kept if sent is None else kept & sent
 
     @torch.no_grad()
     def rebalance(self, loads: Tensor) -> None:
@@ -268,8 +280,8 @@ class Experts(nn.Module):
 
         ``loads`` [experts]: assignments. ``balance``: experts x sum(f_i P_i) of each row (Fedus et
         al. 2022, equation 4), f_i the share of its assignments that expert i has and P_i its mean
-        score, times the row's tokens; 1 a token where loads are even. ``router_z``: squared log
-        normalisers. ``dropped``: assignments without room.
+        score, times the row's tokens; 1 a token where loads are even. ``device_balance``: the same
+        of groups. ``router_z``: squared log normalisers. ``dropped``: assignments without room.
         """
         experts, count = routed.experts, self.own.count
         if counted is None:
@@ -281,8 +293,9 @@ class Experts(nn.Module):
         loads = torch.zeros(len(experts), count, device=experts.device)
         loads = loads.scatter_add(1, experts.flatten(1), each.float())
         notes = {"loads": loads.sum(0)}
-        if routed.kept is not None:
-            notes["dropped"] = (each & ~routed.kept.flatten(1)).float().sum() / self.own.top_k
+        if routed.kept is not None and self.own.capacity is not None:
+            sent = each if routed.sent is None else each & routed.sent.flatten(1)
+            notes["dropped"] = (sent & ~routed.kept.flatten(1)).float().sum() / self.own.top_k
         if self.router is None:
             return notes
         scores = routed.scores
@@ -290,7 +303,11 @@ class Experts(nn.Module):
             scores = scores / scores.sum(-1, keepdim=True)
         tokens = counted.sum(1).clamp(min=1)
         shares = loads / (tokens[:, None] * self.own.top_k)
-        notes["balance"] = count * ((scores * counted[..., None]).sum(1) * shares).sum()
+        totals, groups = (scores * counted[..., None]).sum(1), self.own.groups
+        notes["balance"] = count * (totals * shares).sum()
+        if groups > 1:
+            by_group = [each.unflatten(-1, (groups, -1)).sum(-1) for each in (totals, shares)]
+            notes["device_balance"] = groups * (by_group[0] * by_group[1]).sum()
         return notes | squares
 
     def rebalance(self, loads: Tensor) -> None:

@@ -146,6 +146,14 @@ class Experts:
             ge=0,
         ),
     ] = 0.01
+    device_balance: Annotated[
+        float,
+        Setting(
+            "Weight of the same loss of groups, which stand for devices (DeepSeek-V2, arXiv "
+            "2405.04434, equations 26 to 28: 0.05).",
+            ge=0,
+        ),
+    ] = 0.0
     router_z: Annotated[
         float,
         Setting(
@@ -176,6 +184,13 @@ class Experts:
         Setting(
             "Whether in training normal noise of a learned deviation is added to a router's "
             "outputs (Shazeer et al. 2017)."
+        ),
+    ] = False
+    random_second: Annotated[
+        bool,
+        Setting(
+            "Whether in training a token goes to the second of its two experts by chance, with a "
+            "probability of twice its weight (GShard, Lepikhin et al. 2021, algorithm 1)."
         ),
     ] = False
     capacity: Annotated[
@@ -210,11 +225,21 @@ class Experts:
             "nothing; set normalise=false",
         )
         refuse(
+            self.random_second and self.top_k != 2,
+            f"feed_forward.random_second with top_k {self.top_k}: it is of two experts",
+        )
+        refuse(
+            self.device_balance > 0 and self.groups == 1,
+            "feed_forward.device_balance without groups: set groups to the number of devices, and "
+            "top_groups to the same where a token may go to all",
+        )
+        refuse(
             self.shared_gate and not self.shared_width,
             "feed_forward.shared_gate without shared_width: there is nothing to weigh",
         )
         if self.routing != "top_k":
             other = {"bias_rate": 0.0, "capacity": None, "noisy": False, "groups": 1}
+            other["random_second"] = False
             for name, usual in other.items():
                 refuse(
                     getattr(self, name) != usual,
@@ -229,6 +254,11 @@ class Experts:
     @property
     def gated(self) -> bool:
         return ACTIVATIONS[self.activation][1]
+
+    @property
+    def random(self) -> bool:
+        """Whether training draws numbers."""
+        return self.jitter > 0 or self.noisy or self.random_second
 
     def at(self, layer: int) -> bool:
         """Whether a layer has experts."""

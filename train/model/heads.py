@@ -1,17 +1,19 @@
-"""What stands between embedding, stack and head where they differ, and heads for two segments and
-for replaced tokens.
+"""What stands between embedding, stack and head where they differ, and heads for two
+segments, for replaced tokens and for spans.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from train.model import roles
 from train.model.activations import FUNCTIONS
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import ACTIVATIONS
 from train.model.norms import norm
+from train.model.roles import Role
 
 
 def widened(config: ModelConfig) -> nn.Module:
@@ -57,6 +59,31 @@ class PairHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out(torch.tanh(self.pool(x)))
+
+
+PLACES = 20  # in a span (SpanBERT's code)
+
+
+class BoundaryHead(nn.Module):
+    """Features of the tokens left and right of a span, [tokens, hidden] each, and the places of
+    tokens in it, int64 [tokens], to what the head's matrix reads of these tokens (Joshi et al.
+    2020, section 3.2).
+    """
+
+    def __init__(self, config: ModelConfig, size: int) -> None:
+        super().__init__()
+        hidden = config.hidden
+        self.places = nn.Embedding(PLACES, hidden)
+        role = Role(part="head", use="lookup", std=hidden**-0.5, fan_in=hidden)
+        roles.give(self.places, weight=role)
+        self.first = roles.linear(3 * hidden, hidden, part="head", bias=True)
+        self.second = roles.linear(hidden, size, part="head", bias=True)
+        self.first_norm, self.second_norm = norm(config, hidden), norm(config, size)
+
+    def forward(self, left: Tensor, right: Tensor, places: Tensor) -> Tensor:
+        x = torch.cat([left, right, self.places(places).to(left.dtype)], -1)
+        x = self.first_norm(F.gelu(self.first(x)))
+        return self.second_norm(F.gelu(self.second(x)))
 
 
 class ReplacedHead(nn.Module):

@@ -68,8 +68,9 @@ def ahead(
         draws = of_tokens(draws, index, model.config.hidden)
     mask = stack.masks(features, places, documents, prefix, None)[sight]
     rotation = stack.positions.rotation(places, sight.window is not None)
+    relation = stack.positions.relation(mask)
     counted = None if documents is None else documents >= 0
-    view = View(mask=mask, rotation=rotation, draws=draws, counted=counted)
+    view = View(mask=mask, rotation=rotation, draws=draws, counted=counted, relation=relation)
     for depth, module in enumerate(model.mtp, start=1):
         read = later(tokens, depth, 0)
         features, said = module(features, model.embedding(read), replace(view, tokens=read))

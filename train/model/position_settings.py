@@ -155,6 +155,41 @@ class Buckets:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Disentangled:
+    """A learned vector for each distance, shared by the layers, which each make a key and a query
+    of it that meet the queries and keys of tokens.
+    """
+
+    table: ClassVar[bool] = False
+    kind: Annotated[
+        str, kind_of("disentangled", "DeBERTa's relative positions (He et al. 2021).")
+    ] = "disentangled"
+    span: Annotated[
+        int, Setting("Distance in tokens from which on all share the last vector.", ge=2)
+    ] = 512
+    buckets: Annotated[
+        int | None,
+        Setting(
+            "Vectors to either side: for half of them single distances, then more by the logarithm"
+            " up to span (DeBERTa-v2). Without a value one for each distance.",
+            ge=4,
+        ),
+    ] = None
+    norm: Annotated[bool, Setting("Whether the vectors are normed (DeBERTa-v2).")] = False
+    shared: Annotated[
+        bool,
+        Setting("Whether each layer's matrices of tokens make keys and queries of them too (v2)."),
+    ] = False
+
+    def __post_init__(self) -> None:
+        check(self, "position.")
+        refuse(
+            self.buckets is not None and self.span < 2 * self.buckets,
+            f"position.buckets is {self.buckets}: give position.span of twice as much or more",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoPositions:
     """Nothing but the causal mask says where a token stands."""
 
@@ -165,6 +200,6 @@ class NoPositions:
         check(self, "position.")
 
 
-Position = Rope | Learned | Sinusoidal | Alibi | Buckets | NoPositions
+Position = Rope | Learned | Sinusoidal | Alibi | Buckets | Disentangled | NoPositions
 
-POSITIONS = ("rope", "learned", "sinusoidal", "alibi", "t5", "none")
+POSITIONS = ("rope", "learned", "sinusoidal", "alibi", "t5", "disentangled", "none")

@@ -8,11 +8,20 @@ import torch
 from torch import Tensor, nn
 
 from train.attention import Alibi as AlibiBias
-from train.attention import Relative
+from train.attention import Mask, Relation, Relative, SharedMask
 from train.model import roles
 from train.model.config import ModelConfig
+from train.model.norms import norm
 from train.model.plugins import chosen
-from train.model.position_settings import Alibi, Buckets, Learned, NoPositions, Rope, Sinusoidal
+from train.model.position_settings import (
+    Alibi,
+    Buckets,
+    Disentangled,
+    Learned,
+    NoPositions,
+    Rope,
+    Sinusoidal,
+)
 from train.model.roles import Role
 from train.model.rope import rope_frequencies, window_frequencies
 from train.model.tables import alibi_slopes, sinusoids
@@ -40,6 +49,12 @@ class Positions(nn.Module):
 
     def bias(self) -> AlibiBias | Relative | None:
         """What is added to the scores, or None."""
+        return None
+
+    content = False  # whether each layer adds scores that follow from ``relation`` and its tokens
+
+    def relation(self, mask: Mask | SharedMask) -> Relation | None:
+        """The vectors of the distances between queries and keys, or None."""
         return None
 
 
@@ -124,12 +139,52 @@ class RelativeBuckets(Positions):
         return Relative(weight=weight, distance=self.distance, both_ways=self.both_ways)
 
 
+class DistanceVectors(Positions):
+    """A learned vector for each distance i - j of query and key, or bucket of them, by rows from
+    the farthest key ahead to the farthest behind (He et al. 2021, section 3.1, and their code).
+    """
+
+    content = True
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        own = config.position
+        assert isinstance(own, Disentangled)
+        self.span, self.buckets = own.span, own.buckets
+        self.count = own.span if own.buckets is None else own.buckets  # to either side
+        self.weight = nn.Parameter(torch.zeros(2 * self.count, config.hidden))
+        std = EMBEDDING * config.hidden**-0.5
+        roles.give(self, weight=Role(part="positions", use="lookup", std=std))
+        self.norm = norm(config) if own.norm else nn.Identity()
+
+    def relation(self, mask: Mask | SharedMask) -> Relation:
+        assert isinstance(mask, Mask)
+        index = self.bucket(mask.distance)
+        far = self.count if mask.gaps else min(self.count, mask.keys)  # rows that may be met
+        rows = self.weight[self.count - far : self.count + far]
+        return Relation(rows=self.norm(rows), index=(index + far).clamp(0, 2 * far - 1))
+
+    def bucket(self, distance: Tensor) -> Tensor:
+        """Distances as they are, or those from half of the buckets on by their logarithm, which
+        grows to the last bucket at ``span`` - 1.
+        """
+        if self.buckets is None:
+            return distance
+        middle = self.buckets // 2
+        away = distance.abs().clamp(min=middle)
+        last = torch.log(torch.tensor((self.span - 1) / middle, device=distance.device))
+        ratio = torch.log(away / middle) / last
+        large = (torch.ceil(ratio * (middle - 1)) + middle).long()
+        return torch.where(distance.abs() <= middle, distance, large * distance.sign())
+
+
 ENCODINGS: dict[type, type[Positions]] = {
     Rope: Rotary,
     Learned: LearnedTable,
     Sinusoidal: Sinusoids,
     Alibi: Slopes,
     Buckets: RelativeBuckets,
+    Disentangled: DistanceVectors,
     NoPositions: Positions,
 }
 

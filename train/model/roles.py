@@ -47,11 +47,12 @@ def linear(
     shrink: float = 1.0,
     rate: float = 1.0,
     split: str = "",
+    met: float = 1.0,
 ) -> nn.Linear:
     """A linear layer with its roles; its weights' deviation is shrink / sqrt(inputs)."""
     layer = nn.Linear(inputs, outputs, bias=bias)
     std = shrink * inputs**-0.5
-    weight = Role(part=part, use="matrix", std=std, fan_in=inputs, rate=rate, split=split)
+    weight = Role(part=part, use="matrix", std=std, fan_in=inputs, rate=rate, split=split, met=met)
     addend = Role(part=part, use="vector", split=split if split == "outputs" else "")
     give(layer, weight=weight, bias=addend)
     return layer

@@ -65,6 +65,7 @@ class Stack(nn.Module):
         """
         cross = None if source is None else source.mask(x, documents)
         masks: dict[Sight, Any] = self.masks(x, places, documents, prefix, cache)
+        relations = {sight: self.positions.relation(mask) for sight, mask in masks.items()}
         if parallel is not None:
             masks = {s: SharedMask(parallel=parallel, rows=mask) for s, mask in masks.items()}
             places = parallel.own(places)
@@ -81,6 +82,7 @@ class Stack(nn.Module):
                 given["draws"] = draws + wrapped(layer % self.config.share * AGAIN)
             if cache is not None:
                 given |= {"cache": cache.layers[layer], "kept": cache.kinds[sight].kept}
+            given["relation"] = relations[sight]
             view = View(**given)
             again = every and layer % every == 0
             out = checkpoint(each, x, view, use_reentrant=False) if again else each(x, view)
@@ -107,6 +109,7 @@ class Stack(nn.Module):
     ) -> dict[Sight, Mask]:
         """A mask for each kind of layer."""
         length, bias, masks = places.shape[1], self.positions.bias(), {}
+        content, placed = self.positions.content, bias is not None or self.positions.content
         same: dict[str, Any] = {"queries": length, "device": x.device, "causal": self.config.causal}
         for sight in dict.fromkeys(self.config.sights):
             keys, where, docs = length, places, documents
@@ -119,8 +122,9 @@ class Stack(nn.Module):
                 keys=keys,
                 documents=docs,
                 prefix=prefix,
-                positions=where if bias is not None or sight.window is not None else None,
+                positions=where if placed or sight.window is not None else None,
                 bias=bias,
+                content=content,
                 gaps=sight.window is not None and keys > length,
             )
         return masks

@@ -18,6 +18,7 @@ from train.data.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from train.attention import ContextParallel
+    from train.data.feed import Feed
     from train.model.decoder import Decoder
 
 _STEP = 0x9E3779B97F4A7C15
@@ -29,7 +30,9 @@ class Example:
     """Rows for a model. ``inputs, targets, documents``: int64 [rows, context]; ``documents``
     numbers documents, padding is -1 there and ``IGNORED`` in ``targets``; None where each row is
     one. ``prefix``: bool [rows, context], tokens that all of their document see, or None.
-    ``segments``: int64 [rows, context], the part of its text that a token is in. ``pairs``: int64
+    ``segments``: int64 [rows, context], the part of its text that a token is in. ``ends``: int64
+    [rows, context], of answers: at the first token of a text the place in the row where its answer
+    ends, as ``targets`` has where it begins. ``pairs``: int64
     [rows, context], at the first token of a text whether its segments belong together (0) or not
     (1), ``IGNORED`` elsewhere. ``scored``: int64 [targets], where those that count stand in the
     flattened rows, for objectives that score few; None for all. ``source`` and
@@ -43,6 +46,7 @@ class Example:
     documents: Tensor | None
     prefix: Tensor | None = None
     segments: Tensor | None = None
+    ends: Tensor | None = None
     pairs: Tensor | None = None
     scored: Tensor | None = None
     source: Tensor | None = None
@@ -165,6 +169,9 @@ class Objective(ABC):
     def both_ways(settings: Any) -> bool:
         """Whether a prompt is read both ways in generation."""
         return False
+
+    def study(self, feed: Feed) -> None:  # noqa: B027 (few have to)
+        """Look at the text of a run before it begins."""
 
     @abstractmethod
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:

@@ -23,8 +23,10 @@ from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
 from train.model.mtp import later_targets
 from train.objective_settings import Replaced
+from train.objectives.boundary import beside
 from train.objectives.example import IGNORED, Example
 from train.objectives.replaced import put_in, sampled
+from train.objectives.tasks import span_losses
 
 LOGITS = 1 << 26  # of a chunk at most: 256 MiB in float32
 TOKENS = 256  # of a chunk on a CPU: more leave its cache, fewer make poor products
@@ -208,11 +210,12 @@ class Term(NamedTuple):
 class Losses(nn.Module):
     """The terms of a micro-batch by name: ``objective``, what is learned from its targets, and what
     it consists of, ``loss`` (nats) and ``z_loss`` (squared log normalisers); of pairs of segments
-    ``pairs`` (nats); of a generator's tokens ``replaced`` (the discriminator's nats a token read),
-    ``replaced_accuracy`` (the share of tokens that it is right of) and ``replaced_share`` (of
-    tokens that are others than they were); of modules that predict later tokens ``mtp`` (nats,
-    their mean, over all targets of the rows, as DeepSeek-V3's equation 24); with a ``teacher``,
-    which learns nothing, ``distillation`` (``distance``); of experts what ``of_experts`` says.
+    ``pairs`` (nats); of hidden spans ``boundary`` (nats); of a generator's tokens ``replaced`` (the
+    discriminator's nats a token read), ``replaced_accuracy`` (the share of tokens that it is right
+    of) and ``replaced_share`` (of tokens that are others than they were); of modules that predict
+    later tokens ``mtp`` (nats, their mean, over all targets of the rows, as DeepSeek-V3's equation
+    24); with a ``teacher``, which learns nothing, ``distillation`` (``distance``); of experts what
+    ``of_experts`` says.
     With ``parallel`` the sums are those of this process's tokens of the rows.
     """
 
@@ -236,6 +239,11 @@ class Losses(nn.Module):
         """``draws``: int64 [rows], what decides on dropout."""
         notes: dict[str, list[Tensor]] = {}
         features = example.read_by(self.model, draws, self.parallel, notes)
+        if example.ends is not None:
+            nats = span_losses(self.model.logits(features), example).sum()
+            spans = {"objective": Term(nats, "targets", 1.0), "loss": Term(nats, "targets", 0.0)}
+            spans["z_loss"] = Term(0.0 * nats, "targets", 0.0)
+            return spans | of_experts(self.model.config, notes)
         read, targets = self._scored(self.model, features, example)
         device = features.device.type
         chunk = chunk_of(self.model.config.vocab, self.chunk, device)
@@ -249,6 +257,8 @@ class Losses(nn.Module):
         }
         if self.model.head.pair is not None:
             terms["pairs"] = self._of_pairs(self.model.head.pair, features, example)
+        if self.model.head.boundary is not None:
+            terms["boundary"] = self._of_spans(self.model.head.boundary, features, example, chunk)
         if self.model.generator is not None:
             terms |= self._of_replaced(read, example, draws, chunk)
         if self.model.mtp:
@@ -318,6 +328,19 @@ class Losses(nn.Module):
             "replaced_share": Term((others & counted).sum(), "tokens", 0.0),
         }
 
+    def _of_spans(self, head: nn.Module, features: Tensor, example: Example, chunk: int) -> Term:
+        """Nats of hidden tokens by what stands beside their spans."""
+        targets = example.targets.flatten()
+        places = example.scored
+        if places is None:
+            places = (targets != IGNORED).nonzero().flatten()
+        spans = beside(example.targets, example.documents).at(places)
+        x = features.flatten(0, 1)
+        read = head(x.index_select(0, spans.left), x.index_select(0, spans.right), spans.place)
+        known = torch.where(spans.known, targets.index_select(0, places), IGNORED)
+        nats = loss_sums(read, known, *self.model.head_weights(), chunk=chunk)[0]
+        return Term(nats, "targets", 1.0)
+
     def _own(self, tensor: Tensor) -> Tensor:
         """The part of this process's tokens, flattened."""
         return (tensor if self.parallel is None else self.parallel.own(tensor)).flatten()
@@ -350,7 +373,7 @@ def of_experts(config: ModelConfig, notes: dict[str, list[Tensor]]) -> dict[str,
     own = config.feed_forward
     if not isinstance(own, Experts):
         return {}
-    weights = {"balance": own.balance, "router_z": own.router_z}
+    weights = {name: getattr(own, name) for name in ("balance", "device_balance", "router_z")}
     return {
         name: Term(torch.stack(values), "tokens", 0.0)
         if name == "loads"

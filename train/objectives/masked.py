@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from train.data.packing import scatter
 from train.data.part import Ints
 from train.data.rows import Piece
 from train.data.vocabulary import Vocabulary
 from train.objective_settings import Masked as Settings
+from train.objectives.collocations import Collocations
 from train.objectives.example import IGNORED, Draws, Example, Objective, laid_out
+
+if TYPE_CHECKING:
+    from train.data.feed import Feed
 
 LONGEST = 10  # words of a span (Joshi et al. 2020)
 # What stands in a hidden token's place: the mask, a random token, or the token itself.
@@ -26,8 +32,8 @@ class Masked(Objective):
     A piece is read with the end-of-text token before it, and without its last token, which is read
     in the next piece or is an end of text. So each token of a document is read in one place, and
     may be hidden there, in another choice in each epoch (Liu et al. 2019), or with ``fixed`` in the
-    same. What is hidden as one is a ``unit``: a token, a word, or a span of words of a geometric
-    length (Joshi et al. 2020).
+    same. What is hidden as one is a ``unit``: a token, a word, a span of words of a geometric
+    length (Joshi et al. 2020), or words that go together (Levine et al. 2021).
     """
 
     sparse = True
@@ -37,6 +43,22 @@ class Masked(Objective):
         super().__init__(settings, tokens)
         self.rate, self.unit, self.fixed = settings.rate, settings.unit, settings.fixed
         self.span, self.mask = settings.span, tokens.special["mask"]
+        self.collocations: Collocations | None = None
+
+    def study(self, feed: Feed) -> None:
+        """Of ``pmi`` the words that go together in the documents that are trained on."""
+        if self.unit != "pmi":
+            return
+        sources = np.repeat(np.arange(len(feed.train)), [len(d) for d in feed.train.values()])
+        numbers = np.concatenate(list(feed.train.values()))
+        shards = [feed.shards[path] for path in feed.train]
+        order = np.argsort(scatter(np.arange(len(numbers), dtype=np.uint64)))
+        documents = (
+            shards[sources[index]].document(int(numbers[index])).astype(np.int64) for index in order
+        )
+        begins = self.tokens.begins_word
+        texts = ((ids, begins[ids]) for ids in documents)
+        self.collocations = Collocations(texts, self.settings.collocations)
 
     @staticmethod
     def needs(settings: Settings, context: int) -> tuple[str, ...]:
@@ -84,6 +106,9 @@ class Masked(Objective):
             begins = self.tokens.begins_word[ids]
             begins[:1] = True
             first = np.flatnonzero(begins)
+            if self.unit == "pmi":
+                assert self.collocations is not None, "study comes first"
+                first = self.collocations.units(ids, begins)
         last = np.append(first, len(ids))[1:]
         order = np.argsort(draws.shares(piece, len(first), 0), kind="stable")
         if self.unit == "span":

@@ -11,19 +11,27 @@ from typing import Any
 from train import objective_settings as settings
 from train.config import TrainConfig, stages_of
 from train.data.feed import Feed
+from train.data.labelled_feed import LabelledFeed
 from train.data.vocabulary import Vocabulary
 from train.errors import TrainError
 from train.model.config import ModelConfig
+from train.model.task_settings import Task
 from train.objectives.causal import Causal
 from train.objectives.denoise import NOISES, Denoising
 from train.objectives.example import Objective
 from train.objectives.masked import Masked
+from train.objectives.middle import FillInTheMiddle
 from train.objectives.pairs import Pairs
 from train.objectives.prefix import Prefix
 from train.objectives.replaced import Replaced
+from train.objectives.tasks import Labelled
 from train.settings import refuse
 
-DECODERS: dict[type, type[Objective]] = {settings.Causal: Causal, settings.Prefix: Prefix}
+DECODERS: dict[type, type[Objective]] = {
+    settings.Causal: Causal,
+    settings.Prefix: Prefix,
+    settings.FillInTheMiddle: FillInTheMiddle,
+}
 DENOISERS: dict[type, type[Objective]] = dict.fromkeys(NOISES, Denoising)
 ENCODERS: dict[type, type[Objective]] = {settings.Masked: Masked}
 GENERATED: dict[type, type[Objective]] = {settings.Replaced: Replaced}
@@ -31,25 +39,37 @@ OF_PAIRS: dict[type, type[Objective]] = {
     settings.NextSentence: Pairs,
     settings.SentenceOrder: Pairs,
 }
-OBJECTIVES = DECODERS | DENOISERS | ENCODERS | OF_PAIRS | GENERATED
+OBJECTIVES = DECODERS | DENOISERS | ENCODERS | OF_PAIRS | GENERATED | {settings.Task: Labelled}
 _SUITED: dict[str, list[Any]] = {  # by the model's form; the first is its own
     "decoder": [*DECODERS, *DENOISERS],
     "encoder-decoder": list(DENOISERS),
     "encoder": list(ENCODERS),
 }
 _FORMS = {"decoder": ("prefix", "causal"), "encoder-decoder": ("encoder-decoder",)}
+_OF_ENCODER = {"spans": settings.Spans, "bart": settings.Bart}
 _OF_PAIRS = {"next": settings.NextSentence, "order": settings.SentenceOrder}
 
 
 def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Objective:
     """The objective that is meant for a model; raises ``TrainError`` where it cannot learn it."""
+    if isinstance(asked, settings.Task):
+        last = "last" if model.causal else "first"
+        return replace(asked, reads=last) if asked.reads == "auto" else asked
+    task = model.head.task
+    refuse(
+        task is not None,
+        f"the model has a head for a task: set objective {task and task.kind}, or give a model of"
+        " text",
+    )
     refuse(
         model.head.replaced and model.generator is None,
         "head.replaced without generator: nothing would replace tokens; set generator.smaller",
     )
     own: Any = settings.Replaced if model.head.replaced else _OF_PAIRS.get(model.head.pair)
+    if model.encoder is not None:
+        own = _OF_ENCODER[model.encoder.learns]
     suited = [] if model.head.replaced else list(_SUITED[model.form])
-    suited += [own] if own else []
+    suited += [own] if own and own not in suited else []
     if isinstance(asked, settings.Auto):
         asked = (own or suited[0])()
     if type(asked) not in suited:
@@ -77,9 +97,20 @@ def objective(config: TrainConfig, tokens: Vocabulary) -> Objective:
     return kind_of(config)(config.objective, tokens)
 
 
-def feed_of(shards: Path | None, config: TrainConfig) -> Feed:
-    """The feed of a run, as its objective reads it."""
+def feed_of(
+    shards: Path | None,
+    config: TrainConfig,
+    *,
+    task: Task | None = None,
+    tokenizer: Path | None = None,
+) -> Feed:
+    """The feed of a run, as its objective reads it; of labelled texts with the ``task`` that the
+    model has already, if it has, and its ``tokenizer``.
+    """
     kind, asked = kind_of(config), config.objective
+    if isinstance(asked, settings.Task):
+        known = task.labels if task is not None and task.kind == asked.kind else ()
+        return LabelledFeed(shards, config, tokenizer=tokenizer, names=known)
     context = max(stage.context for stage in stages_of(config))
     return Feed(shards, config, kind.needs(asked, context), kind.takes(asked))
 

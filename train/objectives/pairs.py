@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,9 @@ from train.objective_settings import Masked as Settings
 from train.objective_settings import NextSentence
 from train.objectives.example import IGNORED, Draws, Example, Objective
 from train.objectives.masked import Masked
+
+if TYPE_CHECKING:
+    from train.data.feed import Feed
 
 
 class Pairs(Objective):
@@ -32,6 +36,9 @@ class Pairs(Objective):
         super().__init__(settings, tokens)
         self.masked, self.next = Masked(settings, tokens), isinstance(settings, NextSentence)
         self.separator = tokens.special["sep"]
+
+    def study(self, feed: Feed) -> None:
+        self.masked.study(feed)
 
     @staticmethod
     def needs(settings: Settings, context: int) -> tuple[str, ...]:

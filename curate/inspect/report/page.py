@@ -156,7 +156,7 @@ def _values(record: dict[str, Any], figures: Figures) -> dict[str, Any]:
     ratio, measured = bytes_a_token(record)
     about = {s["label"]: s["about"] for s in record.get("steps", [])}
     functions: tuple[Callable[..., Any], ...] = (
-        by_count, corrupt_examples, decision_notes, held_out_points,
+        by_count, corrupt_examples, decision_notes, expert_shares, held_out_points,
         largest_groups, left_out, mix_rows, mix_unit, peak_bytes, points, product_values,
         provenance, settings_text, similarity_meaning, size_range, step_times, training_values,
     )  # fmt: skip
@@ -322,6 +322,17 @@ def held_out_points(metrics: list[dict[str, Any]]) -> list[tuple[float, float]]:
     """(step, loss on held-out documents)."""
     scored = [line | line["held_out"] for line in metrics if line.get("held_out")]
     return points(scored, "loss")
+
+
+def expert_shares(loads: list[list[float]]) -> dict[tuple[str, str], float]:
+    """(layer, expert), from 1 on, to half the expert's load over the layer's mean: 1 from twice the
+    mean on.
+    """
+    return {
+        (str(layer), str(expert)): share * len(shares) / 2
+        for layer, shares in enumerate(loads, start=1)
+        for expert, share in enumerate(shares, start=1)
+    }
 
 
 def _finite(value: Any) -> bool:

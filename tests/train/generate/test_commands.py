@@ -9,7 +9,9 @@ import pytest
 from curate.cli.app import invoke
 from curate.terminal.output import visible
 from tests.train.loop.small_runs import build, trained
+from train.data.vocabulary import vocabulary
 from train.model.presets import preset
+from train.settings import change
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +104,28 @@ def test_an_exported_model_is_to_be_imported_first(run, tmp_path, capsys):
     assert code == 2 and f"`llmcurate import {exported} -o OUT`" in error
     assert invoke(["import", str(exported), "-o", str(imported)]) == 0
     assert generate(capsys, "the cat", "--model", imported)[0] == 0
+
+
+@pytest.mark.parametrize("fill", ["mask-predict", "gibbs"])
+def test_an_encoder_fills_masks_within_a_prompt_or_behind_it(encoder_run, fill, capsys):
+    common = ("--model", encoder_run, "--max-tokens", 4, "--fill", fill, "--json")
+    code, out, _ = generate(capsys, "the [MASK] sat on [MASK] mat", "the cat", *common)
+    assert code == 0
+    inside, behind = json.loads(out)["completions"]
+    assert inside["prompt"] == "the" and inside["tokens"] == 2 and behind["tokens"] == 4
+    assert "sat on" in inside["text"] and inside["text"].endswith(" mat")
+    assert behind["prompt"] == "the cat" and "[MASK]" not in inside["text"] + behind["text"]
+
+
+def test_a_text_that_is_too_long_for_an_encoder_is_one_line(encoder_run, capsys):
+    code, _, error = generate(capsys, "the cat", "--model", encoder_run, "--max-tokens", 90)
+    assert code == 2 and "the model's context is 64" in error
+
+
+@pytest.fixture(scope="module")
+def encoder_run(tmp_path_factory, small_tokenizer):
+    folder = tmp_path_factory.mktemp("encoder")
+    tokens = vocabulary(270, {}, small_tokenizer, ("mask",))
+    (folder / "tokenizer.json").write_bytes(tokens.written())
+    config = change(preset("roberta-tiny", context=64), {"vocab": tokens.size}, "model")
+    return trained(folder / "run", build(config), folder / "tokenizer.json")

@@ -45,7 +45,7 @@ BART = ModelConfig(
     position=Learned(offset=2),
     embedding=Embedding(norm=True),
     head=Head(bias=True),
-    encoder=Encoder(layers=2),
+    encoder=Encoder(layers=2, learns="bart"),
 )
 CASES = {
     "t5": T5,

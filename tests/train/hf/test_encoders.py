@@ -35,6 +35,14 @@ CASES = {
     "roberta": small("roberta-tiny", **{"position.offset": 2}),
     "albert": small("albert-tiny", **{"embedding.size": 20}),
     "albert in groups": small("albert-tiny", **{"share": 2, "embedding.size": 20}),
+    "deberta": small("deberta-tiny", **{"position.span": 16}),
+    "deberta, short": small("deberta-tiny", **{"position.span": 200}),
+    "deberta-v2": small("deberta-tiny", **{"attention.bias": "all", "embedding.segments": 2}),
+    "deberta-v3": small(
+        "deberta-tiny",
+        **{"attention.bias": "all", "position": {"span": 60, "buckets": 8}},
+        **{"position.norm": True, "position.shared": True},
+    ),
     "electra": small("electra-tiny", generator=None),
     "electra, narrow": small("electra-tiny", generator=None, **{"embedding.size": 20}),
     "electra's generator": small(
@@ -78,7 +86,9 @@ def test_the_export_computes_the_same_and_comes_back(config, tmp_path, small_tok
 
 
 # Parameters of transformers' classes for masked language models, with the heads for pairs of
-# segments that BERT and ALBERT were trained with. ModernBERT's are those its model cards state.
+# segments that BERT and ALBERT were trained with. ModernBERT's are those its model cards state,
+# DeBERTa-v3's with theirs (44, 86 and 304 million, and 98 or 131 of embeddings) too; ELECTRA's are
+# the discriminators', of which the paper says 14, 110 and 335 million.
 PUBLISHED = {
     "bert-base": 110_106_428,
     "bert-large": 336_226_108,
@@ -88,6 +98,11 @@ PUBLISHED = {
     "albert-large": 17_847_474,
     "albert-xlarge": 59_021_490,
     "albert-xxlarge": 223_158_450,
+    "deberta-base": 139_244_121,
+    "deberta-large": 406_264_921,
+    "deberta-v3-small": 142_024_548,
+    "deberta-v3-base": 184_551_780,
+    "deberta-v3-large": 435_191_908,
     "electra-small": 13_549_057,
     "electra-base": 109_483_009,
     "electra-large": 335_142_913,

@@ -60,7 +60,11 @@ def test_a_run_reports_its_losses_and_the_loads_of_its_experts(shard_folder, tmp
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"bias_rate": 0.01, "scores": "sigmoid"}, {"jitter": 0.1, "noisy": True, "capacity": 1.0}],
+    [
+        {},
+        {"bias_rate": 0.01, "scores": "sigmoid"},
+        {"jitter": 0.1, "noisy": True, "capacity": 1.0, "random_second": True},
+    ],
 )
 def test_micro_batches_and_a_stop_change_nothing(changes, shard_folder, tmp_path):
     class Stop(Exception):

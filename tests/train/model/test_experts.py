@@ -209,6 +209,57 @@ def test_loss_terms_are_the_papers_formulas_and_padding_is_no_part_of_them():
     assert float(notes["router_z"].detach()) == pytest.approx(squares)
 
 
+def test_the_loss_by_device_is_that_of_groups():
+    layer = layer_of(mixture(groups=2, top_groups=2, device_balance=0.05, balance=0.0))
+    x = torch.randn(2, 6, 32, dtype=torch.float64)
+    _, notes = layer(x, View(mask=None))  # type: ignore[arg-type]
+    expected = 0.0
+    for row in x:
+        scores = (row @ layer.router.weight.T).softmax(-1).detach()
+        chosen = F.one_hot(scores.topk(2).indices, 4).sum((0, 1)).double()
+        loads = 4 / (2 * 6) * chosen  # f_i of equation 25
+        for own in (slice(0, 2), slice(2, 4)):
+            expected += 6 * float(loads[own].mean() * scores[:, own].mean(0).sum())
+    assert float(notes["device_balance"].detach()) == pytest.approx(expected)
+    terms, _ = losses_of(mixture(groups=2, top_groups=2, device_balance=0.05))
+    assert terms["device_balance"].weight == pytest.approx(0.05 * 2)
+
+
+@pytest.mark.parametrize("capacity", [None, 0.5])
+def test_a_second_expert_is_met_by_chance_with_twice_its_weight(capacity):
+    layer = layer_of(mixture(random_second=True, capacity=capacity))
+    x = torch.randn(1, 3, 32, dtype=torch.float64).repeat(400, 1, 1)
+    draws = of_tokens(torch.arange(400), torch.arange(3)[None], 32)
+    view = View(mask=None, draws=draws)  # type: ignore[arg-type]
+    routed = layer.router(x, view)
+    assert routed.sent[..., 0].all()
+    shares = routed.sent[..., 1].double().mean(0)
+    assert torch.allclose(shares, 2 * routed.weights[0, :, 1], atol=0.08)
+
+    room = 3 if capacity is None else math.ceil(capacity * 3 * 2 / 4)
+    expected, dropped = torch.zeros_like(x[:20]), 0
+    for row in range(20):
+        left = dict.fromkeys(range(4), room)
+        for choice in (0, 1):
+            for position in range(3):
+                number = int(routed.experts[row, position, choice])
+                if not routed.sent[row, position, choice]:
+                    continue
+                if left[number] == 0:
+                    dropped += 1
+                    continue
+                left[number] -= 1
+                made = one_expert(layer, number, x[row, position])
+                expected[row, position] += routed.weights[row, position, choice] * made
+    few = View(mask=None, draws=draws[:20])  # type: ignore[arg-type]
+    out, notes = layer(x[:20], few)
+    assert torch.allclose(out, expected, atol=1e-12)
+    assert float(notes.get("dropped", 0)) * 2 == dropped
+    assert (dropped > 0) == (capacity is not None)
+    layer.eval()
+    assert layer.router(x, View(mask=None)).kept is None  # type: ignore[arg-type]
+
+
 def test_even_loads_have_a_balance_of_one():
     layer = layer_of(mixture(top_k=1, normalise=False))
     layer.router.weight.data = torch.eye(32, dtype=torch.float64)[:4] * 1e-9
@@ -362,6 +413,8 @@ def test_a_kind_keeps_what_both_kinds_have():
         ({"top_k": 5}, "top_k is 5: there are 4 experts"),
         ({"top_k": 1}, "top_k 1 with normalise"),
         ({"shared_gate": True}, "shared_gate without shared_width"),
+        ({"random_second": True, "top_k": 3}, "random_second with top_k 3"),
+        ({"device_balance": 0.1}, "device_balance without groups"),
         ({"groups": 3}, "groups is 3: it must divide count"),
         ({"groups": 4, "top_k": 2}, "top_groups is 1: of 4 groups"),
         ({"routing": "hash"}, "routing hash: it has no router"),

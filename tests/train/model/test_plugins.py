@@ -13,6 +13,7 @@ from tests.train.model.variants import SHAPE
 from train.errors import TrainError
 from train.hf.families import family_of
 from train.measure.accounting import architecture_row, attention_flops, parameters, parts
+from train.measure.describe import training
 from train.model import code, plugins, roles
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
@@ -75,6 +76,31 @@ def test_its_cost_is_counted_by_roles(written):
     assert parameters(config) == sum(weight.numel() for weight in Decoder(config).parameters())
     assert parts(config).feed_forward == config.layers * 3 * 32 * config.feed_forward.width
     assert architecture_row(config)["feed-forward"].startswith("liglu.py:LiGLU")
+
+
+def test_its_operations_are_those_of_its_matrices(written):
+    own = {"feed_forward": f"{written}/liglu.py:LiGLU", "feed_forward.width": 20}
+    config = change(SHAPE, own, "model")
+    names = {one.name: one.flops for one in training(config, rows=2, context=8)}
+    assert names["feed-forward of a file"] == 2 * 16 * 3 * 32 * 20
+    usual = change(SHAPE, {"feed_forward.width": 20, "feed_forward.activation": "glu"}, "model")
+    plain = {one.name: one.flops for one in training(usual, rows=2, context=8)}
+    both = plain["feed-forward in"] + plain["feed-forward out"]
+    assert names["feed-forward of a file"] == both
+    assert names["attention"] == plain["attention"]
+
+
+def test_blocks_of_a_file_may_differ_by_layer(tmp_path):
+    mine = file_of(
+        tmp_path,
+        "from torch import nn\nfrom train.model.block import SerialBlock\n"
+        "class Mine(SerialBlock):\n"
+        "    def __init__(self, config, layer, backend):\n"
+        "        super().__init__(config, layer, backend)\n"
+        "        self.more = nn.Linear(3, layer + 1, bias=False)\n",
+    )
+    config = change(SHAPE, {"residual": f"{mine}:Mine"}, "model")
+    assert parameters(config) == sum(weight.numel() for weight in Decoder(config).parameters())
 
 
 def test_linformer_with_as_many_sums_as_tokens_can_be_full_attention(written):

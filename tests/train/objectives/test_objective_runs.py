@@ -13,7 +13,17 @@ from train.errors import TrainError
 from train.loop.pretrain import pretrain
 from train.loop.start import settled
 from train.model.config import Encoder, Head, ModelConfig
-from train.objective_settings import Auto, Bart, Causal, Continuation, Masked, Prefix, Spans, Ul2
+from train.objective_settings import (
+    Auto,
+    Bart,
+    Causal,
+    Continuation,
+    FillInTheMiddle,
+    Masked,
+    Prefix,
+    Spans,
+    Ul2,
+)
 from train.objectives.example import examples
 from train.objectives.objectives import feed_of, objective, objective_for
 
@@ -32,6 +42,7 @@ CASES = [
     (MODEL, Spans()),
     (MODEL, Spans(form="causal")),
     (MODEL, Ul2()),
+    (MODEL, FillInTheMiddle()),
     (APART, Spans()),
     (APART, Bart()),
     (APART, Ul2()),
@@ -66,7 +77,7 @@ def test_every_document_is_read_whole_in_an_epoch(shard_folder, model, asked):
         assert row.source.shape == (rows.count, 48) and row.targets.shape[1] <= 48
 
 
-@pytest.mark.parametrize(("model", "asked"), [CASES[0], CASES[3]])
+@pytest.mark.parametrize(("model", "asked"), [CASES[0], CASES[4]])
 def test_a_run_learns(shard_folder, tmp_path, model, asked):
     torch.set_num_threads(1)
     plan = replace(PLAIN, objective=asked, steps=12, lr=0.01)

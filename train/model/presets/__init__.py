@@ -14,7 +14,7 @@ from collections.abc import Callable
 from train.errors import TrainError
 from train.model.config import ModelConfig
 from train.model.encoders import ENCODERS
-from train.model.presets import gpt, llama, mixtures
+from train.model.presets import gpt, llama, mixtures, sequences
 
 OWN = tuple(llama.OURS)  # of this project
 
@@ -24,6 +24,7 @@ PRESETS: dict[str, Callable[[], ModelConfig]] = {
     **llama.LLAMA,
     **mixtures.MIXTURES,
     **ENCODERS,
+    **sequences.SEQUENCES,
 }
 # Weight decay as published with the models whose names begin so; it is a setting of training, 0.1
 # unless set.

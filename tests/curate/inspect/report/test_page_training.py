@@ -40,6 +40,19 @@ def test_curves_of_loss_rate_and_gradient_are_drawn() -> None:
     assert "learning rate by step" in page and "norm of the gradient" in page
 
 
+def test_loads_of_experts_are_drawn_by_layer() -> None:
+    mixture = record()
+    mixture["summary"]["loads"] = [[0.5, 0.125, 0.125, 0.25], [0.25] * 4]
+    for line in mixture["metrics"]:
+        line["load"] = 1.5
+    page = training(mixture)
+    assert page.count("<svg") == 5 and "largest load of an expert" in page
+    assert "load of each expert (column)" in page
+    drawn = page[page.index('aria-label="loads of experts"') :]
+    assert drawn.count("fill-opacity=") - drawn.count('fill-opacity="0.5"') == 5  # of the mean
+    assert drawn.count('fill-opacity="0.5"') == 2  # a half of it
+
+
 def test_what_was_done_and_how_fast_is_said_and_no_share_of_an_unknown_peak() -> None:
     page = training(record())
     for name, value in (("optimizer", "muon"), ("tokens a second", "1,234"), ("rows", "4")):

@@ -1,0 +1,127 @@
+"""A model with a head for a task computes in transformers what it does here, and comes back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from tests.train.hf.test_encoders import small
+from tests.train.loop.small_runs import build, trained
+from train.errors import TrainError
+from train.generate.generate import load as load_run
+from train.hf.export import export
+from train.hf.families import FAMILIES, family_of
+from train.hf.load import import_model, look
+from train.measure.accounting import parameters
+from train.model.config import ModelConfig
+from train.model.presets import preset
+from train.model.task_settings import SPAN, Task
+from train.model.tasks import with_task
+from train.settings import change
+
+transformers = pytest.importorskip("transformers")
+transformers.logging.set_verbosity_error()
+
+NAMES = ("none", "some", "all of it")
+SIZES = {
+    "vocab": 300, "hidden": 48, "layers": 2, "context": 64, "feed_forward.width": 64,
+    "attention": {"heads": 4, "kv_heads": 2, "head_dim": 12},
+}  # fmt: skip
+FULL = {"attention": {"heads": 4, "kv_heads": 4, "head_dim": 12}}
+MODELS = {
+    "bert": small("bert-tiny"),
+    "roberta": small("roberta-tiny"),
+    "albert": small("albert-tiny", **{"embedding.size": 20}),
+    "modernbert": small("modernbert-tiny", **{"attention.window": 4}),
+    "llama": change(preset("tiny"), SIZES, "model"),
+    "qwen2": change(preset("tiny"), {**SIZES, "attention.bias": "qkv"}, "model"),
+    "gpt2": change(preset("gpt2-xl"), {**SIZES, **FULL}, "model"),
+}
+CASES = [
+    (name, kind)
+    for name, config in MODELS.items()
+    for kind in ("classify", "token", "span")
+    if kind != "span" or not config.causal
+]
+
+
+def with_head(config: ModelConfig, kind: str) -> ModelConfig:
+    return with_task(config, kind, SPAN if kind == "span" else NAMES)
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+@torch.no_grad()
+def test_logits_are_equal_and_weights_come_back(name, kind, tmp_path, small_tokenizer):
+    config = with_head(MODELS[name], kind)
+    model = build(config)
+    run = trained(tmp_path / "run", model, small_tokenizer)
+    summary = export(run, tmp_path / "hf")
+    assert summary["family"] == name and summary["parameters"] == parameters(config)
+    theirs, info = getattr(transformers, summary["architecture"]).from_pretrained(
+        tmp_path / "hf", output_loading_info=True, attn_implementation="eager"
+    )
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    assert sum(weight.numel() for weight in theirs.parameters()) == parameters(config)
+    ids = torch.randint(5, 300, (1, 40), generator=torch.Generator().manual_seed(2))
+    kinds = {}
+    if config.embedding.segments == 2:
+        kinds = {"token_type_ids": (torch.arange(40) > 17).long()[None]}
+    ours = model(ids, segments=kinds.get("token_type_ids"))
+    out = theirs.eval()(ids, **kinds)
+    if kind == "span":
+        expected = torch.stack([out.start_logits, out.end_logits], -1)
+    elif kind == "classify":
+        expected, ours = out.logits, ours[:, -1 if config.causal else 0]
+    else:
+        expected = out.logits
+    torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
+    if kind != "span":
+        assert theirs.config.id2label == dict(enumerate(NAMES))
+    import_model(tmp_path / "hf", tmp_path / "again")
+    back, _ = load_run(tmp_path / "again")
+    assert back.config.head.task == config.head.task
+    for key, weight in model.state_dict().items():
+        torch.testing.assert_close(back.state_dict()[key], weight, rtol=0, atol=0)
+    assert summary["architecture"] in (tmp_path / "hf/README.md").read_text()
+
+
+def test_a_family_without_such_a_class_is_named(tmp_path, small_tokenizer):
+    config = with_head(MODELS["llama"], "span")
+    with pytest.raises(TrainError, match=r"head\.task span"):
+        family_of(config)
+    model = build(with_head(MODELS["bert"], "classify"))
+    export(trained(tmp_path / "run", model, small_tokenizer), tmp_path / "hf")
+    path = tmp_path / "hf/config.json"
+    values = json.loads(path.read_bytes())
+    for names, message in (
+        ({"0": "a", "2": "b"}, "1 is missing"),
+        ({"0": "a", "1": "a"}, "two different ones"),
+        ({"0": "a"}, "two different ones"),
+    ):
+        path.write_text(json.dumps(values | {"id2label": names}))
+        with pytest.raises(TrainError, match=message):
+            look(tmp_path / "hf")
+
+
+def test_every_class_is_one_that_transformers_has():
+    classes = [own.architecture for family in FAMILIES.values() for own in family.tasks.values()]
+    assert len(classes) > 15
+    assert all(hasattr(transformers, name) for name in classes)
+
+
+def test_what_stands_before_the_head_is_the_families_own():
+    before = {
+        (name, kind): with_head(config, kind).head.task.before  # type: ignore[union-attr]
+        for name, config in MODELS.items()
+        for kind in ("classify", "token")
+    }
+    assert before["bert", "classify"] == "pool" and before["bert", "token"] == "nothing"
+    assert before["modernbert", "classify"] == before["modernbert", "token"] == "transform"
+    assert before["gpt2", "classify"] == "nothing"
+    for labels in ((), ("a",), ("a", "a")):
+        with pytest.raises(TrainError, match="two different ones at least"):
+            Task(kind="classify", labels=labels)
+    with pytest.raises(TrainError, match="they are start and end"):
+        Task(kind="span", labels=NAMES)

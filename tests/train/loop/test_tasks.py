@@ -1,0 +1,186 @@
+"""Fine-tuning: a head learns its task on JSON lines, resumes bit for bit, and keeps what it can."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.train.conftest import WORDS, sentences
+from tests.train.loop.test_encoders import small
+from train.config import TrainConfig
+from train.data.labelled import read_samples
+from train.data.labelled_feed import split
+from train.errors import TrainError
+from train.generate.generate import generate
+from train.hf.family import our_shapes
+from train.loop.pretrain import pretrain
+from train.loop.start import make_plan
+from train.measure.accounting import parameters
+from train.measure.which import which
+from train.model.presets import preset
+from train.objective_settings import Causal, Task
+from train.runs.checkpoint import load_plan, newest, weights_of
+from train.settings import change
+
+ANIMALS = ("cat", "dog", "bird")
+
+
+def write(path: Path, lines: list[dict]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, Path]:
+    """Tasks that one word decides: is a cat there, which words are animals, what stands before
+    red.
+    """
+    folder, draw = tmp_path_factory.mktemp("labelled"), random.Random(0)
+    lists = [draw.choices(WORDS, k=draw.randint(3, 12)) for _ in range(300)]
+    found: dict[str, list[dict]] = {"classify": [], "token": [], "span": []}
+    for words in lists:
+        label = "some" if "cat" in words else "none"
+        found["classify"].append({"text": " ".join(words), "label": label})
+        marks = ["B-ANIMAL" if word in ANIMALS else "O" for word in words]
+        found["token"].append({"tokens": words, "labels": marks})
+        rest = [word for word in words if word not in (words[0], "red")]
+        text = " ".join([*rest, words[0], "red"])
+        start = len(text) - len(f"{words[0]} red")
+        span = {"question": "before red", "text": text, "answer": words[0], "start": start}
+        found["span"].append(span)
+    return {kind: write(folder / f"{kind}.jsonl", lines) for kind, lines in found.items()}
+
+
+def settings(kind: str, shard_folder: Path, **changes) -> TrainConfig:
+    given = {"steps": 60, "rows": 4, "context": 33, "warmup": 3, "held_out": 0.2, "device": "cpu"}
+    given |= {"tokenizer": str(shard_folder / "tokenizer.json"), "checkpoint_every": 25}
+    return TrainConfig(**given | changes, objective=Task(kind=kind))
+
+
+def decoder():
+    sizes = {"hidden": 32, "layers": 2, "context": 33, "feed_forward.width": 64, "vocab": 302}
+    heads = {"attention": {"heads": 4, "kv_heads": 4, "head_dim": 8}}
+    return change(preset("tiny"), sizes | heads, "model")
+
+
+CASES = [("bert-tiny", "classify"), ("modernbert-tiny", "token"), ("tiny", "classify")]
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_it_learns_the_task_and_a_resume_changes_no_bit(name, kind, files, shard_folder, tmp_path):
+    model = decoder() if name == "tiny" else small(name)
+    train = settings(kind, shard_folder, ema=0.5)
+    whole = pretrain(files[kind], tmp_path / "whole", model=model, train=train)
+    figures = whole["held_out_terms"]
+    assert figures["accuracy"] > 0.85 and figures["macro_f1"] > 0.7, figures
+    assert set(figures) == {"accuracy", "macro_f1", "f1" if kind == "classify" else "entity_f1"}
+    assert whole["bits_per_byte"] is None and whole["sample"] is None
+    log = [json.loads(x) for x in (tmp_path / "whole/metrics.jsonl").read_text().splitlines()]
+    assert log[-1]["held_out"]["terms"] == figures
+
+    class Stop(Exception):
+        pass
+
+    def stop(line: dict) -> None:
+        if line["step"] == 30:
+            raise Stop
+
+    with pytest.raises(Stop):
+        pretrain(files[kind], tmp_path / "parts", model=model, train=train, on_progress=stop)
+    again = pretrain(files[kind], tmp_path / "parts", model=model, train=train)
+    first, second = (
+        dict(weights_of(newest(tmp_path / run / "checkpoints")))  # type: ignore[arg-type]
+        for run in ("whole", "parts")
+    )
+    assert all(torch.equal(first[key], second[key]) for key in first)
+    assert again["held_out_terms"] == figures
+    step = which(tmp_path / "whole", 3)
+    assert step["documents"][0]["id"].startswith(f"{kind}.jsonl:")
+
+
+def test_an_answer_is_learned_too(files, shard_folder, tmp_path):
+    train = settings("span", shard_folder, steps=120, context=48)
+    model = change(small("bert-tiny"), {"context": 48}, "model")
+    summary = pretrain(files["span"], tmp_path / "run", model=model, train=train)
+    assert summary["last_loss"] < 0.5 * summary["first_loss"]
+    figures = summary["held_out_terms"]
+    assert 0.3 < figures["exact_match"] <= figures["f1"] <= 1
+
+
+def test_a_trained_model_keeps_all_but_its_head(files, shard_folder, tmp_path):
+    short = TrainConfig(steps=2, rows=4, context=33, device="cpu")
+    for name, stays in (
+        ("bert-tiny", {"head.pair.pool.weight": "head.transform.linear.weight"}),
+        ("modernbert-tiny", {"head.transform.linear.weight": "head.transform.linear.weight"}),
+    ):
+        first = tmp_path / name
+        pretrain(shard_folder, first, model=small(name), train=short)
+        before = dict(weights_of(newest(first / "checkpoints")))
+        train = dataclasses.replace(settings("classify", shard_folder, steps=1), tokenizer=None)
+        train = dataclasses.replace(train, lr=1e-30, weight_decay=0.0)  # as it began
+        out = tmp_path / f"{name}-classify"
+        pretrain(files["classify"], out, model=str(first), train=train)
+        after = dict(weights_of(newest(out / "checkpoints")))
+        for ours, theirs in stays.items():
+            torch.testing.assert_close(before[ours], after[theirs])
+        for key, weight in before.items():
+            if not key.startswith("head."):
+                torch.testing.assert_close(weight, after[key])
+        assert after["head.weight"].abs().sum() > 0 and len(after["head.weight"]) == 2
+        config = load_plan(newest(out / "checkpoints")).model
+        assert parameters(config) == sum(weight.numel() for weight in after.values())
+        assert {key: tuple(w.shape) for key, w in after.items()} == our_shapes(config)
+        # What has the head goes on with it, and knows its labels alone.
+        pretrain(files["classify"], tmp_path / f"{name}-more", model=str(out), train=train)
+        other = write(tmp_path / "other.jsonl", [{"text": "a", "label": c} for c in "xy"])
+        with pytest.raises(TrainError, match=r"other\.jsonl:1: the model has no label 'x'"):
+            make_plan(other, str(out), train)
+        with pytest.raises(TrainError, match="a head for a task: set objective classify"):
+            make_plan(shard_folder, str(out), short)
+    with pytest.raises(TrainError, match="a model with a head for a task writes"):
+        generate(out, "the")
+
+
+def test_equal_texts_are_on_one_side_whatever_else_the_file_holds(files):
+    samples = read_samples(files["classify"], "classify")
+    chosen = split(samples, held_out=0.2, seed=0)
+    assert 0.1 < chosen.mean() < 0.3
+    sides: dict[str, set[bool]] = {}
+    for sample, aside in zip(samples, chosen, strict=True):
+        sides.setdefault(sample.key, set()).add(bool(aside))
+    assert all(len(side) == 1 for side in sides.values())
+    fewer = split(samples[:100], held_out=0.2, seed=0)
+    assert (fewer == chosen[:100]).mean() > 0.98  # the bound is a share of all draws there can be
+    assert (split(samples, held_out=0.2, seed=1) != chosen).any()
+
+
+def test_what_does_not_go_together_is_one_line(files, shard_folder, tmp_path):
+    plain = settings("classify", shard_folder)
+    for changes, message in (
+        ({"tokenizer": None}, "give the folder of a trained model, or set tokenizer"),
+        ({"context_parallel": 3, "context": 36}, "context_parallel 3 with objective classify"),
+        ({"teacher": "x"}, "teacher with objective classify"),
+        ({"eval": {"own": "x"}}, "eval with objective classify"),
+        ({"objective": Task(kind="span")}, "classify.jsonl:1: question must be a text"),
+    ):
+        with pytest.raises(TrainError, match=message):
+            train = dataclasses.replace(plain, **changes)
+            make_plan(files["classify"], change(small("bert-tiny"), {"context": 36}, "m"), train)
+    with pytest.raises(TrainError, match="objective classify takes a file in JSON lines"):
+        make_plan(shard_folder, small("bert-tiny"), plain)
+    with pytest.raises(TrainError, match="no manifest"):
+        make_plan(files["classify"], decoder(), dataclasses.replace(plain, objective=Causal()))
+    with pytest.raises(TrainError, match="reads is 'middle'"):
+        Task(kind="classify", reads="middle")
+
+
+def test_a_decoder_with_a_head_writes_no_text(files, shard_folder, tmp_path):
+    train = settings("classify", shard_folder, steps=1)
+    pretrain(files["classify"], tmp_path / "run", model=decoder(), train=train)
+    with pytest.raises(TrainError, match="with a head for a task writes no text"):
+        generate(tmp_path / "run", sentences(0, 1))

@@ -1,0 +1,90 @@
+"""The held-out loss of a trained model before it is converted, by what it learned, and right after,
+by what it is to learn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from train.device import autocast
+from train.errors import TrainError
+from train.loop.distributed import Ranks
+from train.loop.evaluate import Scores, Scoring, evaluate, scored
+from train.loop.start import Start, settled, teacher_of
+from train.model.convert import conversions
+from train.objective_settings import Objective
+from train.objectives.objectives import feed_of, objective
+from train.runs.plan import Plan
+
+if TYPE_CHECKING:
+    from train.loop.run import Run
+
+
+def steps_of(plan: Plan) -> list[str]:
+    """What is done to the first weights of a run, in words; nothing where they are as they were."""
+    if plan.start is None:
+        return []
+    names = [step.name for step in conversions(plan.start.config, plan.model)]
+    learned, learns = plan.start.objective, plan.train.objective
+    if learned.kind not in ("auto", learns.kind):
+        names.append(f"objective {learned.kind} to {learns.kind}")
+    return names
+
+
+def measured(run: Run) -> dict[str, Any] | None:
+    """The line of a run's first step on its conversion, or None. Call before that step; every
+    process computes the same.
+    """
+    plan = run.plan
+    names = steps_of(plan)
+    if plan.start is None or not names or run.labelled is not None:
+        return None
+    after = run.evaluate().held_out
+    before = _before(run, plan.start)
+    return {
+        "steps": names,
+        "before": None if before is None else _figures(*before),
+        "after": _figures(plan.train.objective, after),
+    }
+
+
+def _figures(learned: Objective, scores: Scores) -> dict[str, Any]:
+    return {
+        "objective": learned.kind,
+        "loss": scores.loss,
+        "bits_per_byte": scores.bits_per_byte,
+    }
+
+
+def _before(run: Run, start: Start) -> tuple[Objective, Scores] | None:
+    """The loss of the model as it was; None where it cannot learn any more what it did, as a
+    discriminator without its generator.
+    """
+    asked = run.plan.train
+    context = min(asked.context, start.config.context)
+    try:
+        alone = replace(asked, objective=start.objective, context=context, stages=())
+        settings = settled(start.config, alone)
+    except TrainError:
+        return None
+    feed = feed_of(run.sampler.default, settings)
+    model = teacher_of(start).to(run.ranks.device)
+    rows = scored(feed, settings.eval_tokens, context)
+    how = Scoring(
+        batch_rows=settings.rows,
+        ranks=Ranks(device=run.ranks.device),
+        autocast=autocast(run.ranks.device, settings.precision),
+        loss_chunk=settings.loss_chunk,
+    )
+    return settings.objective, evaluate(model, rows, objective(settings, feed.vocabulary), how)
+
+
+def notice(figures: dict[str, Any]) -> str:
+    """The line that says it."""
+    before, after = figures["before"], figures["after"]
+    was = "" if before is None else f"{before['loss']:.4f} before ({before['objective']}), "
+    return (
+        f"converted ({', '.join(figures['steps'])}): held-out loss {was}{after['loss']:.4f}"
+        f" right after ({after['objective']})"
+    )

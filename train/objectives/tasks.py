@@ -1,0 +1,101 @@
+"""Labels of texts, of words, or an answer in a text, by a head for a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from train.data.labelled_feed import LabelledPiece, whole
+from train.data.rows import Piece, Takes
+from train.data.windows import Window
+from train.objectives.example import IGNORED, Draws, Example, Objective
+
+LONGEST = 30  # tokens of an answer (Devlin et al. 2019's code)
+VALUES = 4  # of each place: see ``answers``
+
+
+class Labelled(Objective):
+    """Windows as rows: labels where the head is asked, or of answers the places of their first and
+    last tokens in the row.
+    """
+
+    sparse = True
+    likelihood = False
+
+    @staticmethod
+    def takes(settings: Any) -> Takes | None:
+        return whole
+
+    def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
+        inputs, targets, ends, documents, segments = (
+            np.full((1, context), fill, np.int64) for fill in (0, IGNORED, IGNORED, -1, 0)
+        )
+        filled = 0
+        for piece in pieces:
+            assert isinstance(piece, LabelledPiece)
+            window, stop = piece.window, filled + len(piece.window.tokens)
+            inputs[0, filled:stop], segments[0, filled:stop] = window.tokens, window.segments
+            documents[0, filled:stop] = piece.document
+            if window.characters is None:
+                targets[0, filled + window.places] = window.labels
+            else:
+                targets[0, filled], ends[0, filled] = filled + window.labels
+            filled = stop
+        arrays = {"inputs": inputs, "targets": targets, "documents": documents}
+        arrays |= {"segments": segments}
+        if self.settings.kind == "span":
+            arrays["ends"] = ends
+        return Example(**{name: torch.from_numpy(array) for name, array in arrays.items()})
+
+
+def span_losses(logits: Tensor, example: Example) -> Tensor:
+    """Nats of the answer of each text, [texts]: the mean of those of its first and its last token
+    among all tokens of the text. ``logits`` [rows, context, 2].
+    """
+    assert example.documents is not None and example.ends is not None
+    rows, context = example.targets.shape
+    number = torch.arange(rows, device=logits.device)[:, None]
+    texts = (example.documents + (number << 32)).flatten()  # rows are apart
+    _, group = torch.unique_consecutive(texts, return_inverse=True)
+    asked = example.targets != IGNORED
+    ends = [(places + number * context)[asked] for places in (example.targets, example.ends)]
+    nats = []
+    for scores, place in zip(logits.flatten(0, 1).unbind(-1), ends, strict=True):
+        highest = torch.full_like(scores, -torch.inf).scatter_reduce(0, group, scores, "amax")
+        highest = highest.detach()
+        total = torch.zeros_like(scores).index_add(0, group, (scores - highest[group]).exp())
+        of_text = group[asked.flatten()]
+        nats.append(highest[of_text] + total[of_text].log() - scores[place])
+    return (nats[0] + nats[1]) / 2
+
+
+def answers(logits: Tensor, window: Window) -> npt.NDArray[np.float64]:
+    """What a head says of a window: [places, ``VALUES``]. ``logits``: float64 [places, labels], of
+    which the likeliest is said: its number, 0, its probability, the nats of the label that is
+    right. Of an answer, ``logits`` [tokens, 2]: its first and last token, the sum of their logits,
+    and the nats of the right ones.
+    """
+    if window.characters is None:
+        shares = logits.log_softmax(-1)
+        best = shares.max(-1)
+        right = torch.from_numpy(window.labels)
+        each = F.nll_loss(shares, right, reduction="none")
+        return torch.stack([best.indices, 0 * each, best.values.exp(), each], -1).numpy()
+    nats = F.cross_entropy(logits.T, torch.from_numpy(window.labels)).item()
+    text = np.flatnonzero(window.characters[:, 0] >= 0)
+    if not len(text):
+        return np.array([[0.0, 0.0, -np.inf, nats]])
+    first, last = logits[text[0] : text[-1] + 1].T.numpy()
+    length = min(LONGEST, len(text))
+    sums = np.stack(
+        [np.append(first[: len(first) - n] + last[n:], [-np.inf] * n) for n in range(length)]
+    )
+    further, begin = np.unravel_index(sums.argmax(), sums.shape)
+    begin += text[0]
+    return np.array([[begin, begin + further, sums.max(), nats]])
