@@ -203,6 +203,13 @@ class TrainConfig:
             " memory."
         ),
     ] = False
+    expert_parallel: Annotated[
+        bool,
+        Setting(
+            "With `parallel: fsdp` each process holds some of the experts whole, and tokens are"
+            " sent to them, in place of all experts to the tokens."
+        ),
+    ] = False
     accumulate: Annotated[
         int,
         Setting("Micro-batches that the rows of a step are cut into, on each process.", ge=1),
@@ -288,7 +295,7 @@ class TrainConfig:
     FREE = frozenset(
         {
             *("teacher", "device", "parallel", "replicas", "tensor"),
-            *("context_parallel", "offload"),
+            *("context_parallel", "offload", "expert_parallel"),
             *("accumulate", "loss_chunk", "recompute", "compile"),
             *("spike", "spike_factor", "spike_window", "spike_batches"),
             *("log_every", "tensorboard", "csv", "wandb", "profile"),
@@ -304,12 +311,23 @@ class TrainConfig:
                 f"rows is {self.rows}: {self.accumulate} micro-batches cannot share them equally",
                 exit_code=2,
             )
-        if self.parallel != "fsdp" and (self.replicas > 1 or self.offload):
-            name = "offload" if self.offload else f"replicas {self.replicas}"
+        ways = {
+            "offload": self.offload,
+            "expert_parallel": self.expert_parallel,
+            f"replicas {self.replicas}": self.replicas > 1,
+        }
+        for name in (name for name, wanted in ways.items() if wanted and self.parallel != "fsdp"):
             raise TrainError(
                 f"{name} with parallel {self.parallel}: it is a way to shard: set parallel fsdp",
                 exit_code=2,
             )
+        for name, there in (
+            (f"replicas {self.replicas}", self.replicas > 1),
+            ("offload", self.offload),
+            ("compile", self.compile),
+        ):
+            if self.expert_parallel and there:
+                raise TrainError(f"expert_parallel with {name}: leave one of them out", exit_code=2)
         if self.context_parallel > 1 and self.compile:
             raise TrainError(
                 f"context_parallel {self.context_parallel} with compile: what PyTorch makes of it"

@@ -31,8 +31,8 @@ from train.errors import TrainError, counted
 from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.model.experts import Router
-from train.model.feed_forward_settings import Experts
+from train.model.exchange import Exchange
+from train.model.experts import Experts, Router
 from train.model.plugins import plugins
 from train.model.position_settings import Disentangled
 from train.model.positions import positions
@@ -273,7 +273,7 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
             ("attention latent", isinstance(own, Latent)),
             (f"head.mtp {model.head.mtp}", model.head.mtp > 0),
             ("attention.dilations", any(sight.dilations for sight in model.sights)),
-            ("feed_forward experts", isinstance(model.feed_forward, Experts)),
+            ("feed_forward experts", bool(model.sparse)),
             ("generator", model.generator is not None),
             ("position disentangled", isinstance(model.position, Disentangled)),
             *((f"{name} {part.kind}", True) for name, part in plugins(model).items()),
@@ -285,6 +285,11 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
                     f"{setting} {count} with {name}: it is not shared so; leave one of them out",
                     exit_code=2,
                 )
+    if config.expert_parallel and not model.sparse:
+        raise TrainError(
+            "expert_parallel: the model has no experts; leave it out, or set model.feed_forward",
+            exit_code=2,
+        )
     for name, size in (
         ("attention.heads", own.heads),
         ("attention.kv_heads", own.kv_heads),
@@ -344,6 +349,8 @@ def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: Dev
     )
     exact = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
     same: dict[str, Any] = {"mesh": mesh, "offload_policy": place}
+    if config.expert_parallel:
+        same["ignored_params"] = _share_experts(model, mesh)
     blocks = {block: None for stack in model.stacks for block in stack.blocks}  # each once
     for block in (*blocks, *model.mtp):
         for router in (module for module in block.modules() if isinstance(module, Router)):
@@ -352,6 +359,31 @@ def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: Dev
     fully_shard(model, **same)
     register_fsdp_forward_method(model, "features")
     register_fsdp_forward_method(model, "replaced")
+
+
+def _share_experts(model: Decoder, mesh: DeviceMesh) -> set[nn.Parameter]:
+    """Expert parallel: of ``model``, without memory yet, each process has some experts; returns
+    their matrices.
+    """
+    from torch.distributed.tensor import DTensor, Shard
+
+    matrices = set()
+    for experts in (module for module in model.modules() if isinstance(module, Experts)):
+        if experts.own.count % mesh.size():
+            raise TrainError(
+                f"expert_parallel: {experts.own.count} experts on {mesh.size()} processes; start a"
+                " divisor of them",
+                exit_code=2,
+            )
+        experts.exchange = Exchange(group=mesh.get_group())
+        for name in ("gate", "up", "down"):
+            if (whole := getattr(experts, name)) is None:
+                continue
+            part = whole.detach().chunk(mesh.size())[0]
+            split = DTensor.from_local(part, mesh, [Shard(0)], run_check=False)
+            setattr(experts, name, nn.Parameter(split))
+            matrices.add(getattr(experts, name))
+    return matrices
 
 
 def parallel(objective: nn.Module, config: TrainConfig, ranks: Ranks) -> nn.Module:

@@ -8,6 +8,7 @@ set (MegaBlocks, Gale et al. 2023).
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -19,6 +20,7 @@ from train.model import roles
 from train.model.activations import FUNCTIONS
 from train.model.config import ModelConfig
 from train.model.dropout import drawn, key_of
+from train.model.exchange import Exchange
 from train.model.feed_forward import FeedForward, Notes
 from train.model.feed_forward_settings import ACTIVATIONS
 from train.model.grouped import grouped_linear, spread
@@ -180,6 +182,7 @@ class Experts(nn.Module):
         self.own, self.key = own, key_of(_SITES + 2 * layer)
         name, gated = ACTIVATIONS[own.activation]
         self.activation = FUNCTIONS[name]
+        self.exchange: Exchange | None = None  # where processes hold some of the experts each
         self.router = None if own.routing == "hash" else Router(config, layer)
         inwards = nn.Parameter(torch.zeros(own.count, own.width, hidden))
         self.gate = nn.Parameter(torch.zeros_like(inwards)) if gated else None
@@ -265,15 +268,25 @@ class Experts(nn.Module):
 
     def apply_each(self, rows: Tensor, ends: Tensor) -> Tensor:
         """Rows [n, hidden] sorted by expert, each through its own, to the same shape."""
+        if self.exchange is None:
+            return self._through(rows, ends, self.gate, self.up, self.down)
+        up, down = self.exchange.held(self.up), self.exchange.held(self.down)
+        gate = None if self.gate is None else self.exchange.held(self.gate)
+        apply = partial(self._through, gate=gate, up=up, down=down)
+        return self.exchange.there(rows, ends, apply)
+
+    def _through(
+        self, rows: Tensor, ends: Tensor, gate: Tensor | None, up: Tensor, down: Tensor
+    ) -> Tensor:
         kind = rows.device.type
         low = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else rows.dtype
         rows = rows.to(low)
-        up = grouped_linear(rows, self.up.to(low), ends)
-        if self.gate is None:
-            between = self.activation(up)
+        between = grouped_linear(rows, up.to(low), ends)
+        if gate is None:
+            between = self.activation(between)
         else:
-            between = self.activation(grouped_linear(rows, self.gate.to(low), ends)) * up
-        return grouped_linear(between, self.down.to(low), ends)
+            between = self.activation(grouped_linear(rows, gate.to(low), ends)) * between
+        return grouped_linear(between, down.to(low), ends)
 
     def notes(self, routed: Routed, counted: Tensor | None) -> Notes:
         """Sums over the tokens that are ``counted`` [batch, length], or all.

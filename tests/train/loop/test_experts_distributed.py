@@ -28,6 +28,15 @@ CASES: dict[str, tuple[dict, dict]] = {
         {"feed_forward.bias_rate": 0.01, "head.mtp": 1, "attention": LATENT},
         {"parallel": "fsdp"},
     ),
+    "experts shared out": (
+        {"feed_forward.bias_rate": 0.01, "feed_forward.shared_width": 12, "head.mtp": 1},
+        {"parallel": "fsdp", "expert_parallel": True, "optimizer": "muon", "ema": 0.9}
+        | {"accumulate": 2},
+    ),
+    "experts shared out, bf16": (
+        {"feed_forward.capacity": 0.75, "feed_forward.random_second": True},
+        {"parallel": "fsdp", "expert_parallel": True, "precision": "bf16", "recompute": True},
+    ),
     "offload": ({"feed_forward.bias_rate": 0.01}, {"parallel": "fsdp", "offload": True}),
     "replicas": ({"feed_forward.bias_rate": 0.01}, {"parallel": "fsdp", "replicas": 2}),
     "fsdp, bf16": ({}, {"parallel": "fsdp", "precision": "bf16", "recompute": True}),
@@ -51,18 +60,23 @@ for out, (model, plan) in json.loads(sys.argv[2]).items():
         pathlib.Path(sys.argv[1]), pathlib.Path(out),
         model=model_config(model, "plan"), train=from_dict(TrainConfig, plan, "plan"),
     )
-plan = TrainConfig(parallel="fsdp", precision="bf16", rows=2, device="cpu")
-with ranks(plan) as group:
-    placed = place_model(partial(Decoder, model_config(model, "plan")), plan, group)
-placed.initialise(0)
-layer, seen = placed.stack.blocks[0].feed_forward, {}
-layer.router.register_forward_hook(lambda *_: seen.update(
-    router=str(layer.router.weight.dtype), up=str(layer.up.dtype)
-))
-with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-    placed.features(torch.zeros(1, 4, dtype=torch.long))
+seen = {}
+for shared in (False, True):
+    plan = TrainConfig(
+        parallel="fsdp", precision="bf16", rows=2, device="cpu", expert_parallel=shared
+    )
+    with ranks(plan) as group:
+        placed = place_model(partial(Decoder, model_config(model, "plan")), plan, group)
+    placed.initialise(0)
+    layer = placed.stack.blocks[0].feed_forward
+    layer.router.register_forward_hook(lambda *_: seen.setdefault(shared, {}).update(
+        router=str(layer.router.weight.dtype), up=str(layer.up.dtype),
+        here=len(getattr(layer.up, "_local_tensor", layer.up)),
+    ))
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        placed.features(torch.zeros(1, 4, dtype=torch.long))
 if group.first:
-    pathlib.Path(__file__).with_name("dtypes.json").write_text(json.dumps(seen))
+    pathlib.Path(__file__).with_name("seen.json").write_text(json.dumps(seen))
 dist.destroy_process_group()
 """
 
@@ -112,5 +126,10 @@ def test_two_processes_have_the_losses_loads_and_weights_of_one(folders, name):
 
 @pytest.mark.slow
 def test_routers_stay_in_float32_where_blocks_are_gathered_in_bfloat16(folders):
-    dtypes = json.loads((folders / "dtypes.json").read_text())
-    assert dtypes == {"router": "torch.float32", "up": "torch.bfloat16"}
+    seen = json.loads((folders / "seen.json").read_text())["false"]
+    assert seen == {"router": "torch.float32", "up": "torch.bfloat16", "here": 4}
+
+
+@pytest.mark.slow
+def test_with_expert_parallel_a_process_computes_with_its_experts_alone(folders):
+    assert json.loads((folders / "seen.json").read_text())["true"]["here"] == 2

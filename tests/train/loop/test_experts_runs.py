@@ -168,6 +168,25 @@ def test_experts_are_not_shared_by_processes_that_read_the_same_rows(setting):
     check_split(MODEL, dataclasses.replace(TRAIN, parallel="fsdp"))
 
 
+@pytest.mark.parametrize(
+    ("changes", "other"),
+    [
+        ({}, "parallel ddp"),
+        ({"parallel": "fsdp", "compile": True}, "compile"),
+        ({"parallel": "fsdp", "replicas": 2}, "replicas 2"),
+        ({"parallel": "fsdp", "offload": True}, "offload"),
+    ],
+)
+def test_expert_parallel_is_of_fsdp_and_of_models_with_experts(changes, other):
+    with pytest.raises(TrainError, match=f"^expert_parallel with {other}: ") as caught:
+        dataclasses.replace(TRAIN, expert_parallel=True, **changes)
+    assert caught.value.exit_code == 2
+    shared = dataclasses.replace(TRAIN, parallel="fsdp", expert_parallel=True)
+    check_split(MODEL, shared)
+    with pytest.raises(TrainError, match=r"^expert_parallel: the model has no experts"):
+        check_split(DENSE, shared)
+
+
 def test_hashed_experts_train_without_a_router(shard_folder, tmp_path):
     given = {"feed_forward.routing": "hash", "feed_forward.top_k": 1, "feed_forward.router_z": 0.0}
     pretrain(shard_folder, tmp_path, model=change(MODEL, given, "model"), train=TRAIN)
