@@ -134,7 +134,8 @@ def _summary_line(summary: dict[str, Any]) -> str:
     bits = summary["bits_per_byte"]  # None: nothing says how many bytes the text has
     bits_a_byte = "" if bits is None else f", {bits:.3f} bits a byte"
     steps = counted(summary["steps"], "step")
-    return f"{steps}, held-out loss {summary['held_out_loss']:.3f}{bits_a_byte}"
+    terms = "".join(f", {n} {x:.3f}" for n, x in (summary.get("held_out_terms") or {}).items())
+    return f"{steps}, held-out loss {summary['held_out_loss']:.3f}{bits_a_byte}{terms}"
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from curate.cli import (  # noqa: F401 (their commands join the app)
     model,
     new,
     perplexity,
+    predict,
     quality,
     refresh,
     run,

@@ -112,6 +112,10 @@ class Generate(CommandSettings):
         description="Penalty of tokens that the text holds already; above 1 they become less"
         " likely (Keskar et al. 2019).",
     )
+    suffix: str | None = Field(
+        None,
+        description="Text that comes after what is written, of a model trained with objective fim.",
+    )
     fill: Literal["mask-predict", "gibbs"] = Field(
         "mask-predict",
         description="How an encoder fills masks: the likeliest tokens at once and the least sure"
@@ -140,6 +144,25 @@ class Evaluate(CommandSettings):
         "auto", description="Precision of matrix products; `auto` is bf16 on a GPU."
     )
     seed: int = Field(0, ge=0, description="Seed of the intervals' resamples.")
+    device: str = Field(
+        "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
+    )
+
+
+class Predict(CommandSettings):
+    """The labelling of texts by a fine-tuned model."""
+
+    command = "predict"
+
+    context: int | None = Field(
+        None,
+        ge=1,
+        description="Tokens that are read at once. Without a value as many as in training.",
+    )
+    batch: int = Field(8, ge=1, description="Rows of `context` tokens that are read at a time.")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="Precision of matrix products; `auto` is bf16 on a GPU."
+    )
     device: str = Field(
         "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
     )

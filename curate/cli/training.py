@@ -205,6 +205,7 @@ def generate(
             seed=chosen.seed,
             batch=chosen.batch,
             filling=Filling(method=chosen.fill, rounds=chosen.rounds),
+            suffix=chosen.suffix,
         )
     if as_json:
         outcome = {
@@ -214,7 +215,8 @@ def generate(
         echo_json(outcome)
         return
     apart = trained.encoder is not None  # it has read the prompt and writes another text
-    echo("\n---\n".join(c.text if apart else c.prompt + c.text for c in completions))
+    suffix = chosen.suffix or ""
+    echo("\n---\n".join(c.text if apart else c.prompt + c.text + suffix for c in completions))
 
 
 @app.command()

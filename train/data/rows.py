@@ -84,11 +84,16 @@ def sides(draws: npt.NDArray[np.uint64], held_out: float) -> npt.NDArray[np.bool
 
 
 def longest(takes: Takes, context: int) -> int:
-    """The most tokens of a piece that fits into a row."""
+    """The most tokens of a piece that fits into a row. Raises ``TrainError`` where none does."""
     lengths = np.arange(context + 1)
     while takes(lengths[-1:], context)[0] <= context:
         lengths = np.arange(2 * len(lengths))
-    return int(np.flatnonzero(takes(lengths, context) <= context).max())
+    fits = int(np.count_nonzero(takes(lengths, context) <= context))
+    if fits < 2:  # a piece without tokens, and one with a token
+        raise TrainError(
+            f"context is {context}: the objective needs rows that are longer", exit_code=2
+        )
+    return fits - 1
 
 
 class Rows:

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from train.data.shards import end_of_text, load_tokenizer
+from train.data.vocabulary import names_of
 from train.device import pick_device
 from train.errors import TrainError, counted
 from train.generate.filling import Filling, filled
@@ -20,6 +21,7 @@ from train.measure.accounting import parameters
 from train.model.cache import Cache
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.objectives.middle import PARTS
 from train.objectives.objectives import both_ways
 from train.runs.checkpoint import (
     load_model,
@@ -231,11 +233,14 @@ def complete(
     batch: int = 8,
     agree: Agree | None = None,
     filling: Filling | None = None,
+    suffix: str | None = None,
 ) -> list[Completion]:
     """Continue each prompt by at most ``max_tokens`` tokens, ``batch`` prompts at a time. Of an
     encoder-decoder a prompt is what the encoder reads, in which special tokens may be spelled out,
     and the text is what the decoder writes, with those it writes but for the last. An encoder fills
-    the masks of a prompt, or ``max_tokens`` behind one that has none, by ``filling``.
+    the masks of a prompt, or ``max_tokens`` behind one that has none, by ``filling``. With a
+    ``suffix`` a model that has learned it writes what stands between a prompt and that, as far as
+    its context reaches.
 
     The model reads a prompt as the beginning of a document; an end-of-text token ends the
     continuation. The same seed gives the same text on the same device; the n-th prompt draws from
@@ -257,6 +262,9 @@ def complete(
             )
         ]
     ids, sources = _begin(model.config, tokenizer, prompts, end)
+    if suffix is not None:
+        ids = _around(model.config, tokenizer, prompts, suffix, end)
+        max_tokens = min(max_tokens, model.config.context - max(map(len, ids)))
     completions: list[Completion] = []
     for first in range(0, len(ids), batch):
         part = ids[first : first + batch]
@@ -306,6 +314,37 @@ def _begin(
             exit_code=2,
         )
     return [list(start) for _ in prompts], sources
+
+
+def _around(
+    config: ModelConfig, tokenizer: Tokenizer, prompts: list[str], suffix: str, end: int | None
+) -> list[list[int]]:
+    """Each prompt and the suffix as ``FillInTheMiddle`` has them, up to where a middle begins."""
+    known = tokenizer.get_vocab(with_added_tokens=True)
+    marks = [
+        next((known[name] for name in names_of(f"fim {part}") if name in known), None)
+        for part in PARTS
+    ]
+    if not config.writes or config.form != "decoder" or None in marks:
+        raise TrainError("suffix: give a decoder that was trained with objective fim", exit_code=2)
+    before, behind, middle = ([mark] for mark in marks if mark is not None)
+    start, last = [] if end is None else [end], _ids(tokenizer, suffix)
+    ids = [
+        [*start, *before, *_ids(tokenizer, prompt), *behind, *last, *middle] for prompt in prompts
+    ]
+    longest = max(map(len, ids))
+    if longest >= config.context:
+        raise TrainError(
+            f"a prompt and the suffix have {counted(longest, 'token')}, the model reads "
+            f"{config.context}: give less",
+            exit_code=2,
+        )
+    return ids
+
+
+def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+    return ids
 
 
 def _continue(

@@ -284,7 +284,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained(".")
 model = AutoModelForSeq2SeqLM.from_pretrained(".")
-ids = tokenizer("The river runs past the old mill.", return_tensors="pt")
+text = "The river runs past the old mill." + tokenizer.eos_token  # a source ends with it
+ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)
 print(tokenizer.decode(model.generate(**ids, max_new_tokens=50)[0]))"""
 _TELLS = """\
 from transformers import AutoModelForPreTraining, AutoTokenizer

@@ -38,10 +38,8 @@ class Judged:
     begin: int | None
 
 
-def open_model(folder: Path, *, device: str = "auto") -> Judged:
-    """The newest checkpoint of a run, or a model as transformers saves it. Raises
-    ``TrainError``.
-    """
+def opened(folder: Path, *, device: str = "auto") -> Judged:
+    """The newest checkpoint of a run, or a model of transformers. Raises ``TrainError``."""
     place, checkpoint = pick_device(device), newest(folder / "checkpoints")
     begin: Any = None
     if checkpoint is not None or not (folder / "config.json").is_file():
@@ -69,16 +67,22 @@ def open_model(folder: Path, *, device: str = "auto") -> Judged:
         begin = read_json(folder / "config.json").get("bos_token_id")
         is_number = isinstance(begin, int) and not isinstance(begin, bool)
         begin = begin if is_number and 0 <= begin < config.vocab else None
-    if model.config.form != "decoder" or not model.config.writes:
-        raise TrainError(
-            f"{folder}: {model.config.described} gives texts no likelihood; its held-out loss is in"
-            " train.json",
-            exit_code=2,
-        )
     if begin is None:
         added = tokenizer.get_added_tokens_decoder()
         begin = end_of_text({t.content: index for index, t in added.items() if t.special})
     return Judged(folder=folder, model=model, tokenizer=tokenizer, tokenizer_file=path, begin=begin)
+
+
+def open_model(folder: Path, *, device: str = "auto") -> Judged:
+    """As ``opened``, a model of text; raises ``TrainError`` for others."""
+    judged = opened(folder, device=device)
+    if judged.model.config.form != "decoder" or not judged.model.config.writes:
+        raise TrainError(
+            f"{folder}: {judged.model.config.described} gives texts no likelihood; its held-out"
+            " loss is in train.json",
+            exit_code=2,
+        )
+    return judged
 
 
 def judge(

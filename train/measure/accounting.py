@@ -21,6 +21,8 @@ from train.model.plugins import class_of
 from train.model.position_settings import Disentangled, Rope
 from train.model.presets import DECAYS
 from train.model.roles import Role, roles
+from train.objective_settings import Denoiser
+from train.objectives.denoise import width
 
 BLOCKS = "stack.blocks."  # of the model, an encoder and a generator
 
@@ -181,15 +183,33 @@ def flops_per_token(config: ModelConfig, context: int) -> float:
     return 6 * matmul_parameters(config) + 3 * attention_flops(config, context)
 
 
+def row_cost(config: ModelConfig, train: TrainConfig, context: int) -> tuple[int, float]:
+    """Positions of a row, and the operations to train on it. Of an encoder-decoder they are those
+    of its source, ``context``, and of its target, as many as the objective has.
+    """
+    per_token = flops_per_token(config, context)
+    if config.encoder is None or not isinstance(train.objective, Denoiser):
+        return context, context * per_token
+    target, own, reader = width(train.objective, context), config.attention, config.reader
+    of_pairs = config.layers * 2 * config.hidden * own.kv_heads * own.head_dim
+    source = sum(met for role, _, met in weights(reader) if role.use == "matrix") + of_pairs
+    keys = sum(attended(reader, layer, context) for layer in range(reader.layers)) * context
+    keys += sum(attended(config, layer, target) for layer in range(config.layers)) * target
+    keys += config.layers * context * target
+    products = source * context + (matmul_parameters(config) - source) * target
+    scores = 2 * own.heads * (own.head_dim + own.value_dim) * keys
+    return context + target, 6 * products + 3 * scores
+
+
 def run_cost(config: ModelConfig, train: TrainConfig, done: int = 0) -> tuple[int, float]:
     """Positions of all rows, and the operations to train on them, of the steps after ``done``."""
     positions, flops = 0, 0.0
     for stage in stages_of(train):
         steps = max(0, stage.steps - done)
         done = max(0, done - stage.steps)
-        positions += steps * stage.rows * stage.context
-        per_token = flops_per_token(config, stage.context)
-        flops += steps * stage.rows * stage.context * per_token
+        each, operations = row_cost(config, train, stage.context)
+        positions += steps * stage.rows * each
+        flops += steps * stage.rows * operations
     return positions, flops
 
 

@@ -61,9 +61,11 @@ class Example:
     @property
     def counts(self) -> dict[str, int]:
         """By what terms of the loss are divided: ``targets`` that are scored, ``tokens`` that stand
-        in the rows, and ``pairs``.
+        in the rows, of a source too, and ``pairs``.
         """
-        read = self.inputs.numel() if self.documents is None else int((self.documents >= 0).sum())
+        read = _standing(self.inputs, self.documents)
+        if self.source is not None:
+            read += _standing(self.source, self.source_documents)
         pairs = {} if self.pairs is None else {"pairs": int((self.pairs != IGNORED).sum())}
         return {"targets": self.tokens, "tokens": read, **pairs}
 
@@ -106,6 +108,11 @@ class Example:
 
     def _parts(self) -> list[tuple[str, Tensor | None]]:
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
+
+
+def _standing(tokens: Tensor, documents: Tensor | None) -> int:
+    """How many tokens of rows are no padding."""
+    return tokens.numel() if documents is None else int((documents >= 0).sum())
 
 
 class Draws:

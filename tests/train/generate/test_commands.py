@@ -11,6 +11,7 @@ from curate.terminal.output import visible
 from tests.train.loop.small_runs import build, trained
 from train.data.vocabulary import vocabulary
 from train.model.presets import preset
+from train.objectives.middle import FillInTheMiddle
 from train.settings import change
 
 
@@ -129,3 +130,24 @@ def encoder_run(tmp_path_factory, small_tokenizer):
     (folder / "tokenizer.json").write_bytes(tokens.written())
     config = change(preset("roberta-tiny", context=64), {"vocab": tokens.size}, "model")
     return trained(folder / "run", build(config), folder / "tokenizer.json")
+
+
+@pytest.fixture(scope="module")
+def fim_run(tmp_path_factory, small_tokenizer):
+    folder = tmp_path_factory.mktemp("fim")
+    tokens = vocabulary(270, {}, small_tokenizer, FillInTheMiddle.needs(None, 64))
+    (folder / "tokenizer.json").write_bytes(tokens.written())
+    config = change(preset("tiny", context=64), {"vocab": tokens.size}, "model")
+    return trained(folder / "run", build(config), folder / "tokenizer.json")
+
+
+def test_a_middle_is_written_between_a_prompt_and_a_suffix(fim_run, run, capsys):
+    common = ("the cat", "--model", fim_run, "--max-tokens", 5, "--suffix", " on the mat")
+    code, out, _ = generate(capsys, *common)
+    assert code == 0 and out.startswith("the cat") and out.rstrip("\n").endswith(" on the mat")
+    other = generate(capsys, *common[:-1], " sat")[1]
+    assert out.removesuffix(" on the mat\n") != other.removesuffix(" sat\n")  # it is read
+    code, _, error = generate(capsys, "the cat", "--model", run, "--suffix", " on")
+    assert code == 2 and "trained with objective fim" in error
+    code, _, error = generate(capsys, *common[:-1], " sat" * 80)
+    assert code == 2 and "the model reads 64: give less" in error

@@ -37,11 +37,15 @@ def write(path: Path, lines: list[dict]) -> Path:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> dict[str, Path]:
+    return animals(tmp_path_factory.mktemp("labelled"), 300)
+
+
+def animals(folder: Path, count: int) -> dict[str, Path]:
     """Tasks that one word decides: is a cat there, which words are animals, what stands before
     red.
     """
-    folder, draw = tmp_path_factory.mktemp("labelled"), random.Random(0)
-    lists = [draw.choices(WORDS, k=draw.randint(3, 12)) for _ in range(300)]
+    draw = random.Random(0)
+    lists = [draw.choices(WORDS, k=draw.randint(3, 12)) for _ in range(count)]
     found: dict[str, list[dict]] = {"classify": [], "token": [], "span": []}
     for words in lists:
         label = "some" if "cat" in words else "none"

@@ -15,9 +15,12 @@ from train.measure.accounting import (
     flops_per_token,
     matmul_parameters,
     parameters,
+    run_cost,
 )
 from train.measure.describe import describe, find_gpu
 from train.model.decoder import Decoder
+from train.objective_settings import Spans
+from train.objectives.denoise import width
 from train.objectives.example import Example
 from train.objectives.losses import Losses
 from train.settings import change as changed
@@ -184,6 +187,19 @@ def test_weights_and_operations_are_counted(change):
     measured = (counter.get_total_flops() - causal) / (2 * 32)
     assert 3 * measured == pytest.approx(flops_per_token(config, 32))
     assert matmul_parameters(config) > 0
+
+
+def test_operations_of_a_run_are_those_of_its_sources_and_targets():
+    """T5's spans: targets are far shorter than sources."""
+    config = changed(SHAPE, T5, "model")
+    plan = TrainConfig(steps=1, rows=1, context=128, objective=Spans())
+    positions, operations = run_cost(config, plan)
+    target = positions - 128
+    assert target == width(Spans(), 128) < 48
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        Decoder(config, attention="eager")(tokens_of(1, target), source=tokens_of(1, 128))
+    causal = 2 * config.layers * target * (target - 1) * 4 * 8
+    assert operations == pytest.approx(3 * (counter.get_total_flops() - causal))
 
 
 def test_running_blocks_again_changes_no_gradient_nor_does_the_number_of_rows():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from train.data.rows import Piece, longest
 from train.data.vocabulary import Vocabulary
+from train.errors import TrainError
 from train.objective_settings import Spans
 from train.objectives.denoise import NOISES, Denoising, width
 from train.objectives.example import IGNORED, Draws
@@ -92,6 +93,11 @@ def test_t5s_lengths_are_those_that_its_paper_prints():
     settings = Spans(form="encoder-decoder")
     assert width(settings, 512) == 114
     assert longest(lambda n, _: NOISES[Spans].lengths(settings, n)[0] + 1, 512) == 568
+
+
+def test_rows_that_are_too_short_for_a_token_are_one_line():
+    with pytest.raises(TrainError, match="context is 2: the objective needs rows that are longer"):
+        longest(Denoising.takes(Spans(form="prefix")), 2)
 
 
 def test_each_token_is_hidden_as_often_as_another():

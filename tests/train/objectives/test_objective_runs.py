@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 
 import pytest
@@ -26,6 +27,7 @@ from train.objective_settings import (
 )
 from train.objectives.example import examples
 from train.objectives.objectives import feed_of, objective, objective_for
+from train.settings import from_dict, to_dict
 
 APART = replace(MODEL, encoder=Encoder(layers=1))
 ENCODER = replace(MODEL, causal=False)
@@ -84,6 +86,12 @@ def test_a_run_learns(shard_folder, tmp_path, model, asked):
     model = replace(model, vocab=340)
     summary = pretrain(shard_folder, tmp_path / "out", model=model, train=plan)
     assert summary["last_loss"] < summary["first_loss"] and summary["bits_per_byte"] is None
+
+
+@pytest.mark.parametrize("asked", [case[1] for case in CASES])
+def test_its_settings_survive_json(asked):
+    plan = TrainConfig(objective=asked)
+    assert from_dict(TrainConfig, json.loads(json.dumps(to_dict(plan))), "file") == plan
 
 
 def test_an_objective_suits_a_model_or_is_refused_in_a_line():

@@ -1,0 +1,67 @@
+"""`llmcurate predict`: a fine-tuned model's labels of texts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from curate.cli.options import Json, Quiet, app
+from curate.cli.settings import command
+from curate.cli.training import needs_training
+from curate.terminal.output import echo, echo_json
+
+
+@command(app, "Predict")
+def predict(
+    model: Annotated[
+        Path,
+        typer.Argument(help="Folder of a fine-tuned model, or of one as transformers saves it."),
+    ],
+    texts: Annotated[Path, typer.Argument(metavar="FILE", help="Texts of its task in JSON lines.")],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="FILE", help="File in JSON lines to write.")
+    ],
+    as_json: Json = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Label texts with a fine-tuned model.
+
+    Writes each line with a `prediction`: the label and its probability, those of each word, or the
+    answer. Where lines have labels, says how well predictions agree with them.
+
+    \b
+    Example:
+    llmcurate predict topics texts.jsonl -o labelled.jsonl
+    """
+    from curate.cli.model_settings import Predict
+    from curate.disk.files import write_text
+
+    chosen = Predict.of(settings)
+    with needs_training():
+        from train.judge.predict import predict as predicted
+
+        done = predicted(
+            model,
+            texts,
+            context=chosen.context,
+            batch_rows=chosen.batch,
+            precision=chosen.precision,
+            device=chosen.device,
+        )
+    lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in done.lines)
+    write_text(out, "".join(lines))
+    if as_json:
+        echo_json({"out": str(out), **done.figures})
+    elif not quiet:
+        figures = {name: value for name, value in done.figures.items() if name != "context"}
+        shown = ", ".join(
+            f"{name.replace('_', ' ')} {value:,}"
+            if isinstance(value, int)
+            else f"{name.replace('_', ' ')} {value:.3f}"
+            for name, value in figures.items()
+        )
+        echo(f"{out}: {shown}")

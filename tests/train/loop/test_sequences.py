@@ -1,0 +1,98 @@
+"""Runs of encoder-decoders: they learn, go on exactly, and two processes train what one does."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from tests.train.loop.test_distributed import lines, torchrun
+from tests.train.loop.test_mesh import CODE
+from train.config import TrainConfig
+from train.errors import TrainError
+from train.generate.generate import complete, load
+from train.generate.sampling import GREEDY
+from train.loop.distributed import check_split
+from train.loop.pretrain import pretrain
+from train.model.attention_settings import Grouped
+from train.model.config import Encoder, ModelConfig
+from train.model.feed_forward_settings import Dense
+from train.model.position_settings import Buckets
+from train.objective_settings import Bart, Masked, Spans
+from train.settings import to_dict
+
+MODEL = ModelConfig(
+    vocab=310,
+    layers=2,
+    hidden=32,
+    context=32,
+    dropout=0.1,
+    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
+    feed_forward=Dense(width=64),
+    position=Buckets(buckets=8, distance=16),
+    encoder=Encoder(layers=3),
+)
+SHARED = dataclasses.replace(MODEL, encoder=Encoder(layers=2, shared=True, learns="bart"))
+TRAIN = TrainConfig(steps=12, rows=4, context=32, warmup=3, schedule="constant", device="cpu")
+
+
+@pytest.mark.parametrize("model", [MODEL, SHARED], ids=["t5's", "bart's, shared"])
+def test_a_run_learns_its_own_objective_and_goes_on_exactly(model, shard_folder, tmp_path):
+    torch.set_num_threads(1)
+    plan = dataclasses.replace(TRAIN, checkpoint_every=6, recompute=True)
+    whole = pretrain(shard_folder, tmp_path / "whole", model=model, train=plan)
+    half = dataclasses.replace(plan, steps=6)
+    pretrain(shard_folder, tmp_path / "turns", model=model, train=half)
+    turns = pretrain(shard_folder, tmp_path / "turns", model=model, train=plan)
+    assert whole["last_loss"] == turns["last_loss"] < whole["first_loss"] - 0.5
+    assert whole["held_out_loss"] == turns["held_out_loss"]
+    assert whole["bits_per_byte"] is None
+    kind = {"spans": Spans, "bart": Bart}[model.encoder.learns]
+    assert whole["plan"]["train"]["objective"]["kind"] == kind.kind
+    masks = [set(row["mask"]) for row in whole["attention"]]
+    assert [("relative" in mask, "cross" in mask) for mask in masks] == [
+        (True, False),
+        (True, False),
+        (False, True),
+    ]
+    trained, tokenizer = load(tmp_path / "whole")
+    wrote = complete(trained, tokenizer, ["the cat"], max_tokens=5, sampling=GREEDY, seed=0)
+    assert wrote[0].tokens <= 5
+
+
+@pytest.mark.slow  # small one: the test above, by one process
+def test_two_processes_have_the_losses_of_one(shard_folder, tmp_path):
+    torch.set_num_threads(1)
+    plan = dataclasses.replace(TRAIN, steps=4)
+    cases = {
+        "ddp": (MODEL, {"parallel": "ddp"}),
+        "fsdp": (SHARED, {"parallel": "fsdp"}),
+        "tensor": (MODEL, {"tensor": 2, "recompute": True}),
+    }
+    turns = []
+    for name, (model, settings) in cases.items():
+        pretrain(shard_folder, tmp_path / f"one {name}", model=model, train=plan)
+        together = to_dict(dataclasses.replace(plan, **settings))
+        turns.append((str(tmp_path / name), to_dict(model), together))
+    (tmp_path / "code.py").write_text(CODE)
+    done = torchrun(str(tmp_path / "code.py"), str(shard_folder), json.dumps(turns))
+    assert done.returncode == 0, done.stderr[-3000:]
+    for name in cases:
+        for ours, theirs in zip(
+            lines(tmp_path / name), lines(tmp_path / f"one {name}"), strict=True
+        ):
+            assert ours["loss"] == pytest.approx(theirs["loss"], abs=1e-4), (name, ours["step"])
+            assert ours["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=1e-3), name
+
+
+def test_what_an_encoder_decoder_does_not_do_is_refused_in_one_line(shard_folder, tmp_path):
+    with pytest.raises(TrainError, match=r"^context_parallel 2 with encoder: "):
+        check_split(MODEL, dataclasses.replace(TRAIN, context_parallel=2))
+    masked = dataclasses.replace(TRAIN, objective=Masked())
+    with pytest.raises(TrainError, match="objective 'masked' for this model: choose one of auto, "):
+        pretrain(shard_folder, tmp_path, model=MODEL, train=masked)
+    texts = dataclasses.replace(TRAIN, eval={"texts": str(shard_folder)})
+    with pytest.raises(TrainError, match=r"^eval: an encoder-decoder gives texts no likelihood"):
+        pretrain(shard_folder, tmp_path, model=MODEL, train=texts)
