@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from train.attention.mask import Alibi, Mask, Relative
+from train.attention.pattern import near as pattern
 
 
 @cache
@@ -36,12 +37,16 @@ def block_mask(mask: Mask, batch: int) -> BlockMask:
     offset, window, sinks = mask.offset, mask.window, mask.sinks
     documents, prefix, positions = mask.documents, mask.prefix, mask.key_positions
     shared = positions.shape[0] == 1
+    table = pattern(mask) if "pattern" in mask.features else None
 
     def seen(b: Tensor, h: Tensor, query: Tensor, key: Tensor) -> Tensor:
         own = query + offset
         row = b * 0 if shared else b
         allowed = own >= key if mask.causal else key >= 0
-        if window is not None:
+        if table is not None:
+            row, head = (b * 0 if table.shape[0] == 1 else b), (h if mask.dilations else h * 0)
+            allowed = allowed & table[row, head, query, key]
+        elif window is not None:
             near = (positions[row, own] - positions[row, key]).abs() < window
             if sinks:
                 near = near | (positions[row, key] < sinks)
@@ -53,8 +58,9 @@ def block_mask(mask: Mask, batch: int) -> BlockMask:
         return allowed
 
     same = documents is None and prefix is None and (window is None or shared)
+    heads = len(mask.dilations) or None
     return create_block_mask(
-        seen, None if same else batch, None, mask.queries, mask.keys, device=mask.device
+        seen, None if same else batch, heads, mask.queries, mask.keys, device=mask.device
     )
 
 

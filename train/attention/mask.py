@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from train.attention.flash.ranges import Spans, spans
+from train.attention.pattern import near
 
 Value = TypeVar("Value")
 
@@ -86,7 +87,11 @@ class Mask:
     only keys of its own document, which is that of the key at its place, or is in
     ``query_documents``, [batch, queries], where queries are other tokens than the keys.
     ``window``: a query sees keys less than that far away, to either side.
-    ``sinks``: keys at the first positions of a document are seen past the window. ``prefix``:
+    ``sinks``: keys at the first positions of a document are seen past the window. With the window
+    go, of an encoder, ``globals``, first tokens of a document that see and are seen by all of it;
+    ``random`` more keys that each query sees, which follow from ``draw``; and ``block``, the tokens
+    that window, globals and random count in. ``dilations``: of each head, the step from key to key
+    of its window, which reaches so many times further. ``prefix``:
     bool [batch, keys]; these keys are seen by all queries of their document, whatever else says
     no. ``positions``: int [batch or 1, keys], the position of each key in its document, for window,
     sinks and bias; counted from the row's start where absent. ``bias`` is added to the scores.
@@ -102,6 +107,11 @@ class Mask:
     query_documents: Tensor | None = None
     window: int | None = None
     sinks: int = 0
+    globals: int = 0
+    random: int = 0
+    draw: int = 0
+    block: int = 1
+    dilations: tuple[int, ...] = ()
     prefix: Tensor | None = None
     positions: Tensor | None = None
     bias: Bias | None = None
@@ -128,6 +138,8 @@ class Mask:
             names.add("window")
             if self.sinks:
                 names.add("sinks")
+            if self.globals or self.random or self.block > 1 or self.dilations:
+                names.add("pattern")
         if self.prefix is not None:
             names.add("prefix")
         if self.bias is not None:
@@ -149,18 +161,13 @@ class Mask:
         def cut(x: Tensor | None) -> Tensor | None:
             return None if x is None else x[:, :keys]
 
-        return Mask(
+        return replace(
+            self,
             queries=last - first,
             keys=keys,
-            device=self.device,
-            causal=self.causal,
             documents=cut(self.documents),
-            window=self.window,
-            sinks=self.sinks,
             prefix=cut(self.prefix),
             positions=cut(self.positions),
-            bias=self.bias,
-            content=self.content,
             ahead=keys - last,
         )
 
@@ -193,23 +200,22 @@ class Mask:
 
     @once
     def dense(self) -> Tensor:
-        """Boolean [batch or 1, 1, queries, keys]; true where a query sees a key. Built once."""
-        seen = torch.ones(1, self.queries, self.keys, dtype=torch.bool, device=self.device)
+        """Boolean [batch or 1, heads or 1, queries, keys]; true where a query sees a key. Built
+        once.
+        """
+        seen = torch.ones(1, 1, self.queries, self.keys, dtype=torch.bool, device=self.device)
         if self.causal:
             seen = seen.tril(diagonal=self.offset)
         if self.window is not None:
-            near = self.distance.abs() < self.window
-            if self.sinks:
-                near = near | (self.key_positions[:, None, :] < self.sinks)
-            seen = seen & near
+            seen = seen & near(self)
         if self.prefix is not None:
-            seen = seen | self.prefix[:, None, :]
+            seen = seen | self.prefix[:, None, None, :]
         if self.documents is not None:
             own = self.query_documents
             if own is None:
                 own = self.documents[:, self.offset : self.offset + self.queries]
-            seen = seen & (own[:, :, None] == self.documents[:, None, :])
-        return seen[:, None]
+            seen = seen & (own[:, None, :, None] == self.documents[:, None, None, :])
+        return seen
 
     def scores(self, dtype: torch.dtype) -> Tensor | None:
         """What is added to the scores: [batch or 1, heads, queries, keys], or None."""

@@ -300,8 +300,9 @@ _MODERN = "model.layers.{}"
 
 def _write_modern(config: ModelConfig) -> dict[str, Any]:
     assert isinstance(config.position, Rope)
-    theta, window = config.position.theta, config.attention.window
-    kinds = ["full_attention" if size is None else "sliding_attention" for size in config.windows]
+    theta, window = config.position.theta, next(filter(None, config.windows), None)
+    marks = "".join("F" if size is None else "W" for size in config.windows)
+    kinds = [{"F": "full_attention", "W": "sliding_attention"}[mark] for mark in marks]
     return {
         "hidden_size": config.hidden,
         "num_hidden_layers": config.layers,
@@ -313,7 +314,7 @@ def _write_modern(config: ModelConfig) -> dict[str, Any]:
         "norm_eps": config.norm.eps,
         "global_rope_theta": theta,
         "local_rope_theta": config.position.window_theta or theta,
-        "global_attn_every_n_layers": len(config.attention.window_pattern),
+        "global_attn_every_n_layers": len(repeated(marks)),
         "layer_types": kinds,
         "local_attention": 128 if window is None else 2 * (window - 1),
         "decoder_bias": config.head.bias,

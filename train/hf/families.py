@@ -47,7 +47,8 @@ _BIASES = {
 
 def traits(config: ModelConfig) -> dict[str, Any]:
     """What decides the family, by the setting that the user would change."""
-    shape, windows, position = config.attention, set(config.windows), config.position
+    shape, position, sights = config.attention, config.position, set(config.sights)
+    windows = {sight.window for sight in sights}
     window = "none" if windows == {None} else "some layers" if None in windows else "every layer"
     scaling = position.scaling if isinstance(position, Rope) else None
     # An NTK-scaled rotation is one with another theta.
@@ -87,7 +88,11 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "attention.kv_heads": "heads" if shape.kv_heads == shape.heads else "fewer than heads",
         "attention.head_dim": _head_dim(config),
         "attention.window": window,
-        "attention.sinks": shape.sinks if window != "none" else 0,
+        "attention.sinks": max(sight.sinks for sight in sights),
+        "attention.globals": max(sight.globals for sight in sights),
+        "attention.random": max(sight.random for sight in sights),
+        "attention.block": max(sight.block for sight in sights),
+        "attention.dilations": "some" if any(sight.dilations for sight in sights) else "none",
         "position.kind": position.kind,
         "position.dim": "a part of head_dim" if 0 < config.rotated < shape.head_dim else "head_dim",
         "position.scaling": scaled,

@@ -104,7 +104,7 @@ def _write_windows(config: ModelConfig) -> dict[str, Any]:
     on = any(size is not None for size in windows)
     return {
         "use_sliding_window": on,
-        "sliding_window": config.attention.window if on else None,
+        "sliding_window": next(filter(None, windows), None),
         "max_window_layers": 0 if on else config.layers,
         "layer_types": kinds,
     }
@@ -191,7 +191,7 @@ MISTRAL = Family(
     architecture="MistralForCausalLM",
     tasks=of_decoder("Mistral"),
     allows=_ALLOWS | {"attention.window": ("every layer", "none"), "attention.head_dim": _ANY_HEAD},
-    write=lambda config: _write(config) | {"sliding_window": config.attention.window_of(0)},
+    write=lambda config: _write(config) | {"sliding_window": config.windows[0]},
     read=_read_mistral,
     parts=_PARTS,
     prefix="model.",

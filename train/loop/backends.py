@@ -13,6 +13,7 @@ from train.attention.choice import EXCLUDED, resolve
 from train.attention.trial import fault
 from train.config import TrainConfig
 from train.device import computes_in
+from train.model.attention_settings import Sight
 from train.model.cache import Seen
 from train.model.config import ModelConfig
 from train.model.positions import positions
@@ -79,15 +80,15 @@ def _kinds(
     """Of each kind of layer how many there are, and its mask."""
     stacks = [model] if model.encoder is None else [model.reader, model]
     for stack in stacks:
-        for window in dict.fromkeys(stack.windows):
-            yield stack.windows.count(window), _mask(stack, train, window, device)
+        for sight in dict.fromkeys(stack.sights):
+            yield stack.sights.count(sight), _mask(stack, train, sight, device)
     if model.encoder is not None:
         documents = torch.zeros(1, 2, dtype=torch.long, device=device)
         like = torch.empty(1, 2, model.hidden, device=device)
         yield model.layers, Seen(length=2, documents=documents).mask(like, documents)
 
 
-def _mask(model: ModelConfig, train: TrainConfig, window: int | None, device: torch.device) -> Mask:
+def _mask(model: ModelConfig, train: TrainConfig, sight: Sight, device: torch.device) -> Mask:
     """Of the kind that a stack makes in training; a few tokens long."""
     prefix, shared = both_ways(train), train.context_parallel > 1
     length = 8 if shared else 2
@@ -100,8 +101,7 @@ def _mask(model: ModelConfig, train: TrainConfig, window: int | None, device: to
         device=device,
         causal=model.causal,
         documents=torch.zeros(1, length, dtype=torch.long, device=device),
-        window=window,
-        sinks=model.attention.sinks if window is not None else 0,
+        **vars(sight),
         prefix=torch.zeros(1, length, dtype=torch.bool, device=device) if prefix else None,
         bias=bias,
         content=own.content,

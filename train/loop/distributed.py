@@ -272,6 +272,7 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
         for name, there in (
             ("attention latent", isinstance(own, Latent)),
             (f"head.mtp {model.head.mtp}", model.head.mtp > 0),
+            ("attention.dilations", any(sight.dilations for sight in model.sights)),
             ("feed_forward experts", bool(model.sparse)),
             ("generator", model.generator is not None),
             ("position disentangled", isinstance(model.position, Disentangled)),

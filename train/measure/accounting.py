@@ -12,7 +12,7 @@ import torch
 
 from train.config import TrainConfig, stages_of
 from train.errors import counted
-from train.model.attention_settings import Latent
+from train.model.attention_settings import Latent, Sight
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
@@ -138,18 +138,29 @@ def attended(config: ModelConfig, layer: int, context: int) -> float:
         own = class_of(config.attention)
         if hasattr(own, "attended"):
             return float(own.attended(config, context))
-    window = config.attention.window_of(layer)
-    if not config.causal:
-        near = context if window is None else min(window, context)  # to either side, itself too
-        return near * (2 * context - near + 1) / context - 1
-    total = context * (context + 1) // 2
-    if window is None or window >= context:
-        return total / context
-    hidden = context - window  # the last query misses so many keys, the one before one less, ...
-    seen = total - hidden * (hidden + 1) // 2
-    back = min(config.attention.sinks, hidden)  # of those, the sinks are seen
-    seen += back * (hidden - back) + back * (back + 1) // 2
-    return seen / context
+    sight = config.attention.sight(layer)
+    if sight.window is None:
+        return (context + 1) / 2 if config.causal else context
+    steps = sight.dilations or (1,)
+    return sum(_seen(sight, step, config.causal, context) for step in steps) / len(steps)
+
+
+@lru_cache(maxsize=1024)
+def _seen(sight: Sight, step: int, causal: bool, context: int) -> float:
+    """The same of heads whose window goes by this step."""
+    assert sight.window is not None
+    blocks = -(-context // sight.block)
+    at, most = torch.arange(blocks), sight.window - 1
+    back = (at // step).clamp(max=most)
+    ahead = torch.zeros_like(at) if causal else ((blocks - 1 - at) // step).clamp(max=most)
+    first = torch.arange(min(blocks, max(sight.sinks, sight.globals)))[:, None]
+    away = at - first
+    apart = (away > 0) if causal else (away != 0)
+    apart &= (away.abs() > most * step) | (away % step != 0)
+    near = back + 1 + ahead + apart.sum(dim=0)
+    near += (blocks - near).clamp(max=sight.random)
+    near = torch.where(at < sight.globals, blocks, near)
+    return float(near.double().mean()) * context / blocks
 
 
 def attention_flops(config: ModelConfig, context: int) -> float:
@@ -225,11 +236,10 @@ def cache_bytes(config: ModelConfig, context: int) -> int:
     """Bytes of keys and values of one text, bfloat16; layers with a window keep that much, and
     cross-attention those of a source as long.
     """
-    attention = config.attention
     held = 0 if config.encoder is None else config.layers * context
-    for window in config.windows:
-        held += context if window is None else min(context, window + attention.sinks)
-    return 2 * attention.cached * held
+    for most in (sight.kept for sight in config.sights):
+        held += context if most is None else min(context, most)
+    return 2 * config.attention.cached * held
 
 
 def sharing(config: ModelConfig) -> str:
@@ -315,12 +325,15 @@ def _position(config: ModelConfig) -> str:
 
 
 def _sight(config: ModelConfig) -> str:
-    attention = config.attention
-    if attention.window is None:
+    bounded = [sight for sight in config.sights if sight.window is not None]
+    if not bounded:
         return "full"
-    text = f"window {attention.window}"
-    if "F" in attention.window_pattern:
-        text += (
-            f" in {attention.window_pattern.count('W')} of {len(attention.window_pattern)} layers"
-        )
-    return text + (f", {attention.sinks} sinks" if attention.sinks else "")
+    first = bounded[0]
+    text = f"window {first.window}"
+    if len(bounded) < config.layers:
+        text += f" in {len(bounded)} of {config.layers} layers"
+    if any(sight.dilations for sight in bounded):
+        text += ", dilated"
+    for name in ("sinks", "globals", "random"):
+        text += f", {number} {name}" if (number := getattr(first, name)) else ""
+    return text + (f", in blocks of {first.block}" if first.block > 1 else "")

@@ -116,8 +116,8 @@ def decoding(config: ModelConfig, *, batch: int, context: int, width: int = 2) -
     attention looks at the compressed vectors themselves.
     """
     attention = config.attention
-    window = attention.window_of(0)
-    held = context if window is None else min(context, window + attention.sinks)
+    kept = attention.sight(0).kept
+    held = context if kept is None else min(context, kept)
     read, sizes = attention.cached * batch * held, (attention.head_dim, attention.value_dim)
     if isinstance(attention, Latent):
         sizes = attention.rank + attention.rotary_dim, attention.rank

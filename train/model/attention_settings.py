@@ -11,6 +11,28 @@ BIASES = ("none", "qkv", "but_keys", "all")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sight:
+    """How far a layer's queries see, in the words of ``attention.Mask``; without a window
+    everything. Layers of equal sight share masks.
+    """
+
+    window: int | None = None
+    sinks: int = 0
+    globals: int = 0
+    random: int = 0
+    draw: int = 0
+    block: int = 1
+    dilations: tuple[int, ...] = ()
+
+    @property
+    def kept(self) -> int | None:
+        """Tokens that a cache keeps for later ones; None: all."""
+        if self.window is None:
+            return None
+        return self.window * self.block * max(self.dilations, default=1) + self.sinks
+
+
+@dataclass(frozen=True, kw_only=True)
 class Grouped:
     """Attention with as many key and value heads as query heads, or fewer."""
 
@@ -52,8 +74,19 @@ class Grouped:
     ] = None
     window_pattern: Annotated[
         str,
-        Setting("A letter a layer, repeated: W where the window holds, F for full attention."),
+        Setting(
+            "A letter a layer, repeated: W where the window holds, D where it is dilated, F for "
+            "full attention."
+        ),
     ] = "W"
+    dilations: Annotated[
+        tuple[int, ...],
+        Setting(
+            "In layers marked D the step from key to key of a head's window, which holds as many "
+            "keys and reaches so many times further (Beltagy et al. 2020); a number a head, "
+            "repeated."
+        ),
+    ] = ()
     sinks: Annotated[
         int,
         Setting(
@@ -61,6 +94,31 @@ class Grouped:
             ge=0,
         ),
     ] = 0
+    globals: Annotated[
+        int,
+        Setting(
+            "First tokens of a document that see all of it and are seen by all of it, of an "
+            "encoder with a window (Longformer: Beltagy et al. 2020).",
+            ge=0,
+        ),
+    ] = 0
+    random: Annotated[
+        int,
+        Setting(
+            "Keys besides that each query of an encoder with a window sees, drawn anew for each "
+            "layer (BigBird: Zaheer et al. 2020).",
+            ge=0,
+        ),
+    ] = 0
+    seed: Annotated[int, Setting("What they are drawn from.", ge=0)] = 0
+    block: Annotated[
+        int,
+        Setting(
+            "Tokens that window, globals and random count in, in place of single ones (BigBird: "
+            "64).",
+            ge=1,
+        ),
+    ] = 1
 
     def __post_init__(self) -> None:
         check(self, "attention.")
@@ -69,19 +127,46 @@ class Grouped:
             f"attention.kv_heads is {self.kv_heads}: it must divide attention.heads ({self.heads})",
         )
         refuse(
-            not self.window_pattern or bool(set(self.window_pattern) - set("WF")),
-            f"attention.window_pattern is {self.window_pattern!r}: a letter a layer, W (window) or "
-            "F (full)",
+            not self.window_pattern or bool(set(self.window_pattern) - set("WDF")),
+            f"attention.window_pattern is {self.window_pattern!r}: a letter a layer, W (window), D "
+            "(dilated window) or F (full)",
+        )
+        for name in ("sinks", "globals", "random", "dilations"):
+            refuse(
+                self.window is None and bool(getattr(self, name)),
+                f"attention.{name} without a window do nothing: give attention.window too",
+            )
+        refuse(
+            bool(self.dilations) != ("D" in self.window_pattern),
+            f"attention.dilations {list(self.dilations)} with window_pattern "
+            f"{self.window_pattern!r}: layers marked D have a step for each head, others none",
         )
         refuse(
-            self.window is None and self.sinks > 0,
-            "attention.sinks without a window do nothing: give attention.window too",
+            self.block > 1 and (self.sinks > 0 or bool(self.dilations)),
+            f"attention.block {self.block} with sinks or dilations: these count single tokens",
+        )
+        refuse(
+            any(step < 1 for step in self.dilations)
+            or (bool(self.dilations) and self.heads % len(self.dilations) != 0),
+            f"attention.dilations is {list(self.dilations)}: numbers of 1 or more, as many as "
+            f"divide attention.heads ({self.heads})",
         )
 
-    def window_of(self, layer: int) -> int | None:
-        """The window of a layer, or None where it sees everything."""
-        marked = self.window_pattern[layer % len(self.window_pattern)] == "W"
-        return self.window if marked else None
+    def sight(self, layer: int) -> Sight:
+        """What the queries of a layer see."""
+        letter = self.window_pattern[layer % len(self.window_pattern)]
+        if self.window is None or letter == "F":
+            return Sight()
+        repeated = self.dilations * (self.heads // max(1, len(self.dilations)))
+        return Sight(
+            window=self.window,
+            sinks=self.sinks,
+            globals=self.globals,
+            random=self.random,
+            draw=self.seed * 2**16 + layer if self.random else 0,
+            block=self.block,
+            dilations=repeated if letter == "D" else (),
+        )
 
     @property
     def value_dim(self) -> int:
@@ -101,9 +186,6 @@ class Latent:
     The defaults are DeepSeek-V3's. What is of grouped attention alone is fixed here.
     """
 
-    window: ClassVar[int | None] = None
-    window_pattern: ClassVar[str] = "W"
-    sinks: ClassVar[int] = 0
     bias: ClassVar[str] = "none"
     qk_norm: ClassVar[bool] = False
     kind: Annotated[
@@ -141,8 +223,9 @@ class Latent:
             f"attention.rotary_dim is {self.rotary_dim}: it must be even",
         )
 
-    def window_of(self, layer: int) -> None:
-        """There are no windows."""
+    def sight(self, layer: int) -> Sight:
+        """What the queries of a layer see: all."""
+        return Sight()
 
     @property
     def head_dim(self) -> int:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from train.attention import Mask, positions_of
+from train.model.attention_settings import Sight
 from train.model.config import ModelConfig
 
 
@@ -68,14 +69,14 @@ def _empty(like: Tensor, room: int) -> Tensor:
 
 
 class Kind:
-    """Where the keys stand that layers of one kind (a window, or None) have cached.
+    """Where the keys stand that layers of one sight have cached.
 
     ``positions`` and ``documents``: [batch, keys], of all keys that the newest tokens look at;
     ``kept`` [batch, n]: which of them stay, None for all.
     """
 
-    def __init__(self, window: int | None, sinks: int) -> None:
-        self.window, self.sinks = window, sinks
+    def __init__(self, sight: Sight) -> None:
+        self.sight = sight
         self.kept: Tensor | None = None
         self._stay: tuple[Tensor, Tensor] | None = None
 
@@ -84,19 +85,19 @@ class Kind:
             positions = torch.cat((self._stay[0], positions), dim=1)
             documents = torch.cat((self._stay[1], documents), dim=1)
         self._stay = positions, documents
-        if self.window is not None:
+        if self.sight.window is not None:
             self.kept = self._choose(positions, documents)
             self._stay = positions.gather(1, self.kept), documents.gather(1, self.kept)
         return positions, documents
 
     def _choose(self, positions: Tensor, documents: Tensor) -> Tensor:
         """The sinks and the latest, by index: what a later token may still see is among them."""
-        assert self.window is not None
+        assert self.sight.kept is not None
         keys = positions.shape[1]
         index = torch.arange(keys, device=positions.device).expand(positions.shape)
-        sink = (positions < self.sinks) & (documents >= 0)
+        sink = (positions < self.sight.sinks) & (documents >= 0)
         rank = torch.where(sink, index + keys, index)
-        return rank.topk(min(keys, self.window + self.sinks), dim=1).indices.sort(dim=1).values
+        return rank.topk(min(keys, self.sight.kept), dim=1).indices.sort(dim=1).values
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,9 +133,8 @@ class Cache:
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        windows, sinks = config.windows, config.attention.sinks
-        self.layers = [LayerCache() for _ in windows]
-        self.kinds = {window: Kind(window, 0 if window is None else sinks) for window in windows}
+        self.layers = [LayerCache() for _ in config.sights]
+        self.kinds = {sight: Kind(sight) for sight in config.sights}
         self.padded = False
         self.source: Seen | None = None
         self._next: Tensor | None = None  # the position of the next token, [batch]
@@ -150,14 +150,14 @@ class Cache:
         return sum(layer.bytes for layer in self.layers)
 
     def extend(
-        self, window: int | None, positions: Tensor, documents: Tensor | None
+        self, sight: Sight, positions: Tensor, documents: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Where all keys stand that the new tokens look at in layers with this window, and their
+        """Where all keys stand that the new tokens look at in layers of this sight, and their
         documents, or None where there is no padding.
         """
         if documents is None:
             documents = torch.zeros_like(positions)
-        positions, documents = self.kinds[window].extend(positions, documents)
+        positions, documents = self.kinds[sight].extend(positions, documents)
         return positions, documents if self.padded else None
 
     def next_positions(

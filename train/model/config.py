@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
-from train.model.attention_settings import Grouped, Latent
+from train.model.attention_settings import Grouped, Latent, Sight
 from train.model.feed_forward_settings import Dense, Experts
 from train.model.plugin_settings import OwnAttention, OwnFeedForward, OwnPosition, OwnResidual
 from train.model.position_settings import (
@@ -324,6 +324,18 @@ class ModelConfig(Stack):
                 self.head.mtp > 0 and other,
                 f"head.mtp {self.head.mtp} with {name}: it follows a decoder without that",
             )
+        if isinstance(self.attention, Grouped) and self.causal:
+            own = self.attention
+            for name, used in (
+                ("globals", own.globals),
+                ("random", own.random),
+                ("block", own.block > 1),
+            ):
+                refuse(
+                    bool(used),
+                    f"attention.{name} with causal true: it is an encoder's; a decoder has "
+                    "windows, dilations and sinks",
+                )
         refuse(
             self.head.boundary and (self.causal or self.head.replaced),
             "head.boundary with causal true or head.replaced: it reads what an encoder predicts by",
@@ -559,9 +571,14 @@ class ModelConfig(Stack):
         return self.attention.head_dim if self.position.dim is None else self.position.dim
 
     @property
+    def sights(self) -> list[Sight]:
+        """How far each layer sees."""
+        return [self.attention.sight(layer) for layer in range(self.layers)]
+
+    @property
     def windows(self) -> list[int | None]:
         """The window of each layer, or None where it sees everything."""
-        return [self.attention.window_of(layer) for layer in range(self.layers)]
+        return [sight.window for sight in self.sights]
 
 
 def gated_width(hidden: int, multiple: int = 256, ratio: float = 4.0) -> int:

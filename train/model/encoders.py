@@ -9,6 +9,7 @@ from train.model.attention_settings import Grouped
 from train.model.config import Embedding, Generator, Head, ModelConfig, Norm
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Disentangled, Learned, Rope
+from train.settings import change
 
 
 def bert(
@@ -57,6 +58,34 @@ def roberta(layers: int, hidden: int, heads: int, *, vocab: int = 50_265, contex
         offset=2,
         eps=1e-5,
     )
+
+
+def longformer(layers: int, hidden: int, heads: int, window: int, **more: int) -> ModelConfig:
+    """Beltagy et al. 2020: RoBERTa with ``window`` tokens of sight to either side and itself, and a
+    first token that sees all. Its global tokens have no queries, keys and values of their own here,
+    which is 3 x hidden x (hidden + 1) weights a layer fewer than published.
+    """
+    own = roberta(layers, hidden, heads, **more)
+    return change(own, {"attention": {"window": window + 1, "globals": 1}}, "model")
+
+
+def bigbird(
+    layers: int, hidden: int, heads: int, *, block: int, vocab: int, context: int
+) -> ModelConfig:
+    """Zaheer et al. 2020, table 8: three blocks in the window, two global and three random ones.
+    Global are the first two here, there the first and the last.
+    """
+    own = bert(
+        layers,
+        hidden,
+        heads,
+        vocab=vocab,
+        context=context,
+        head=Head(bias=True, transform=True),
+        activation="gelu_tanh",
+    )
+    blocks = {"window": 2, "globals": 2, "random": 3, "block": block}
+    return change(own, {"attention": blocks}, "model")
 
 
 def albert(layers: int, hidden: int, heads: int, *, size: int = 128, vocab: int = 30_000):  # type: ignore[no-untyped-def]
@@ -168,6 +197,12 @@ ENCODERS = {
     "roberta-base": partial(roberta, 12, 768, 12),
     "roberta-large": partial(roberta, 24, 1024, 16),
     "wangchanberta": partial(roberta, 12, 768, 12, vocab=25_005, context=416),
+    "longformer-tiny": partial(longformer, 4, 192, 6, 16, vocab=4096, context=256),
+    "longformer-base": partial(longformer, 12, 768, 12, 256, context=4096),
+    "longformer-large": partial(longformer, 24, 1024, 16, 256, context=4096),
+    "bigbird-tiny": partial(bigbird, 4, 192, 6, block=8, vocab=4096, context=256),
+    "bigbird-base": partial(bigbird, 12, 768, 12, block=64, vocab=50_358, context=4096),
+    "bigbird-large": partial(bigbird, 24, 1024, 16, block=64, vocab=50_358, context=4096),
     "albert-tiny": partial(albert, 4, 192, 6, size=64, vocab=4096),
     "albert-base": partial(albert, 12, 768, 12),
     "albert-large": partial(albert, 24, 1024, 16),

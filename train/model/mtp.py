@@ -61,13 +61,13 @@ def ahead(
     the document ends before, it means nothing. The modules see what the last block sees; what they
     say of the batch is added to ``notes``, behind what the layers said.
     """
-    stack, window = model.stack, model.config.windows[-1]
+    stack, sight = model.stack, model.config.sights[-1]
     places = places_of(tokens, documents)
     if draws is not None:
         index = torch.arange(tokens.shape[1], device=tokens.device)[None]
         draws = of_tokens(draws, index, model.config.hidden)
-    mask = stack.masks(features, places, documents, prefix, None)[window]
-    rotation = stack.positions.rotation(places, window is not None)
+    mask = stack.masks(features, places, documents, prefix, None)[sight]
+    rotation = stack.positions.rotation(places, sight.window is not None)
     relation = stack.positions.relation(mask)
     counted = None if documents is None else documents >= 0
     view = View(mask=mask, rotation=rotation, draws=draws, counted=counted, relation=relation)

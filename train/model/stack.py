@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from train.attention import ContextParallel, Mask, SharedMask, prepare
+from train.model.attention_settings import Sight
 from train.model.block import View, block
 from train.model.cache import Cache, Seen
 from train.model.config import ModelConfig
@@ -63,25 +64,25 @@ class Stack(nn.Module):
         sees, and ``encoded`` as in ``View``.
         """
         cross = None if source is None else source.mask(x, documents)
-        masks: dict[int | None, Any] = self.masks(x, places, documents, prefix, cache)
-        relations = {window: self.positions.relation(mask) for window, mask in masks.items()}
+        masks: dict[Sight, Any] = self.masks(x, places, documents, prefix, cache)
+        relations = {sight: self.positions.relation(mask) for sight, mask in masks.items()}
         if parallel is not None:
-            masks = {w: SharedMask(parallel=parallel, rows=mask) for w, mask in masks.items()}
+            masks = {s: SharedMask(parallel=parallel, rows=mask) for s, mask in masks.items()}
             places = parallel.own(places)
-        rotations = {w: self.positions.rotation(places, w is not None) for w in masks}
+        rotations = {s: self.positions.rotation(places, s.window is not None) for s in masks}
         every = int(self.recompute) if cache is None and torch.is_grad_enabled() else 0
         if every:
             self._prepare(x, [*masks.values(), *([] if cross is None else [cross])])
         counted = None if documents is None else documents >= 0
-        for layer, window in enumerate(self.config.windows):
+        for layer, sight in enumerate(self.config.sights):
             each = self.blocks[layer // self.config.share]
-            given: dict[str, Any] = {"mask": masks[window], "rotation": rotations[window]}
+            given: dict[str, Any] = {"mask": masks[sight], "rotation": rotations[sight]}
             given |= {"tokens": tokens, "counted": counted, "cross": cross, "encoded": encoded}
             if draws is not None:  # blocks that are run again draw anew
                 given["draws"] = draws + wrapped(layer % self.config.share * AGAIN)
             if cache is not None:
-                given |= {"cache": cache.layers[layer], "kept": cache.kinds[window].kept}
-            given["relation"] = relations[window]
+                given |= {"cache": cache.layers[layer], "kept": cache.kinds[sight].kept}
+            given["relation"] = relations[sight]
             view = View(**given)
             again = every and layer % every == 0
             out = checkpoint(each, x, view, use_reentrant=False) if again else each(x, view)
@@ -105,26 +106,25 @@ class Stack(nn.Module):
         documents: Tensor | None,
         prefix: Tensor | None,
         cache: Cache | None,
-    ) -> dict[int | None, Mask]:
-        """A mask for each kind of layer: its window, or None."""
+    ) -> dict[Sight, Mask]:
+        """A mask for each kind of layer."""
         length, bias, masks = places.shape[1], self.positions.bias(), {}
-        content = self.positions.content
+        content, placed = self.positions.content, bias is not None or self.positions.content
         same: dict[str, Any] = {"queries": length, "device": x.device, "causal": self.config.causal}
-        for window in dict.fromkeys(self.config.windows):
+        for sight in dict.fromkeys(self.config.sights):
             keys, where, docs = length, places, documents
             if cache is not None:
-                where, docs = cache.extend(window, places, documents)
+                where, docs = cache.extend(sight, places, documents)
                 keys = where.shape[1]
-            masks[window] = Mask(
+            masks[sight] = Mask(
                 **same,
+                **vars(sight),
                 keys=keys,
                 documents=docs,
-                window=window,
-                sinks=self.config.attention.sinks if window is not None else 0,
                 prefix=prefix,
-                positions=where if bias is not None or content or window is not None else None,
+                positions=where if placed or sight.window is not None else None,
                 bias=bias,
                 content=content,
-                gaps=window is not None and keys > length,
+                gaps=sight.window is not None and keys > length,
             )
         return masks

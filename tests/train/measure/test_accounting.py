@@ -87,6 +87,24 @@ def test_keys_attended_to_are_those_the_mask_shows(window, sinks):
     assert attended(config, 0, 32) == float(mask.dense.sum()) / 32
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        {"window": 3, "globals": 2},
+        {"window": 2, "globals": 1, "random": 2},
+        {"window": 2, "globals": 2, "random": 3, "block": 4},
+        {"window": 2, "globals": 1, "random": 40, "block": 2},
+        {"window": 3, "globals": 3, "window_pattern": "D", "dilations": (1, 1, 2, 5)},
+    ],
+)
+def test_keys_of_a_pattern_are_counted_too(pattern):
+    config = changed(SHAPE, {"causal": False, "attention": pattern}, "model")
+    sight = config.sights[1]
+    mask = Mask(queries=32, keys=32, device=torch.device("cpu"), causal=False, **vars(sight))
+    seen = float(mask.dense.float().mean()) * 32
+    assert attended(config, 1, 32) == pytest.approx(seen)
+
+
 def test_the_cache_takes_the_bytes_it_is_said_to():
     cache = (model := Decoder(SHAPE)).empty_cache()
     with torch.no_grad():

@@ -86,8 +86,8 @@ ROUNDED = {
 }
 
 
-# In millions, as printed in the papers' tables (2.1 of Brown et al. 2020, 1 of Rae et al. 2021, 4 of
-# Hoffmann et al. 2022, 1 of Chowdhery et al. 2022, 1 of Lan et al. 2020), their text or names.
+# In millions, as printed in the papers' tables (2.1 of Brown et al. 2020, 1 of Rae et al. 2021, 4
+# of Hoffmann et al. 2022, 1 of Chowdhery et al. 2022, 1 of Lan et al. 2020), their text or names.
 PRINTED = {
     "gpt1": 117,  # Radford et al. 2019, table 2
     "gpt3-125m": 125,

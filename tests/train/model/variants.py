@@ -41,6 +41,9 @@ VARIANTS: dict[str, dict] = {
     "attention.window": {"attention.window": 5},
     "window, every other layer": {"attention.window": 5, "attention.window_pattern": "WF"},
     "window and sinks": {"attention.window": 5, "attention.sinks": 2},
+    "dilated windows, by head and layer": {
+        "attention": {"window": 3, "window_pattern": "WD", "dilations": (1, 3), "sinks": 1}
+    },
     "alibi and window": {"position": "alibi", "attention.window": 5, "attention.sinks": 1},
     "t5 and window": {"position": "t5", "attention.window": 5},
     "partial rope": {"position.dim": 4},
