@@ -24,9 +24,10 @@ from train.measure.accounting import (
 from train.measure.estimate import training_memory
 from train.measure.serving import serving
 from train.model.attention_settings import Latent
-from train.model.config import Attention, ModelConfig
+from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Experts
 from train.model.plugin_settings import Plugin
+from train.model.stack_settings import Attention
 from train.objectives.losses import chunk_of
 
 

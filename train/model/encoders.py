@@ -6,9 +6,11 @@ from dataclasses import replace
 from functools import partial
 
 from train.model.attention_settings import Grouped
-from train.model.config import Embedding, Generator, Head, ModelConfig, Norm
+from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense
+from train.model.head_settings import Embedding, Head
 from train.model.position_settings import Disentangled, Learned, Rope
+from train.model.stack_settings import Generator, Norm
 from train.settings import change
 
 

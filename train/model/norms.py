@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from train.model.config import Stack
 from train.model.roles import Role, give
+from train.model.stack_settings import Stack
 
 SCALE = Role(part="norms", use="vector", start=1.0)
 

@@ -13,10 +13,12 @@ from train.hf.export import export
 from train.hf.families import family_of
 from train.hf.load import import_model, load
 from train.model.attention_settings import Grouped
-from train.model.config import Embedding, Encoder, Head, ModelConfig, Norm
+from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Dense
+from train.model.head_settings import Embedding, Head
 from train.model.position_settings import Buckets, Learned
+from train.model.stack_settings import Encoder, Norm
 from train.settings import change
 
 transformers = pytest.importorskip("transformers")

@@ -17,8 +17,9 @@ from train.errors import TrainError
 from train.loop.distributed import check_split
 from train.loop.pretrain import pretrain
 from train.model.attention_settings import Grouped, Latent
-from train.model.config import Head, ModelConfig
+from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense
+from train.model.head_settings import Head
 
 ROOT = Path(__file__).resolve().parents[3]
 MODEL = ModelConfig(

@@ -17,9 +17,10 @@ from train.generate.sampling import GREEDY
 from train.loop.distributed import check_split
 from train.loop.pretrain import pretrain
 from train.model.attention_settings import Grouped
-from train.model.config import Encoder, ModelConfig
+from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Buckets
+from train.model.stack_settings import Encoder
 from train.objective_settings import Bart, Masked, Spans
 from train.settings import to_dict
 

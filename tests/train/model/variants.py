@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from train.model.attention_settings import BIASES, Grouped
-from train.model.config import NORMS, PLACES, ModelConfig
+from train.model.config import ModelConfig
 from train.model.feed_forward_settings import ACTIVATIONS, Dense
 from train.model.position_settings import POSITIONS
+from train.model.stack_settings import NORMS, PLACES
 
 SHAPE = ModelConfig(
     vocab=61,

@@ -8,10 +8,12 @@ from functools import partial
 from typing import Any
 
 from train.model.attention_settings import Grouped
-from train.model.config import Embedding, Head, ModelConfig, Norm
+from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense
+from train.model.head_settings import Embedding, Head
 from train.model.position_settings import Alibi, Learned, Rope
 from train.model.residual_settings import Parallel
+from train.model.stack_settings import Norm
 
 LAYER_NORM = Norm(kind="layer")
 

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from functools import partial
 
 from train.model.attention_settings import Grouped
-from train.model.config import Embedding, Encoder, Head, ModelConfig, Norm
+from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense
+from train.model.head_settings import Embedding, Head
 from train.model.position_settings import Buckets, Learned, Sinusoidal
+from train.model.stack_settings import Encoder, Norm
 
 
 def original(layers: int, hidden: int, heads: int, dropout: float) -> ModelConfig:
