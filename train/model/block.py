@@ -10,6 +10,7 @@ from train.attention import Mask, Relation, SharedMask
 from train.model.attention import CrossAttention, SelfAttention
 from train.model.attention_settings import Grouped, Latent
 from train.model.cache import LayerCache
+from train.model.clipped import ClippedAttention
 from train.model.config import ModelConfig, Parallel, Serial
 from train.model.disentangled import DisentangledAttention
 from train.model.dropout import Dropout
@@ -18,7 +19,7 @@ from train.model.feed_forward import Notes
 from train.model.latent import LatentAttention
 from train.model.norms import norm
 from train.model.plugins import chosen
-from train.model.position_settings import Disentangled
+from train.model.position_settings import Clipped, Disentangled
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,7 +47,10 @@ class View:
 
 ATTENTIONS: dict[type, type[nn.Module]] = {Grouped: SelfAttention, Latent: LatentAttention}
 # Grouped attention where positions are more than what is done to queries, keys or scores alone.
-BY_POSITION: dict[type, type[nn.Module]] = {Disentangled: DisentangledAttention}
+BY_POSITION: dict[type, type[nn.Module]] = {
+    Disentangled: DisentangledAttention,
+    Clipped: ClippedAttention,
+}
 
 
 def attention(config: ModelConfig, backend: str) -> nn.Module:
