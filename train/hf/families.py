@@ -13,10 +13,11 @@ from train.hf.experts import MIXTRAL, QWEN2_MOE
 from train.hf.family import Family
 from train.hf.gpt import BLOOM, GPT2, GPT_NEOX, GPTJ, OPT
 from train.hf.llama import LLAMA, MINISTRAL, MISTRAL, OLMO, QWEN2, QWEN3
-from train.model.config import ModelConfig, Parallel
+from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Experts
 from train.model.plugins import plugins
 from train.model.position_settings import Disentangled, Learned, Rope
+from train.model.residual_settings import Parallel
 from train.settings import to_dict
 
 # The first that can say a configuration is taken.
@@ -84,6 +85,7 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "feed_forward.activation": config.feed_forward.activation,
         "feed_forward.width": "4 x hidden" if wide else "other",
         "residual.kind": config.residual.kind,
+        "residual.sandwich": getattr(config.residual, "sandwich", 0),
         "residual.norms": config.residual.norms if parallel else 1,  # type: ignore[union-attr]
         "attention.kv_heads": "heads" if shape.kv_heads == shape.heads else "fewer than heads",
         "attention.head_dim": _head_dim(config),

@@ -307,6 +307,7 @@ COMMON: dict[str, tuple[Any, ...]] = {
     "feed_forward.noisy": (False,),
     "residual.kind": ("serial",),
     "residual.norms": (1,),
+    "residual.sandwich": (0,),
     "attention.kv_heads": ("heads",),
     "attention.head_dim": ("hidden / heads",),
     "attention.window": ("none",),

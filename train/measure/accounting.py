@@ -261,7 +261,8 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
     where it is that preset.
     """
     attention, norms = config.attention, config.norm
-    where = {"pre": "before", "post": "after", "sandwich": "before and after"}[norms.place]
+    places = {"pre": "before", "post": "after", "sandwich": "before and after"}
+    where = places.get(norms.place, "in no block")
     norm = f"{_NORMS[norms.kind]}, {where}"
     norm += ", after the embedding" if config.embedding.norm else ""
     norm += ", of queries and keys" if attention.qk_norm else ""

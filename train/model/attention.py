@@ -30,7 +30,7 @@ class SelfAttention(nn.Module):
         make = partial(linear, part="attention", rate=1 / config.wider)
         self.query = make(hidden, width, bias=qkv, split="outputs")
         self.key = make(hidden, kv_width, bias=self.key_bias, split="outputs")
-        self.value = make(hidden, kv_width, bias=qkv, split="outputs")
+        self.value = make(hidden, kv_width, bias=qkv, shrink=config.gain, split="outputs")
         self.out = make(width, hidden, bias=out, shrink=config.shrink, split="inputs")
         of_head = partial(RMSNorm, own.head_dim, config.norm.eps, split="heads")
         self.query_norm = of_head() if own.qk_norm else None

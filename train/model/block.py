@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor, nn
 
@@ -11,7 +12,7 @@ from train.model.attention import CrossAttention, SelfAttention
 from train.model.attention_settings import Grouped, Latent
 from train.model.cache import LayerCache
 from train.model.clipped import ClippedAttention
-from train.model.config import ModelConfig, Parallel, Serial
+from train.model.config import ModelConfig
 from train.model.disentangled import DisentangledAttention
 from train.model.dropout import Dropout
 from train.model.experts import feed_forward
@@ -20,6 +21,8 @@ from train.model.latent import LatentAttention
 from train.model.norms import norm
 from train.model.plugins import chosen
 from train.model.position_settings import Clipped, Disentangled
+from train.model.residual import join
+from train.model.residual_settings import ATTENDS, FEEDS, DeepNorm, Parallel, Parts, ReZero, Serial
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,6 +37,7 @@ class View:
     """
 
     mask: Mask | SharedMask
+    parts: Parts = ATTENDS + FEEDS
     rotation: Tensor | None = None
     draws: Tensor | None = None
     cache: LayerCache | None = None
@@ -74,31 +78,36 @@ class SerialBlock(nn.Module):
     sandwich  x = x + norm(attention(norm(x))), the same for feed_forward  (Ding et al. 2021)
 
     ``attention_norm`` and ``feed_forward_norm`` come before the parts, or after the sum where the
-    place is post; the ``_out_norm`` are sandwich's.
+    place is post; the ``_out_norm`` are sandwich's. How the sum is taken: ``residual.join``.
     """
 
     def __init__(self, config: ModelConfig, layer: int, backend: str) -> None:
         super().__init__()
-        self.post, sandwich = config.norm.place == "post", config.norm.place == "sandwich"
-        self.attention_norm = norm(config) if layer or config.norm.first else nn.Identity()
+        place = config.norm.place
+        self.post, sandwich = place == "post", place == "sandwich"
+        make = partial(nn.Identity if place == "none" else norm, config)
+        self.join = join(config)
+        self.attention_norm = make() if layer or config.norm.first else nn.Identity()
         self.attention = attention(config, backend)
-        self.attention_out_norm = norm(config) if sandwich else None
+        self.attention_out_norm = make() if sandwich else None
         self.attention_drop = Dropout(config.dropout, 2 * layer + 1)
         if config.encoder is not None:
-            self.cross_norm = norm(config)
+            self.cross_norm = make()
             self.cross = CrossAttention(config, backend)
-            self.cross_out_norm = norm(config) if sandwich else None
+            self.cross_out_norm = make() if sandwich else None
             self.cross_drop = Dropout(config.dropout, -1 - layer)
-        self.feed_forward_norm = norm(config)
+        self.feed_forward_norm = make()
         self.feed_forward = feed_forward(config, layer)
-        self.feed_forward_out_norm = norm(config) if sandwich else None
+        self.feed_forward_out_norm = make() if sandwich else None
         self.feed_forward_drop = Dropout(config.dropout, 2 * layer + 2)
 
     def forward(self, x: Tensor, view: View) -> tuple[Tensor, Notes]:
-        x, _ = self._part("attention", x, view)
-        if view.cross is not None:
-            x, _ = self._part("cross", x, view)
-        return self._part("feed_forward", x, view)
+        notes: Notes = {}
+        for name in view.parts:
+            if name != "cross" or view.cross is not None:
+                x, said = self._part(name, x, view)
+                notes |= said
+        return x, notes
 
     def _part(self, name: str, x: Tensor, view: View) -> tuple[Tensor, Notes]:
         """x with what the part of this name adds to it, and what the part says."""
@@ -107,7 +116,7 @@ class SerialBlock(nn.Module):
         out, notes = noted(part(x if self.post else normed(x), view))
         if again is not None:
             out = again(out)
-        x = x + drop(out, view.draws)
+        x = self.join(x, drop(out, view.draws))
         return (normed(x) if self.post else x), notes
 
 
@@ -133,7 +142,12 @@ class ParallelBlock(nn.Module):
         return x + self.drop(mixed + changed, view.draws), notes
 
 
-BLOCKS: dict[type, type[nn.Module]] = {Serial: SerialBlock, Parallel: ParallelBlock}
+BLOCKS: dict[type, type[nn.Module]] = {
+    Serial: SerialBlock,
+    ReZero: SerialBlock,
+    DeepNorm: SerialBlock,
+    Parallel: ParallelBlock,
+}
 
 
 def block(config: ModelConfig, layer: int, backend: str) -> nn.Module:

@@ -11,18 +11,25 @@ from typing import Annotated
 
 from train.model.attention_settings import Grouped, Latent, Sight
 from train.model.feed_forward_settings import Dense, Experts
-from train.model.plugin_settings import OwnAttention, OwnFeedForward, OwnPosition, OwnResidual
+from train.model.plugin_settings import OwnAttention, OwnFeedForward, OwnPosition
 from train.model.position_settings import (
     Clipped,
     Disentangled,
     Position,
     Rope,
 )
+from train.model.residual_settings import (
+    DeepNorm,
+    Parallel,
+    Parts,
+    Residual,
+    Serial,
+)
 from train.model.task_settings import Task
-from train.settings import Setting, check, kind_of, refuse
+from train.settings import Setting, check, refuse
 
 NORMS = ("rms", "layer", "layer_no_bias", "layer_plain")
-PLACES = ("pre", "post", "sandwich")
+PLACES = ("pre", "post", "sandwich", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +48,7 @@ class Norm:
         str,
         Setting(
             "Where norms stand: pre; post, the original LN(x + f(x)) without a norm at the end; "
-            "sandwich, before and after each part (Ding et al. 2021).",
+            "sandwich, before and after each part (Ding et al. 2021); none in the stack (ReZero).",
             choices=PLACES,
         ),
     ] = "pre"
@@ -68,28 +75,6 @@ Attention = Grouped | Latent | OwnAttention
 FeedForward = Dense | Experts | OwnFeedForward
 
 
-@dataclass(frozen=True, kw_only=True)
-class Serial:
-    """Attention, then the feed-forward, each added to the stream."""
-
-    kind: Annotated[str, kind_of("serial", "One part after the other.")] = "serial"
-
-    def __post_init__(self) -> None:
-        check(self, "residual.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parallel:
-    """Attention and feed-forward read the same stream, and their sum is added to it."""
-
-    kind: Annotated[str, kind_of("parallel", "Both parts at once (GPT-J, PaLM).")] = "parallel"
-    norms: Annotated[int, Setting("Norms of a block: 1 (GPT-J), or 2 (GPT-NeoX).", ge=1, le=2)] = 1
-
-    def __post_init__(self) -> None:
-        check(self, "residual.")
-
-
-Residual = Serial | Parallel | OwnResidual
 AnyPosition = Position | OwnPosition
 
 
@@ -292,10 +277,12 @@ class ModelConfig(Stack):
         if self.encoder is not None:
             self._check_encoder(self.encoder)
         refuse(
-            self.residual.kind == "parallel" and self.norm.place != "pre",
+            isinstance(self.residual, Parallel) and self.norm.place != "pre",
             f"residual parallel with norm.place {self.norm.place}: a parallel block has its norms "
             "before",
         )
+        if isinstance(self.residual, Serial):
+            self._check_serial(self.residual)
         refuse(
             self.layers % self.share != 0,
             f"share is {self.share}: it must divide layers ({self.layers})",
@@ -401,6 +388,21 @@ class ModelConfig(Stack):
             f"share is {self.share}: it must divide encoder.layers ({own.layers}) too",
         )
 
+    def _check_serial(self, own: Serial) -> None:
+        refuse(
+            own.sandwich > 0 and own.sandwich >= self.layers,
+            f"residual.sandwich is {own.sandwich}: give less than layers ({self.layers})",
+        )
+        deep, place = isinstance(own, DeepNorm), self.norm.place
+        refuse(
+            deep and place != "post",
+            f"residual deepnorm with norm.place {place}: its norms come after the sum, give post",
+        )
+        refuse(
+            deep and self.encoder is not None and self.encoder.shared,
+            "residual deepnorm with encoder.shared: encoder and decoder have numbers of their own",
+        )
+
     def _check_experts(self, own: Experts) -> None:
         last = self.layers // own.every * own.every - 1  # that may have experts
         refuse(
@@ -428,6 +430,10 @@ class ModelConfig(Stack):
         refuse(
             isinstance(position, Rope) and position.dim is not None,
             "position.dim with attention latent: attention.rotary_dim says how much is turned",
+        )
+        refuse(
+            isinstance(self.residual, DeepNorm),
+            "residual deepnorm with attention latent: its first values are not known there",
         )
         refuse(
             self.mup_base is not None,
@@ -525,14 +531,41 @@ class ModelConfig(Stack):
     def reader(self) -> ModelConfig:
         """The encoder of an encoder-decoder, as a model of its own."""
         assert self.encoder is not None
-        return replace(self, layers=self.encoder.layers, causal=False, encoder=None)
+        layers, residual = self.encoder.layers, self.residual
+        if isinstance(residual, DeepNorm):
+            residual = residual.of_encoder(layers, self.layers)
+        return replace(self, layers=layers, causal=False, encoder=None, residual=residual)
 
     @property
     def shrink(self) -> float:
         """What the first values of matrices that write to the stream are multiplied by: 1 / sqrt of
-        their number, two a layer, with cross-attention three (Radford et al. 2019).
+        their number, two a layer, with cross-attention three (Radford et al. 2019); with DeepNorm
+        its own number.
         """
+        if self.deep is not None:
+            return self.deep[1]
         return float(((2 if self.encoder is None else 3) * self.layers) ** -0.5)
+
+    @property
+    def gain(self) -> float:
+        """What the first values of values and of a feed-forward's first matrices are multiplied by:
+        1, or DeepNorm's number.
+        """
+        return 1.0 if self.deep is None else self.deep[1]
+
+    @property
+    def deep(self) -> tuple[float, float] | None:
+        """The two numbers of DeepNorm; None without it."""
+        if not isinstance(self.residual, DeepNorm):
+            return None
+        return self.residual.scales(self.layers, read=self.encoder is not None)
+
+    @property
+    def steps(self) -> list[tuple[int, Parts]]:
+        """The order in which layers run, or parts of them."""
+        if isinstance(self.residual, Serial):
+            return self.residual.steps(self.layers)
+        return [(layer, ()) for layer in range(self.layers)]
 
     @property
     def wider(self) -> float:

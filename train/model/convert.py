@@ -22,8 +22,8 @@ from train.settings import refuse
 
 Named = Iterator[tuple[str, Tensor]]
 
-_KEY_OR_VALUE = re.compile(r".*\.(attention|cross)\.(key|value)\.(weight|bias)")
-_OF_TOKENS = re.compile(r"(embedding|head)\.weight|head\.bias")
+_KEY_OR_VALUE = re.compile(r".*\.(attention|cross)\.(key|value|position_key)\.(weight|bias)")
+_OF_TOKENS = re.compile(r"(embedding|head)\.weight|(generator\.)?head\.bias")
 _OF_BLOCK = r"(?:stack\.blocks\.(?P<block>\d+)|mtp\.(?P<ahead>\d+)\.block)\.feed_forward\."
 _MATRIX = re.compile(rf"(?P<matrix>{_OF_BLOCK}(?:gate|up|down))\.weight")
 
@@ -61,7 +61,7 @@ def fewer_keys(old: ModelConfig, new: ModelConfig) -> Conversion | None:
 
     def weights(name: str, weight: Tensor) -> Named:
         if _KEY_OR_VALUE.fullmatch(name):
-            grouped = weight.unflatten(0, (fewer, heads // fewer, before.head_dim))
+            grouped = weight.unflatten(0, (-1, heads // fewer, before.head_dim))
             weight = grouped.mean(1).flatten(0, 1)
         yield name, weight
 

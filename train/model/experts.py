@@ -199,7 +199,7 @@ class Experts(nn.Module):
                 met=own.top_k / own.count,
             )
 
-        into, out = role(hidden), role(own.width, config.shrink)
+        into, out = role(hidden, config.gain), role(own.width, config.shrink)
         roles.give(self, gate=into, up=into, down=out)
         self.shared = FeedForward(config, own.shared_width) if own.shared_width else None
         self.shared_gate = (

@@ -40,8 +40,9 @@ class FeedForward(nn.Module):
         name, gated = ACTIVATIONS[own.activation]
         self.activation = FUNCTIONS[name]
         make = partial(linear, part="feed_forward", bias=own.bias, rate=1 / config.wider)
-        self.gate = make(hidden, width, split="outputs") if gated else None
-        self.up = make(hidden, width, split="outputs")
+        into = partial(make, shrink=config.gain, split="outputs")
+        self.gate = into(hidden, width) if gated else None
+        self.up = into(hidden, width)
         self.down = make(width, hidden, shrink=config.shrink, split="inputs")
 
     def forward(self, x: Tensor, view: View | None = None) -> tuple[Tensor, Notes]:

@@ -14,7 +14,7 @@ from train.model.cache import places_of
 from train.model.config import ModelConfig
 from train.model.dropout import of_tokens
 from train.model.feed_forward import Notes, note
-from train.model.norms import norm
+from train.model.norms import last_norm, norm
 from train.model.roles import linear
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Ahead(nn.Module):
         self.token_norm, self.norm = norm(config), norm(config)
         self.join = linear(2 * config.hidden, config.hidden, part="mtp", bias=False)
         self.block = block(config, config.layers + depth - 1, backend)
-        self.out_norm = None if config.norm.place == "post" else norm(config)
+        self.out_norm = last_norm(config)
 
     def forward(self, features: Tensor, embedded: Tensor, view: View) -> tuple[Tensor, Notes]:
         """Features and embedded tokens [batch, length, hidden] to features; the block's notes."""

@@ -77,3 +77,8 @@ def norm(config: Stack, size: int | None = None) -> nn.Module:
     if own.kind == "rms":
         return RMSNorm(size, own.eps)
     return LayerNorm(size, own.eps, weight=own.kind != "layer_plain", bias=own.kind == "layer")
+
+
+def last_norm(config: Stack) -> nn.Module | None:
+    """The norm behind the last block; None where blocks end with one, or have none."""
+    return None if config.norm.place in ("post", "none") else norm(config)

@@ -16,7 +16,7 @@ from train.model.cache import Cache, Seen
 from train.model.config import ModelConfig
 from train.model.dropout import wrapped
 from train.model.feed_forward import note
-from train.model.norms import norm
+from train.model.norms import last_norm
 from train.model.positions import positions
 
 AGAIN = 0x2545F4914F6CDD1D  # between the seeds of two runs of a block
@@ -41,7 +41,7 @@ class Stack(nn.Module):
             )
         else:  # as no module of this one, so that each weight has one name
             vars(self)["blocks"] = other.blocks
-        self.norm = None if config.norm.place == "post" else norm(config)
+        self.norm = last_norm(config)
 
     def forward(
         self,
@@ -74,10 +74,11 @@ class Stack(nn.Module):
         if every:
             self._prepare(x, [*masks.values(), *([] if cross is None else [cross])])
         counted = None if documents is None else documents >= 0
-        for layer, sight in enumerate(self.config.sights):
-            each = self.blocks[layer // self.config.share]
+        for layer, parts in self.config.steps:
+            each, sight = self.blocks[layer // self.config.share], self.config.sights[layer]
             given: dict[str, Any] = {"mask": masks[sight], "rotation": rotations[sight]}
-            given |= {"tokens": tokens, "counted": counted, "cross": cross, "encoded": encoded}
+            given |= {"parts": parts, "tokens": tokens, "counted": counted}
+            given |= {"cross": cross, "encoded": encoded}
             if draws is not None:  # blocks that are run again draw anew
                 given["draws"] = draws + wrapped(layer % self.config.share * AGAIN)
             if cache is not None:

@@ -98,6 +98,8 @@ PUBLISHED = {
     "albert-large": 17_847_474,
     "albert-xlarge": 59_021_490,
     "albert-xxlarge": 223_158_450,
+    "spanbert-base": 108_340_804,
+    "spanbert-large": 333_610_308,
     "deberta-base": 139_244_121,
     "deberta-large": 406_264_921,
     "deberta-v3-small": 142_024_548,
@@ -124,14 +126,6 @@ def test_presets_have_the_published_sizes_and_those_of_the_classes(name):
     settings = FAMILIES[family.name].settings(values, "config.json")
     read = unflat(family.read(settings, None) | {"vocab": config.vocab})
     assert from_dict(ModelConfig, read, "config.json") == config
-
-
-def test_alberts_table_of_parameters():
-    """Table 1 of Lan et al. 2020, but for xxlarge: it says 235 million, the released weights have
-    222.6 without the head for hidden tokens."""
-    table = {"albert-base": 12, "albert-large": 18, "albert-xlarge": 60}
-    for name, millions in table.items():
-        assert round(parameters(preset(name)) / 1e6) in (millions, millions - 1)
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from tests.train.loop.test_encoders import TRAIN, small
 from train.errors import TrainError
 from train.loop.distributed import check_split
 from train.loop.pretrain import pretrain
+from train.settings import change
 
 CODE = """
 import json, pathlib, sys
@@ -31,10 +32,12 @@ for out, (model, plan) in json.loads(sys.argv[2]).items():
     )
 dist.destroy_process_group()
 """
-CASES = {
-    "ddp": {"accumulate": 2},
-    "fsdp": {"parallel": "fsdp", "recompute": True},
-    "fsdp, bf16": {"parallel": "fsdp", "precision": "bf16"},
+DISTANCES = {"position": "disentangled", "position.span": 8, "position.norm": True}
+CASES: dict[str, tuple[dict, dict]] = {
+    "ddp": ({}, {"accumulate": 2}),
+    "fsdp": ({}, {"parallel": "fsdp", "recompute": True}),
+    "fsdp, disentangled": (DISTANCES, {"parallel": "fsdp", "recompute": True}),
+    "fsdp, bf16": (DISTANCES, {"parallel": "fsdp", "precision": "bf16"}),
 }
 
 
@@ -42,8 +45,8 @@ CASES = {
 def folders(shard_folder, tmp_path_factory):
     torch.set_num_threads(1)
     base, plans = tmp_path_factory.mktemp("replaced"), {}
-    model = small("electra-tiny")
-    for name, changes in CASES.items():
+    for name, (of_model, changes) in CASES.items():
+        model = change(small("electra-tiny"), of_model, "model")
         train = dataclasses.replace(TRAIN, log_every=1, **changes)
         pretrain(shard_folder, base / "one" / name, model=model, train=train)
         plans[str(base / "two" / name)] = dataclasses.asdict(model), dataclasses.asdict(train)

@@ -52,6 +52,21 @@ def test_a_key_head_is_the_mean_of_those_it_stands_for():
     assert torch.equal(*query)
 
 
+def test_a_generator_and_keys_of_distances_are_converted_with_the_rest():
+    config = change(
+        ENCODER,
+        {"attention": {"heads": 8, "kv_heads": 8, "head_dim": 4}, "position": "disentangled"}
+        | {"head.pair": "none", "head.bias": True, "head.replaced": True}
+        | {"generator.smaller": 2},
+        "model",
+    )
+    old = build(config)
+    new = convert(old, {"attention.kv_heads": 4, "vocab": SHAPE.vocab + 2})
+    assert new.generator.stack.blocks[0].attention.key.weight.shape == (8, 16)
+    assert new.stack.blocks[0].attention.position_key.weight.shape == (16, 32)
+    assert len(new.generator.head.bias) == SHAPE.vocab + 2
+
+
 def test_equal_key_heads_lose_nothing():
     old = build(MANY)
     with torch.no_grad():

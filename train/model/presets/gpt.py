@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 
 from train.model.attention_settings import Grouped
-from train.model.config import Embedding, Head, ModelConfig, Norm, Parallel
+from train.model.config import Embedding, Head, ModelConfig, Norm
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Alibi, Learned, Rope
+from train.model.residual_settings import Parallel
 
 LAYER_NORM = Norm(kind="layer")
 

@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 
 from train.model.attention_settings import Grouped
-from train.model.config import Head, ModelConfig, Norm, Parallel
+from train.model.config import Head, ModelConfig, Norm
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Rope, RopeScaling
 from train.model.presets.gpt import heads_of
+from train.model.residual_settings import Parallel
 
 
 def ours(layers: int, hidden: int, heads: int, kv_heads: int, mlp: int, **more: int) -> ModelConfig:
