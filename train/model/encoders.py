@@ -106,6 +106,20 @@ def albert(layers: int, hidden: int, heads: int, *, size: int = 128, vocab: int 
     )
 
 
+def spanbert(layers: int, hidden: int, heads: int, *, vocab: int = 28_996, context: int = 512):  # type: ignore[no-untyped-def]
+    """Joshi et al. 2020: BERT's cased shape without pairs, and in training a head that predicts a
+    span from the tokens beside it; the spans are those of the objective ``masked`` with their unit.
+    """
+    return bert(
+        layers,
+        hidden,
+        heads,
+        vocab=vocab,
+        context=context,
+        head=Head(bias=True, transform=True, boundary=True),
+    )
+
+
 def deberta(
     layers: int,
     hidden: int,
@@ -210,6 +224,8 @@ ENCODERS = {
     "albert-large": partial(albert, 24, 1024, 16),
     "albert-xlarge": partial(albert, 24, 2048, 32),
     "albert-xxlarge": partial(albert, 12, 4096, 64),
+    "spanbert-base": partial(spanbert, 12, 768, 12),
+    "spanbert-large": partial(spanbert, 24, 1024, 16),
     "deberta-tiny": partial(
         deberta, 4, 192, 6, position=Disentangled(span=128), vocab=4096, context=256, dropout=0.0
     ),

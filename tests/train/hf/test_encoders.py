@@ -98,6 +98,8 @@ PUBLISHED = {
     "albert-large": 17_847_474,
     "albert-xlarge": 59_021_490,
     "albert-xxlarge": 223_158_450,
+    "spanbert-base": 108_340_804,
+    "spanbert-large": 333_610_308,
     "deberta-base": 139_244_121,
     "deberta-large": 406_264_921,
     "deberta-v3-small": 142_024_548,
