@@ -11,12 +11,13 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relation:
-    """``rows`` [distances, size]: a vector for each distance, the same for all layers; ``index``
-    int64 [batch or 1, queries, keys]: the row of each pair of query and key.
+    """``index`` int64 [batch or 1, queries, keys]: the row of each pair of query and key; ``rows``
+    [distances, size]: a vector for each distance, the same for all layers, or None where each layer
+    has its own.
     """
 
-    rows: Tensor
     index: Tensor
+    rows: Tensor | None = None
 
 
 def of_queries(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ from train.model.decoder import Decoder
 from train.model.exchange import Exchange
 from train.model.experts import Experts, Router
 from train.model.plugins import plugins
-from train.model.position_settings import Disentangled
+from train.model.position_settings import Clipped, Disentangled
 from train.model.positions import positions
 from train.split import local
 
@@ -275,7 +275,10 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
             ("attention.dilations", any(sight.dilations for sight in model.sights)),
             ("feed_forward experts", bool(model.sparse)),
             ("generator", model.generator is not None),
-            ("position disentangled", isinstance(model.position, Disentangled)),
+            (
+                f"position {model.position.kind}",
+                isinstance(model.position, (Clipped, Disentangled)),
+            ),
             *((f"{name} {part.kind}", True) for name, part in plugins(model).items()),
             ("head.boundary", model.head.boundary and setting == "context_parallel"),
             ("encoder", model.encoder is not None and setting == "context_parallel"),

@@ -11,6 +11,7 @@ from train.attention import Mask, Relation, SharedMask
 from train.model.attention import CrossAttention, SelfAttention
 from train.model.attention_settings import Grouped, Latent
 from train.model.cache import LayerCache
+from train.model.clipped import ClippedAttention
 from train.model.config import ModelConfig
 from train.model.disentangled import DisentangledAttention
 from train.model.dropout import Dropout
@@ -19,7 +20,7 @@ from train.model.feed_forward import Notes
 from train.model.latent import LatentAttention
 from train.model.norms import norm
 from train.model.plugins import chosen
-from train.model.position_settings import Disentangled
+from train.model.position_settings import Clipped, Disentangled
 from train.model.residual import join
 from train.model.residual_settings import ATTENDS, FEEDS, DeepNorm, Parallel, Parts, ReZero, Serial
 
@@ -50,7 +51,10 @@ class View:
 
 ATTENTIONS: dict[type, type[nn.Module]] = {Grouped: SelfAttention, Latent: LatentAttention}
 # Grouped attention where positions are more than what is done to queries, keys or scores alone.
-BY_POSITION: dict[type, type[nn.Module]] = {Disentangled: DisentangledAttention}
+BY_POSITION: dict[type, type[nn.Module]] = {
+    Disentangled: DisentangledAttention,
+    Clipped: ClippedAttention,
+}
 
 
 def attention(config: ModelConfig, backend: str) -> nn.Module:

@@ -13,6 +13,7 @@ from train.model.attention_settings import Grouped, Latent, Sight
 from train.model.feed_forward_settings import Dense, Experts
 from train.model.plugin_settings import OwnAttention, OwnFeedForward, OwnPosition
 from train.model.position_settings import (
+    Clipped,
     Disentangled,
     Position,
     Rope,
@@ -340,9 +341,10 @@ class ModelConfig(Stack):
         if isinstance(self.position, Rope):
             self._check_rope(self.position)
         refuse(
-            isinstance(self.position, Disentangled) and not isinstance(self.attention, Grouped),
-            f"position disentangled with attention {self.attention.kind}: it is a part of grouped "
-            "attention",
+            isinstance(self.position, (Clipped, Disentangled))
+            and not isinstance(self.attention, Grouped),
+            f"position {self.position.kind} with attention {self.attention.kind}: it is a part of "
+            "grouped attention",
         )
 
     def _check_generator(self, own: Generator) -> None:

@@ -42,7 +42,7 @@ class DisentangledAttention(SelfAttention):
     def forward(self, x: Tensor, view: View) -> Tensor:
         """[batch, length, hidden] to the same."""
         relation = view.relation
-        assert relation is not None
+        assert relation is not None and relation.rows is not None
         q = self.queries(x, None)
         k, v = self.keys_and_values(x, None)
         if view.cache is not None:

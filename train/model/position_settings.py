@@ -190,6 +190,24 @@ class Disentangled:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Clipped:
+    """A learned vector for each distance up to ``span``, one in each layer for all its heads, added
+    to the keys; not to the values, which changed nothing in the paper's table 3.
+    """
+
+    table: ClassVar[bool] = False
+    kind: Annotated[str, kind_of("clipped", "Relative positions of keys (Shaw et al. 2018).")] = (
+        "clipped"
+    )
+    span: Annotated[
+        int, Setting("Distance in tokens from which on all share the last vector.", ge=1)
+    ] = 16
+
+    def __post_init__(self) -> None:
+        check(self, "position.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoPositions:
     """Nothing but the causal mask says where a token stands."""
 
@@ -200,6 +218,6 @@ class NoPositions:
         check(self, "position.")
 
 
-Position = Rope | Learned | Sinusoidal | Alibi | Buckets | Disentangled | NoPositions
+Position = Rope | Learned | Sinusoidal | Alibi | Buckets | Disentangled | Clipped | NoPositions
 
-POSITIONS = ("rope", "learned", "sinusoidal", "alibi", "t5", "disentangled", "none")
+POSITIONS = ("rope", "learned", "sinusoidal", "alibi", "t5", "disentangled", "clipped", "none")

@@ -16,6 +16,7 @@ from train.model.plugins import chosen
 from train.model.position_settings import (
     Alibi,
     Buckets,
+    Clipped,
     Disentangled,
     Learned,
     NoPositions,
@@ -178,6 +179,21 @@ class DistanceVectors(Positions):
         return torch.where(distance.abs() <= middle, distance, large * distance.sign())
 
 
+class ClippedDistances(Positions):
+    """Distances up to the span, for which each layer has vectors (Shaw et al. 2018, 3.2)."""
+
+    content = True
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        assert isinstance(config.position, Clipped)
+        self.span, self.least = config.position.span, 0 if config.causal else -config.position.span
+
+    def relation(self, mask: Mask | SharedMask) -> Relation:
+        assert isinstance(mask, Mask)
+        return Relation(index=mask.distance.clamp(self.least, self.span) - self.least)
+
+
 ENCODINGS: dict[type, type[Positions]] = {
     Rope: Rotary,
     Learned: LearnedTable,
@@ -185,6 +201,7 @@ ENCODINGS: dict[type, type[Positions]] = {
     Alibi: Slopes,
     Buckets: RelativeBuckets,
     Disentangled: DistanceVectors,
+    Clipped: ClippedDistances,
     NoPositions: Positions,
 }
 
