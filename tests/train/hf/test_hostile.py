@@ -24,6 +24,8 @@ SEEN = {
     "gptj": "gptj-6b", "gpt_neox": "pythia-160m", "bloom": "bloom-560m", "opt": "opt-125m",
     "bert": "bert-base", "roberta": "roberta-base", "albert": "albert-tiny",
     "modernbert": "modernbert-base", "mixtral": "mixtral-tiny", "qwen2_moe": "qwen2-moe",
+    "t5": "t5-tiny", "mt5": "mt5-small", "bart": "bart-tiny", "electra": "electra-tiny",
+    "deberta": "deberta-tiny", "deberta-v2": "deberta-v3-small",
 }  # fmt: skip
 LATENT = changed(
     preset("tiny"),
