@@ -78,6 +78,8 @@ def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
     """
     alike = config.norm.first and len(config.sparse) in (0, config.layers)
     alike = alike and not isinstance(config.residual, Plugin)  # whose blocks may differ by layer
+    # A sandwich order is of all layers: of fewer there may be none.
+    alike = alike and not getattr(config.residual, "sandwich", 0)
     built, own = config, config.encoder
     if alike:
         short = None if own is None else dataclasses.replace(own, layers=config.share)
