@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from tests.train.data.feed_settings import TWO_LAYERS
+from train import settings
 from train.config import TrainConfig
 from train.data.rows import Rows, split
 from train.data.shards import read_shards
@@ -114,7 +115,7 @@ def test_scored_documents_fit_the_budget_or_are_one(shard_folder):
         ("huge", {}, "not a preset"),
         (TWO_LAYERS, {"device": "tpu:0"}, "device 'tpu:0'"),
         (TWO_LAYERS, {"attention": "magic"}, "attention 'magic'"),
-        (TWO_LAYERS, {"objective": "mlm"}, "objective 'mlm'"),
+        (TWO_LAYERS, {"objective": "mlm"}, "objective.kind is 'mlm'"),
         (TWO_LAYERS, {"optimizer": "sgd"}, "optimizer 'sgd'"),
         (TWO_LAYERS, {"schedule": "steps"}, "schedule 'steps'"),
     ],
@@ -123,7 +124,7 @@ def test_wrong_use_is_told_before_anything_is_written(
     shard_folder, tmp_path, model, change, message
 ):
     with pytest.raises(TrainError, match=message) as caught:
-        plan = dataclasses.replace(TRAIN, **change)
+        plan = settings.change(TRAIN, change, "pretrain")
         pretrain(shard_folder, tmp_path / "out", model=model, train=plan)
     assert caught.value.exit_code == 2
     assert not (tmp_path / "out").exists()
