@@ -169,7 +169,7 @@ def generate(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Continue texts with a trained model, or fill their masks with an encoder.
+    """Continue texts with a trained model, or fill their masks.
 
     \b
     Example:

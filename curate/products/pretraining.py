@@ -227,6 +227,7 @@ class PretrainProduct(Product):
     tensor: int = _setting("tensor")
     context_parallel: int = _setting("context_parallel")
     offload: bool = _setting("offload")
+    expert_parallel: bool = _setting("expert_parallel")
     spike: str = _setting("spike")
     spike_factor: float = _setting("spike_factor")
     spike_window: int = _setting("spike_window")

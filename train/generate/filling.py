@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from train.data.vocabulary import names_of
-from train.errors import TrainError
+from train.errors import TrainError, counted
 from train.generate.sampling import Chooser, Sampling
 from train.model.decoder import Decoder
 
@@ -112,7 +112,7 @@ def fill(
     width = max(map(len, texts))
     if width > model.config.context:
         raise TrainError(
-            f"a text of {width} tokens, masks included: the model's context is"
+            f"a text of {counted(width, 'token')}, masks included: the model's context is"
             f" {model.config.context}: give less",
             exit_code=2,
         )

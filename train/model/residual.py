@@ -10,14 +10,13 @@ from train.model.residual_settings import ReZero
 from train.model.roles import Role, give
 
 
-class Join(nn.Module):
+class Join:
     """x + change, or with DeepNorm alpha * x + change (Wang et al. 2022, section 3)."""
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
         self.alpha = None if config.deep is None else config.deep[0]
 
-    def forward(self, x: Tensor, change: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, change: Tensor) -> Tensor:
         return x + change if self.alpha is None else self.alpha * x + change
 
 
@@ -35,6 +34,6 @@ class ReZeroJoin(nn.Module):
         return x + self.weight.to(x.dtype) * change
 
 
-def join(config: ModelConfig) -> nn.Module:
+def join(config: ModelConfig) -> Join | ReZeroJoin:
     """How parts of a block of this configuration join the stream."""
     return (ReZeroJoin if isinstance(config.residual, ReZero) else Join)(config)

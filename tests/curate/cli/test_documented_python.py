@@ -134,4 +134,4 @@ def test_the_example_of_the_readme_runs(
 
 def test_every_block_of_python_is_run_by_a_test() -> None:
     pages = {page.name for page in DOCS.rglob("*.md") if code_of(page)}
-    assert pages == {"semantic.md", "recipes.md", "python.md", "tutorial.md"}
+    assert pages == {"semantic.md", "recipes.md", "python.md", "tutorial.md", "own-layers.md"}

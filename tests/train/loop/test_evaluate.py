@@ -16,6 +16,7 @@ from train.errors import TrainError
 from train.loop.distributed import Ranks
 from train.loop.evaluate import Scoring, evaluate, scored
 from train.model.decoder import Decoder
+from train.objective_settings import Causal, Prefix
 from train.objectives.objectives import OBJECTIVES
 
 
@@ -29,9 +30,11 @@ class Apart(Ranks):
         return value
 
 
-def score(model, text, name, ranks):
+def score(model, text, objective, ranks):
     how = Scoring(batch_rows=2, ranks=ranks, autocast=nullcontext())
-    return evaluate(model, text, OBJECTIVES[name](PLAIN, Vocabulary(size=MODEL.vocab)), how)
+    return evaluate(
+        model, text, OBJECTIVES[objective](objective(), Vocabulary(size=MODEL.vocab)), how
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +51,13 @@ def model():
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_processes_share_the_rows_out_and_their_number_changes_no_bit(held_out, model, count):
-    one = score(model, held_out, "causal", Ranks(device=torch.device("cpu")))
+    one = score(model, held_out, Causal, Ranks(device=torch.device("cpu")))
     sums = []
     for rank in range(count):
         part = Apart(device=torch.device("cpu"), rank=rank, count=count)
         object.__setattr__(part, "summed", [])
         with suppress(TrainError):  # a part alone may have scored nothing
-            score(model, held_out, "causal", part)
+            score(model, held_out, Causal, part)
         sums.append(part.summed)
     nats, tokens = (np.stack([each[n].numpy() for each in sums]) for n in (0, 1))
     assert ((nats != 0).sum(0) <= 1).all()  # each batch is one process's
@@ -66,7 +69,7 @@ def test_processes_share_the_rows_out_and_their_number_changes_no_bit(held_out, 
 
 def test_a_prefix_is_not_scored_and_its_bytes_are_not_counted(held_out, model):
     here = Ranks(device=torch.device("cpu"))
-    whole, rest = (score(model, held_out, name, here) for name in ("causal", "prefix"))
+    whole, rest = (score(model, held_out, name, here) for name in (Causal, Prefix))
     assert 0 < rest.tokens < whole.tokens
     assert rest.documents == whole.documents
     assert rest.bytes / whole.bytes == pytest.approx(rest.tokens / whole.tokens, abs=0.01)

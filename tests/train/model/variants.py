@@ -28,7 +28,7 @@ LATENT = {
 
 VARIANTS: dict[str, dict] = {
     **{f"norm {value}": {"norm.kind": value} for value in NORMS},
-    **{f"place {value}": {"norm.place": value} for value in PLACES},
+    **{f"place {value}": {"norm.place": value} for value in PLACES if value != "none"},
     **{f"bias {value}": {"attention.bias": value} for value in BIASES},
     "bias of feed-forward": {"feed_forward.bias": True},
     **{f"activation {value}": {"feed_forward.activation": value} for value in ACTIVATIONS},
