@@ -34,7 +34,7 @@ from train.model.decoder import Decoder
 from train.model.exchange import Exchange
 from train.model.experts import Experts, Router
 from train.model.plugins import plugins
-from train.model.position_settings import Clipped, Disentangled
+from train.model.position_settings import Vectors
 from train.model.positions import positions
 from train.split import local
 
@@ -277,7 +277,7 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
             ("generator", model.generator is not None),
             (
                 f"position {model.position.kind}",
-                isinstance(model.position, (Clipped, Disentangled)),
+                isinstance(model.position, Vectors),
             ),
             *((f"{name} {part.kind}", True) for name, part in plugins(model).items()),
             ("head.boundary", model.head.boundary and setting == "context_parallel"),

@@ -18,7 +18,7 @@ from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
 from train.model.plugin_settings import OwnAttention, Plugin
 from train.model.plugins import class_of
-from train.model.position_settings import Clipped, Disentangled, Rope
+from train.model.position_settings import Clipped, Disentangled, Distances, Rope
 from train.model.presets import DECAYS
 from train.model.roles import Role, roles
 from train.objective_settings import Denoiser
@@ -184,6 +184,9 @@ def attention_flops(config: ModelConfig, context: int) -> float:
     if isinstance(config.position, Clipped):  # queries with the vectors of the distances
         rows = config.position.span * (1 if config.causal else 2) + 1
         beside += 2.0 * own.heads * own.head_dim * rows * config.layers
+    if isinstance(config.position, Distances):
+        rows = context if config.causal else 2 * context - 1
+        beside += 2.0 * own.heads * own.head_dim * rows * config.layers
     return 2 * own.heads * (own.head_dim + own.value_dim) * keys + beside
 
 
@@ -319,7 +322,7 @@ def _position(config: ModelConfig) -> str:
     position = config.position
     if not isinstance(position, Rope):
         names = {"alibi": "ALiBi", "t5": "T5 buckets", "disentangled": "disentangled relative"}
-        names |= {"clipped": "clipped relative"}
+        names |= {"clipped": "clipped relative", "distances": "Transformer-XL relative"}
         return names.get(position.kind, position.kind)
     text = f"RoPE {position.theta:g}"
     if position.dim is not None:

@@ -11,7 +11,6 @@ from train.attention import Mask, Relation, SharedMask
 from train.model.attention import CrossAttention, SelfAttention
 from train.model.attention_settings import Grouped, Latent
 from train.model.cache import LayerCache
-from train.model.clipped import ClippedAttention
 from train.model.config import ModelConfig
 from train.model.disentangled import DisentangledAttention
 from train.model.dropout import Dropout
@@ -20,7 +19,8 @@ from train.model.feed_forward import Notes
 from train.model.latent import LatentAttention
 from train.model.norms import norm
 from train.model.plugins import chosen
-from train.model.position_settings import Clipped, Disentangled
+from train.model.position_settings import Clipped, Disentangled, Distances
+from train.model.relative import ClippedAttention, DistanceAttention
 from train.model.residual import join
 from train.model.residual_settings import ATTENDS, FEEDS, DeepNorm, Parallel, Parts, ReZero, Serial
 
@@ -54,6 +54,7 @@ ATTENTIONS: dict[type, type[nn.Module]] = {Grouped: SelfAttention, Latent: Laten
 BY_POSITION: dict[type, type[nn.Module]] = {
     Disentangled: DisentangledAttention,
     Clipped: ClippedAttention,
+    Distances: DistanceAttention,
 }
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from train.model.attention_settings import Grouped, Latent
 from train.model.feed_forward_settings import Experts
-from train.model.position_settings import Clipped, Disentangled, Rope
+from train.model.position_settings import Rope, Vectors
 from train.model.residual_settings import DeepNorm, Parallel, Serial
 from train.model.stack_settings import Encoder, Generator
 from train.settings import refuse
@@ -42,8 +42,7 @@ def check_together(config: ModelConfig) -> None:
     if isinstance(config.position, Rope):
         _check_rope(config, config.position)
     refuse(
-        isinstance(config.position, (Clipped, Disentangled))
-        and not isinstance(config.attention, Grouped),
+        isinstance(config.position, Vectors) and not isinstance(config.attention, Grouped),
         f"position {config.position.kind} with attention {config.attention.kind}: it is a part of "
         "grouped attention",
     )

@@ -208,6 +208,21 @@ class Clipped:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Distances:
+    """The sinusoids of each distance, of which each layer makes a key; two learned vectors a head
+    stand in for what a query knows of its own position.
+    """
+
+    table: ClassVar[bool] = False
+    kind: Annotated[
+        str, kind_of("distances", "Transformer-XL's relative positions (Dai et al. 2019).")
+    ] = "distances"
+
+    def __post_init__(self) -> None:
+        check(self, "position.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoPositions:
     """Nothing but the causal mask says where a token stands."""
 
@@ -218,6 +233,20 @@ class NoPositions:
         check(self, "position.")
 
 
-Position = Rope | Learned | Sinusoidal | Alibi | Buckets | Disentangled | Clipped | NoPositions
+Position = (
+    Rope | Learned | Sinusoidal | Alibi | Buckets | Disentangled | Clipped | Distances | NoPositions
+)
+# Those by vectors of distances, which are a part of attention.
+Vectors = Disentangled | Clipped | Distances
 
-POSITIONS = ("rope", "learned", "sinusoidal", "alibi", "t5", "disentangled", "clipped", "none")
+POSITIONS = (
+    "rope",
+    "learned",
+    "sinusoidal",
+    "alibi",
+    "t5",
+    "disentangled",
+    "clipped",
+    "distances",
+    "none",
+)

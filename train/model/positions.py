@@ -18,6 +18,7 @@ from train.model.position_settings import (
     Buckets,
     Clipped,
     Disentangled,
+    Distances,
     Learned,
     NoPositions,
     Rope,
@@ -194,6 +195,34 @@ class ClippedDistances(Positions):
         return Relation(index=mask.distance.clamp(self.least, self.span) - self.least)
 
 
+class DistanceSinusoids(Positions):
+    """Sines and cosines of each distance (Dai et al. 2019, section 3.3), from the farthest key
+    ahead to the farthest behind; beyond the context they are those of its last.
+    """
+
+    content = True
+    sinusoids: Tensor
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.causal = config.causal
+        table = sinusoids(config.context, config.hidden)
+        if not config.causal:  # the sine of a negative distance is minus the other's
+            ahead = table[1:].flip(0)
+            ahead[:, 0::2] *= -1
+            table = torch.cat((ahead, table))
+        self.register_buffer("sinusoids", table, persistent=False)
+
+    def relation(self, mask: Mask | SharedMask) -> Relation:
+        assert isinstance(mask, Mask)
+        count = len(self.sinusoids) if self.causal else (len(self.sinusoids) + 1) // 2
+        far = count if mask.gaps else min(count, mask.keys)
+        first = 0 if self.causal else far - 1  # of the rows that may be met, distance 0
+        start = 0 if self.causal else count - far
+        rows = self.sinusoids[start : start + first + far]
+        return Relation(rows=rows, index=(mask.distance + first).clamp(0, first + far - 1))
+
+
 ENCODINGS: dict[type, type[Positions]] = {
     Rope: Rotary,
     Learned: LearnedTable,
@@ -202,6 +231,7 @@ ENCODINGS: dict[type, type[Positions]] = {
     Buckets: RelativeBuckets,
     Disentangled: DistanceVectors,
     Clipped: ClippedDistances,
+    Distances: DistanceSinusoids,
     NoPositions: Positions,
 }
 
