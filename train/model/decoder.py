@@ -17,61 +17,16 @@ from train.model import roles
 from train.model.cache import Cache, Seen, places_of
 from train.model.config import ModelConfig
 from train.model.dropout import Dropout, of_tokens, wrapped
+from train.model.embedding import Embedding
 from train.model.experts import Experts
 from train.model.generator import Generator
-from train.model.heads import BoundaryHead, PairHead, ReplacedHead, transform, widened
+from train.model.heads import Head
 from train.model.mtp import ahead, modules
 from train.model.norms import norm
-from train.model.positions import EMBEDDING
-from train.model.roles import Role
 from train.model.stack import Stack
 from train.model.tasks import TaskHead
 
 _OTHER = 0x1B873593CC9E2D51  # between the seeds of a stack and of the one before it
-
-
-class Embedding(nn.Embedding):
-    """A vector for each token, and for the segment that it is in."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        own, size = config.embedding, config.embedded
-        super().__init__(config.vocab, size)
-        std = EMBEDDING * (config.mup_base or size) ** -0.5
-        roles.give(self, weight=(role := Role(part="embedding", use="lookup", std=std)))
-        self.segments = nn.Embedding(own.segments, size) if own.segments else None
-        if self.segments is not None:
-            roles.give(self.segments, weight=role)
-        self.norm = norm(config, config.positioned) if own.norm else nn.Identity()
-        self.out = widened(config)
-
-    def forward(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
-        x = super().forward(tokens)
-        if self.segments is None:
-            return x
-        if segments is None:
-            return x + self.segments(torch.zeros_like(tokens))
-        return x + self.segments(segments.clamp(max=self.segments.num_embeddings - 1))
-
-
-class Head(nn.Module):
-    """Features [..., hidden] to logits [..., vocab]; a tied one has the embedding's weight, and
-    where that is narrower a matrix before it. That of a discriminator is ``replaced`` alone.
-    """
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        own, size = config.head, config.embedded if config.head.tied else config.hidden
-        tokens = not own.replaced
-        weight = tokens and not own.tied
-        self.weight = nn.Parameter(torch.zeros(config.vocab, size)) if weight else None
-        self.bias = nn.Parameter(torch.zeros(config.vocab)) if own.bias and tokens else None
-        std = EMBEDDING * (config.mup_base or size) ** -0.5
-        matrix = Role(part="head", use="head", std=std, fan_in=size)
-        roles.give(self, weight=matrix, bias=Role(part="head", use="vector"))
-        self.transform = transform(config, size) if tokens else None
-        self.pair = PairHead(config) if own.pair != "none" else None
-        self.replaced = ReplacedHead(config) if own.replaced else None
-        self.boundary = BoundaryHead(config, size) if own.boundary else None
 
 
 class Encoder(nn.Module):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from torch import nn
 
 from train.model.config import ModelConfig
-from train.model.heads import widened
+from train.model.embedding import widened
 from train.model.position_settings import NoPositions
 from train.model.stack import Stack
 

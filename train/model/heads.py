@@ -1,6 +1,4 @@
-"""What stands between embedding, stack and head where they differ, and heads for two
-segments, for replaced tokens and for spans.
-"""
+"""The output head, and heads for two segments, for replaced tokens and for spans."""
 
 from __future__ import annotations
 
@@ -13,15 +11,8 @@ from train.model.activations import FUNCTIONS
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import ACTIVATIONS
 from train.model.norms import norm
+from train.model.positions import EMBEDDING
 from train.model.roles import Role
-
-
-def widened(config: ModelConfig) -> nn.Module:
-    """What leads from the embedding to the stack: a matrix where that is wider."""
-    own = config.embedding
-    if own.size is None:
-        return nn.Identity()
-    return roles.linear(own.size, config.hidden, part="embedding", bias=own.bias)
 
 
 def transform(config: ModelConfig, size: int) -> nn.Module | None:
@@ -100,3 +91,24 @@ class ReplacedHead(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         logits = self.out(self.activation(self.linear(x)))[..., 0]
         return logits if logits.dtype == torch.float64 else logits.float()
+
+
+class Head(nn.Module):
+    """Features [..., hidden] to logits [..., vocab]; a tied one has the embedding's weight, and
+    where that is narrower a matrix before it. That of a discriminator is ``replaced`` alone.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        own, size = config.head, config.embedded if config.head.tied else config.hidden
+        tokens = not own.replaced
+        weight = tokens and not own.tied
+        self.weight = nn.Parameter(torch.zeros(config.vocab, size)) if weight else None
+        self.bias = nn.Parameter(torch.zeros(config.vocab)) if own.bias and tokens else None
+        std = EMBEDDING * (config.mup_base or size) ** -0.5
+        matrix = Role(part="head", use="head", std=std, fan_in=size)
+        roles.give(self, weight=matrix, bias=Role(part="head", use="vector"))
+        self.transform = transform(config, size) if tokens else None
+        self.pair = PairHead(config) if own.pair != "none" else None
+        self.replaced = ReplacedHead(config) if own.replaced else None
+        self.boundary = BoundaryHead(config, size) if own.boundary else None
