@@ -208,7 +208,7 @@ def triton(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
 # Masks that the intervals of flash/ranges.py can say.
 _INTERVALS = frozenset({"causal", "documents", "offset", "window", "sinks", "prefix", "alibi"})
 _INDEXED = _INTERVALS | {"pattern", "relative", "gaps", "ahead"}
-_ALL_MASKS = _INDEXED | {"cross", "content"}
+_ALL_MASKS = _INDEXED | {"cross", "content", "segments"}
 _FLOATS = frozenset({torch.float32, torch.bfloat16, torch.float16})
 
 BACKENDS: dict[str, Backend] = {

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from train.attention.flash.ranges import Spans, spans
-from train.attention.pattern import near
+from train.attention.pattern import in_segments, near
 
 Value = TypeVar("Value")
 
@@ -95,6 +95,9 @@ class Mask:
     bool [batch, keys]; these keys are seen by all queries of their document, whatever else says
     no. ``positions``: int [batch or 1, keys], the position of each key in its document, for window,
     sinks and bias; counted from the row's start where absent. ``bias`` is added to the scores.
+    ``segment``: a query sees keys of its segment of its document, so many tokens, and of the one
+    before. With ``memory`` all keys come twice: queries see those of the segment before among the
+    first half, their own segment's among the second.
     ``gaps``: a cache has left out keys, so positions may leap within a document. ``content``: each
     layer adds scores of its own, which it hands to ``attend``.
     """
@@ -112,6 +115,8 @@ class Mask:
     draw: int = 0
     block: int = 1
     dilations: tuple[int, ...] = ()
+    segment: int | None = None
+    memory: bool = False
     prefix: Tensor | None = None
     positions: Tensor | None = None
     bias: Bias | None = None
@@ -140,6 +145,8 @@ class Mask:
                 names.add("sinks")
             if self.globals or self.random or self.block > 1 or self.dilations:
                 names.add("pattern")
+        if self.segment is not None:
+            names.add("segments")
         if self.prefix is not None:
             names.add("prefix")
         if self.bias is not None:
@@ -208,6 +215,8 @@ class Mask:
             seen = seen.tril(diagonal=self.offset)
         if self.window is not None:
             seen = seen & near(self)
+        if self.segment is not None:
+            seen = seen & in_segments(self)
         if self.prefix is not None:
             seen = seen | self.prefix[:, None, None, :]
         if self.documents is not None:

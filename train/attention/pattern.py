@@ -1,6 +1,7 @@
 """Which keys a window and what goes with it let queries see, where that is more than one interval:
 dilated windows and global tokens (Longformer, Beltagy et al. 2020, section 3.1), windows of blocks
-and random blocks (BigBird, Zaheer et al. 2020, section 2).
+and random blocks (BigBird, Zaheer et al. 2020, section 2), segments (Transformer-XL, Dai et al.
+2019, section 3.2).
 """
 
 from __future__ import annotations
@@ -39,6 +40,19 @@ def near(mask: Mask) -> Tensor:
     if mask.random:
         seen = seen | _drawn(mask, own, keys)
     return seen
+
+
+def in_segments(mask: Mask) -> Tensor:
+    """Bool [batch or 1, 1, queries, keys], of a mask with segments; but for documents and
+    causality.
+    """
+    assert mask.segment is not None
+    segments = mask.key_positions // mask.segment
+    own = segments[:, None, mask.offset : mask.offset + mask.queries, None]
+    back = own - segments[:, None, None, :]
+    if not mask.memory:
+        return back <= 1
+    return back == (torch.arange(mask.keys, device=mask.device) < mask.offset).long()
 
 
 def _drawn(mask: Mask, own: Tensor, keys: Tensor) -> Tensor:

@@ -94,6 +94,7 @@ def traits(config: ModelConfig) -> dict[str, Any]:
         "attention.globals": max(sight.globals for sight in sights),
         "attention.random": max(sight.random for sight in sights),
         "attention.block": max(sight.block for sight in sights),
+        "attention.segment": "none" if {sight.segment for sight in sights} == {None} else "some",
         "attention.dilations": "some" if any(sight.dilations for sight in sights) else "none",
         "position.kind": position.kind,
         "position.dim": "a part of head_dim" if 0 < config.rotated < shape.head_dim else "head_dim",

@@ -316,6 +316,7 @@ COMMON: dict[str, tuple[Any, ...]] = {
     "attention.random": (0,),
     "attention.block": (1,),
     "attention.dilations": ("none",),
+    "attention.segment": ("none",),
     "position.dim": ("head_dim",),
     "position.scaling": (False,),
     "position.theta": ("10000",),

@@ -15,8 +15,8 @@ from train.config import TrainConfig
 from train.device import computes_in
 from train.model.attention_settings import Sight
 from train.model.cache import Seen
+from train.model.choices import positions
 from train.model.config import ModelConfig
-from train.model.positions import positions
 from train.objectives.objectives import both_ways
 
 

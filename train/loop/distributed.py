@@ -29,13 +29,13 @@ from train.config import TrainConfig, stages_of
 from train.device import computes_in, pick_device
 from train.errors import TrainError, counted
 from train.model.attention_settings import Latent
+from train.model.choices import positions
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.exchange import Exchange
 from train.model.experts import Experts, Router
 from train.model.plugins import plugins
 from train.model.position_settings import Vectors
-from train.model.positions import positions
 from train.split import local
 
 
@@ -273,6 +273,10 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
             ("attention latent", isinstance(own, Latent)),
             (f"head.mtp {model.head.mtp}", model.head.mtp > 0),
             ("attention.dilations", any(sight.dilations for sight in model.sights)),
+            (
+                "attention.segment",
+                model.sights[0].segment is not None and setting == "context_parallel",
+            ),
             ("feed_forward experts", bool(model.sparse)),
             ("generator", model.generator is not None),
             (

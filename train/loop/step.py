@@ -17,6 +17,7 @@ from train.data.feed import Feed
 from train.device import autocast
 from train.loop.distributed import Ranks, complete, exchanging, parallel
 from train.model.decoder import Decoder
+from train.model.experts import rebalance
 from train.model.roles import roles
 from train.objectives.example import Example, examples
 from train.objectives.losses import Losses
@@ -161,7 +162,7 @@ class Stepper:
         self.optimizer.rate(rate)
         self.optimizer.step()
         if loads is not None:
-            self.model.rebalance(loads)
+            rebalance(self.model, loads)
         return measured
 
 

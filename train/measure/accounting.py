@@ -133,14 +133,18 @@ def matmul_parameters(config: ModelConfig) -> int:
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:
     """Keys that a query sees on average in a full row of ``context`` tokens: causal attention
-    counts each pair once, an encoder's twice, a window what it lets through; a class of a file may
-    have an ``attended(config, context)`` of its own.
+    counts each pair once, an encoder's twice, windows and segments what they let through; a class
+    of a file may have an ``attended(config, context)`` of its own.
     """
     if isinstance(config.attention, OwnAttention):
         own = class_of(config.attention)
         if hasattr(own, "attended"):
             return float(own.attended(config, context))
     sight = config.attention.sight(layer)
+    if sight.segment is not None:
+        at = torch.arange(context)
+        inside = at % sight.segment + 1
+        return float((inside + (at >= sight.segment) * sight.segment).double().mean())
     if sight.window is None:
         return (context + 1) / 2 if config.causal else context
     steps = sight.dilations or (1,)
@@ -335,6 +339,8 @@ def _position(config: ModelConfig) -> str:
 
 
 def _sight(config: ModelConfig) -> str:
+    if segment := config.sights[0].segment:
+        return f"segments of {segment}, and the one before"
     bounded = [sight for sight in config.sights if sight.window is not None]
     if not bounded:
         return "full"

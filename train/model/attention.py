@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor, nn
 
 from train.attention import Mask, SharedMask, attend
 from train.model.config import ModelConfig
 from train.model.norms import RMSNorm
-from train.model.positions import rotate
 from train.model.roles import linear
+from train.model.rope import rotate
 
 if TYPE_CHECKING:
     from train.model.block import View
@@ -39,10 +40,18 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, view: View) -> Tensor:
         """[batch, length, hidden] to the same, by the heads that this process has."""
         q = self.queries(x, view.rotation)
+        return self.mixed(q, *self.met(x, view), view.mask)
+
+    def met(self, x: Tensor, view: View) -> tuple[Tensor, Tensor]:
+        """Keys and values that queries may meet: those of a cache and of these tokens. Where the
+        mask has a memory, these tokens' come twice, first as the memory, which changes nothing but
+        the matrices.
+        """
         k, v = self.keys_and_values(x, view.rotation)
-        if view.cache is not None:
-            k, v = view.cache.append(k, v, view.kept)
-        return self.mixed(q, k, v, view.mask)
+        if isinstance(view.mask, Mask) and view.mask.memory:
+            memory = self.keys_and_values(x.detach(), view.rotation)
+            k, v = torch.cat((memory[0], k), dim=2), torch.cat((memory[1], v), dim=2)
+        return (k, v) if view.cache is None else view.cache.append(k, v, view.kept)
 
     def queries(self, x: Tensor, rotation: Tensor | None) -> Tensor:
         """[batch, heads, length, head_dim]."""

@@ -23,10 +23,13 @@ class Sight:
     draw: int = 0
     block: int = 1
     dilations: tuple[int, ...] = ()
+    segment: int | None = None
 
     @property
     def kept(self) -> int | None:
         """Tokens that a cache keeps for later ones; None: all."""
+        if self.segment is not None:
+            return 2 * self.segment
         if self.window is None:
             return None
         return self.window * self.block * max(self.dilations, default=1) + self.sinks
@@ -119,6 +122,15 @@ class Grouped:
             ge=1,
         ),
     ] = 1
+    segment: Annotated[
+        int | None,
+        Setting(
+            "Tokens of a segment. A document is read in segments, each of which sees itself and "
+            "the one before, through which no gradient flows: Transformer-XL's memory (Dai et al. "
+            "2019, section 3.2). Without a value a document is one.",
+            ge=1,
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         check(self, "attention.")
@@ -137,6 +149,10 @@ class Grouped:
                 f"attention.{name} without a window do nothing: give attention.window too",
             )
         refuse(
+            self.window is not None and self.segment is not None,
+            "attention.segment with attention.window: a segment is one already, leave one out",
+        )
+        refuse(
             bool(self.dilations) != ("D" in self.window_pattern),
             f"attention.dilations {list(self.dilations)} with window_pattern "
             f"{self.window_pattern!r}: layers marked D have a step for each head, others none",
@@ -154,6 +170,8 @@ class Grouped:
 
     def sight(self, layer: int) -> Sight:
         """What the queries of a layer see."""
+        if self.segment is not None:
+            return Sight(segment=self.segment)
         letter = self.window_pattern[layer % len(self.window_pattern)]
         if self.window is None or letter == "F":
             return Sight()

@@ -8,19 +8,15 @@ from functools import partial
 from torch import Tensor, nn
 
 from train.attention import Mask, Relation, SharedMask
-from train.model.attention import CrossAttention, SelfAttention
-from train.model.attention_settings import Grouped, Latent
+from train.model.attention import CrossAttention
 from train.model.cache import LayerCache
+from train.model.choices import attention
 from train.model.config import ModelConfig
-from train.model.disentangled import DisentangledAttention
 from train.model.dropout import Dropout
 from train.model.experts import feed_forward
 from train.model.feed_forward import Notes
-from train.model.latent import LatentAttention
 from train.model.norms import norm
 from train.model.plugins import chosen
-from train.model.position_settings import Clipped, Disentangled, Distances
-from train.model.relative import ClippedAttention, DistanceAttention
 from train.model.residual import join
 from train.model.residual_settings import ATTENDS, FEEDS, DeepNorm, Parallel, Parts, ReZero, Serial
 
@@ -47,22 +43,6 @@ class View:
     cross: Mask | None = None
     encoded: Tensor | None = None
     relation: Relation | None = None
-
-
-ATTENTIONS: dict[type, type[nn.Module]] = {Grouped: SelfAttention, Latent: LatentAttention}
-# Grouped attention where positions are more than what is done to queries, keys or scores alone.
-BY_POSITION: dict[type, type[nn.Module]] = {
-    Disentangled: DisentangledAttention,
-    Clipped: ClippedAttention,
-    Distances: DistanceAttention,
-}
-
-
-def attention(config: ModelConfig, backend: str) -> nn.Module:
-    """The attention of a configuration."""
-    make = BY_POSITION.get(type(config.position)) or chosen(config.attention, ATTENTIONS)
-    part: nn.Module = make(config, backend)
-    return part
 
 
 def noted(out: Tensor | tuple[Tensor, Notes]) -> tuple[Tensor, Notes]:

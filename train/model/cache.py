@@ -85,7 +85,7 @@ class Kind:
             positions = torch.cat((self._stay[0], positions), dim=1)
             documents = torch.cat((self._stay[1], documents), dim=1)
         self._stay = positions, documents
-        if self.sight.window is not None:
+        if self.sight.kept is not None:
             self.kept = self._choose(positions, documents)
             self._stay = positions.gather(1, self.kept), documents.gather(1, self.kept)
         return positions, documents

@@ -59,6 +59,10 @@ def _check_grouped(config: ModelConfig, own: Grouped) -> None:
             f"attention.{name} with causal true: it is an encoder's; a decoder has windows, "
             "dilations and sinks",
         )
+    refuse(
+        own.segment is not None and config.form != "decoder",
+        f"attention.segment with an {config.form}: what it remembers is a decoder's",
+    )
 
 
 def _check_heads(config: ModelConfig) -> None:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,11 +18,11 @@ from train.model.cache import Cache, Seen, places_of
 from train.model.config import ModelConfig
 from train.model.dropout import Dropout, of_tokens, wrapped
 from train.model.embedding import Embedding
-from train.model.experts import Experts
 from train.model.generator import Generator
 from train.model.heads import Head
 from train.model.mtp import ahead, modules
 from train.model.norms import norm
+from train.model.positions import Positions
 from train.model.stack import Stack
 from train.model.tasks import TaskHead
 
@@ -37,6 +37,18 @@ class Encoder(nn.Module):
         assert config.encoder is not None
         self.norm = norm(config, config.positioned) if config.embedding.norm else nn.Identity()
         self.stack = Stack(config.reader, backend, decoder if config.encoder.shared else None)
+
+
+class _Reading(NamedTuple):
+    """How a stack reads tokens: what adds their positions, what norms, what leads to its width, and
+    what is added to the seeds of dropout.
+    """
+
+    stack: Stack
+    positions: Positions
+    norm: nn.Module
+    out: nn.Module
+    seed: int = 0
 
 
 class Decoder(nn.Module):
@@ -130,23 +142,9 @@ class Decoder(nn.Module):
         """
         if cache is not None and prefix is not None and cache.started:
             raise ValueError("a prefix goes with the first tokens of a text")
-        seen: dict[str, Any] = {"documents": documents, "prefix": prefix, "cache": cache}
-        seen["source"] = self._seen(source, source_documents, cache)
-        if source is not None:
-            seen["encoded"] = self.encode(source, source_documents, draws)
-        places = places_of(tokens, documents, cache)
-        index, own = torch.arange(tokens.shape[1], device=tokens.device)[None], places
-        if parallel is not None:
-            tokens, index, own = (parallel.own(each) for each in (tokens, index, places))
-            segments = None if segments is None else parallel.own(segments)
-        stack, out, other = self.stack, self.embedding.out, 0
-        if self.generator is not None:
-            stack, out, other = self.generator.stack, self.generator.out, wrapped(_OTHER)
-        if draws is not None:
-            draws = of_tokens(draws + other, index, self.config.hidden)
-        x = self._embedded(tokens, segments, own, draws, self.stack, self.embedding.norm, out)
-        seen |= {"draws": draws, "parallel": parallel, "tokens": tokens, "notes": notes}
-        x = stack(x, places, **seen)
+        seen = self._of_source(source, source_documents, cache, draws)
+        seen |= {"prefix": prefix, "cache": cache, "parallel": parallel, "notes": notes}
+        x = self._read(self._predictor, tokens, documents, segments, draws, **seen)
         return x if self.config.mup_base is None else x / self.config.wider
 
     def encode(
@@ -157,8 +155,8 @@ class Decoder(nn.Module):
         """
         own = self.encoder
         assert own is not None
-        draws = None if draws is None else draws + wrapped(_OTHER)
-        return self._read(tokens, documents, None, draws, own.stack, own.norm)
+        by = _Reading(own.stack, own.stack.positions, own.norm, self.embedding.out, wrapped(_OTHER))
+        return self._read(by, tokens, documents, None, draws)
 
     def replaced(
         self,
@@ -172,75 +170,69 @@ class Decoder(nn.Module):
         """
         head = self.head.replaced
         assert head is not None
-        logits: Tensor = head(
-            self._read(tokens, documents, segments, draws, self.stack, self.embedding.norm)
-        )
+        logits: Tensor = head(self._read(self._own, tokens, documents, segments, draws))
         return logits
+
+    @property
+    def _own(self) -> _Reading:
+        return _Reading(self.stack, self.stack.positions, self.embedding.norm, self.embedding.out)
+
+    @property
+    def _predictor(self) -> _Reading:
+        """What predicts tokens: the model's own stack, or a generator's."""
+        own, small = self._own, self.generator
+        if small is None:
+            return own
+        return _Reading(small.stack, own.positions, own.norm, small.out, wrapped(_OTHER))
 
     def _read(
         self,
+        by: _Reading,
         tokens: Tensor,
         documents: Tensor | None,
         segments: Tensor | None,
         draws: Tensor | None,
-        stack: Stack,
-        normed: nn.Module,
+        cache: Cache | None = None,
+        parallel: ContextParallel | None = None,
+        **seen: Any,
     ) -> Tensor:
-        """What a stack makes of whole texts."""
-        places = places_of(tokens, documents)
+        """What a stack makes of tokens: [batch, length, hidden]."""
+        places = places_of(tokens, documents, cache)
+        index, own = torch.arange(tokens.shape[1], device=tokens.device)[None], places
+        if parallel is not None:
+            tokens, index, own = (parallel.own(each) for each in (tokens, index, places))
+            segments = None if segments is None else parallel.own(segments)
         if draws is not None:
-            index = torch.arange(tokens.shape[1], device=tokens.device)[None]
-            draws = of_tokens(draws, index, self.config.hidden)
-        x = self._embedded(tokens, segments, places, draws, stack, normed, self.embedding.out)
-        out: Tensor = stack(x, places, documents=documents, draws=draws, tokens=tokens)
+            draws = of_tokens(draws + by.seed, index, self.config.hidden)
+        x = self.embedding(tokens, segments)
+        wide = self.config.embedding.positions == "after"  # positions come after ``out``
+        x = by.positions.embed(by.out(x) if wide else x, own)
+        x = self.drop(by.norm(x), draws)
+        seen |= {"documents": documents, "cache": cache, "parallel": parallel}
+        out: Tensor = by.stack(x if wide else by.out(x), places, draws=draws, tokens=tokens, **seen)
         return out
 
-    def _embedded(
+    def _of_source(
         self,
-        tokens: Tensor,
-        segments: Tensor | None,
-        places: Tensor,
+        source: Tensor | None,
+        documents: Tensor | None,
+        cache: Cache | None,
         draws: Tensor | None,
-        stack: Stack,
-        normed: nn.Module,
-        out: nn.Module,
-    ) -> Tensor:
-        """What the first block of a stack reads; ``out`` leads to it from the embedding."""
-        x = self.embedding(tokens, segments)
-        early = self.config.embedding.positions == "after"  # positions after it
-        x = out(x) if early else x
-        x = self.drop(normed(stack.positions.embed(x, places)), draws)
-        return x if early else out(x)
-
-    def _seen(
-        self, source: Tensor | None, documents: Tensor | None, cache: Cache | None
-    ) -> Seen | None:
-        """What cross-attention sees of a source, or of that which a cache has read."""
-        known = None if cache is None else cache.source
-        if (source is None) != (self.encoder is None or known is not None):
+    ) -> dict[str, Any]:
+        """What cross-attention sees: a source, or that which a cache has read."""
+        seen = None if cache is None else cache.source
+        if (source is None) != (self.encoder is None or seen is not None):
             raise ValueError("a source goes with the first tokens, of an encoder-decoder alone")
         if source is None:
-            return known
-        read = Seen(length=source.shape[1], documents=documents)
+            return {"source": seen}
+        seen = Seen(length=source.shape[1], documents=documents)
         if cache is not None:
-            cache.source = read
-        return read
+            cache.source = seen
+        return {"source": seen, "encoded": self.encode(source, documents, draws)}
 
     def ahead(self, features: Tensor, tokens: Tensor, **seen: Any) -> Iterator[Tensor]:
         """What the head reads to predict later tokens; see ``mtp.ahead``."""
         return ahead(self, features, tokens, **seen)
-
-    def rebalance(self, loads: Tensor) -> None:
-        """After a step with these ``loads`` [mixtures, experts], as the notes have them: of the
-        layers with experts, then of the modules that predict later tokens.
-        """
-        config = self.config
-        blocks: list[Any] = [self.stack.blocks[n // config.share] for n in range(config.layers)]
-        blocks += [module.block for module in self.mtp]
-        parts = (block.feed_forward for block in blocks)
-        mixtures = [part for part in parts if isinstance(part, Experts)]
-        for mixture, own in zip(mixtures, loads, strict=True):
-            mixture.rebalance(own)
 
     def empty_cache(self) -> Cache:
         """A cache for any number of texts."""

@@ -1,20 +1,64 @@
-"""DeBERTa's attention: what tokens say, and how far apart they are, each with the other."""
+"""DeBERTa's positions and attention: what tokens say, and how far apart they are, each with the
+other.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor, nn
 
-from train.attention import of_keys, of_queries
+from train.attention import Mask, Relation, SharedMask, of_keys, of_queries
 from train.model.attention import SelfAttention
 from train.model.config import ModelConfig
+from train.model.norms import norm
 from train.model.position_settings import Disentangled
-from train.model.roles import linear
+from train.model.positions import EMBEDDING, Positions
+from train.model.roles import Role, give, linear
 
 if TYPE_CHECKING:
     from train.model.block import View
+
+
+class DistanceVectors(Positions):
+    """A learned vector for each distance i - j of query and key, or bucket of them, by rows from
+    the farthest key ahead to the farthest behind (He et al. 2021, section 3.1, and their code).
+    """
+
+    content = True
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        own = config.position
+        assert isinstance(own, Disentangled)
+        self.span, self.buckets = own.span, own.buckets
+        self.count = own.span if own.buckets is None else own.buckets  # to either side
+        self.weight = nn.Parameter(torch.zeros(2 * self.count, config.hidden))
+        std = EMBEDDING * config.hidden**-0.5
+        give(self, weight=Role(part="positions", use="lookup", std=std))
+        self.norm = norm(config) if own.norm else nn.Identity()
+
+    def relation(self, mask: Mask | SharedMask) -> Relation:
+        assert isinstance(mask, Mask)
+        index = self.bucket(mask.distance)
+        far = self.count if mask.gaps else min(self.count, mask.keys)  # rows that may be met
+        rows = self.weight[self.count - far : self.count + far]
+        return Relation(rows=self.norm(rows), index=(index + far).clamp(0, 2 * far - 1))
+
+    def bucket(self, distance: Tensor) -> Tensor:
+        """Distances as they are, or those from half of the buckets on by their logarithm, which
+        grows to the last bucket at ``span`` - 1.
+        """
+        if self.buckets is None:
+            return distance
+        middle = self.buckets // 2
+        away = distance.abs().clamp(min=middle)
+        last = torch.log(torch.tensor((self.span - 1) / middle, device=distance.device))
+        ratio = torch.log(away / middle) / last
+        large = (torch.ceil(ratio * (middle - 1)) + middle).long()
+        return torch.where(distance.abs() <= middle, distance, large * distance.sign())
 
 
 class DisentangledAttention(SelfAttention):
@@ -44,9 +88,7 @@ class DisentangledAttention(SelfAttention):
         relation = view.relation
         assert relation is not None and relation.rows is not None
         q = self.queries(x, None)
-        k, v = self.keys_and_values(x, None)
-        if view.cache is not None:
-            k, v = view.cache.append(k, v, view.kept)
+        k, v = self.met(x, view)
         key = self._by_head((self.position_key or self.key)(relation.rows), q.shape[1])
         query = self._by_head((self.position_query or self.query)(relation.rows), q.shape[1])
         every = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)

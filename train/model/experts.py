@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +30,7 @@ from train.split import split_like
 
 if TYPE_CHECKING:
     from train.model.block import View
+    from train.model.decoder import Decoder
 
 _SITES = 1 << 20  # of what routers draw, beyond those of dropout
 _SECOND = 2 << 20  # of what is drawn for second experts
@@ -336,3 +337,16 @@ def feed_forward(config: ModelConfig, layer: int) -> nn.Module:
         return Experts(config, layer) if own.at(layer) else FeedForward(config)
     part: nn.Module = chosen(own, {settings.Dense: FeedForward})(config)
     return part
+
+
+def rebalance(model: Decoder, loads: Tensor) -> None:
+    """After a step with these ``loads`` [mixtures, experts], as the notes have them: of the layers
+    with experts, then of the modules that predict later tokens.
+    """
+    config = model.config
+    blocks: list[Any] = [model.stack.blocks[n // config.share] for n in range(config.layers)]
+    blocks += [module.block for module in model.mtp]
+    parts = (block.feed_forward for block in blocks)
+    mixtures = [part for part in parts if isinstance(part, Experts)]
+    for mixture, own in zip(mixtures, loads, strict=True):
+        mixture.rebalance(own)

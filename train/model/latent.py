@@ -17,9 +17,8 @@ from train.attention import Mask, SharedMask, attend
 from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
 from train.model.norms import RMSNorm
-from train.model.positions import rotate
 from train.model.roles import linear
-from train.model.rope import scores_factor
+from train.model.rope import rotate, scores_factor
 
 if TYPE_CHECKING:
     from train.model.block import View

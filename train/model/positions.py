@@ -1,5 +1,6 @@
 """Positions: each encoding is an object that says what it does to embeddings, queries and keys,
-and scores. To add one, write its settings in position_settings.py and its class here.
+and scores. Those by vectors of distances stand beside the attention that reads them. To add one,
+write its settings in position_settings.py, its class here, and put both in choices.py.
 """
 
 from __future__ import annotations
@@ -11,21 +12,9 @@ from train.attention import Alibi as AlibiBias
 from train.attention import Mask, Relation, Relative, SharedMask
 from train.model import roles
 from train.model.config import ModelConfig
-from train.model.norms import norm
-from train.model.plugins import chosen
-from train.model.position_settings import (
-    Alibi,
-    Buckets,
-    Clipped,
-    Disentangled,
-    Distances,
-    Learned,
-    NoPositions,
-    Rope,
-    Sinusoidal,
-)
+from train.model.position_settings import Buckets, Learned
 from train.model.roles import Role
-from train.model.rope import rope_frequencies, window_frequencies
+from train.model.rope import rope_frequencies, rotations, window_frequencies
 from train.model.tables import alibi_slopes, sinusoids
 
 # So small that the first loss is ln(vocab) within a few hundredths, for a tied head too.
@@ -139,125 +128,3 @@ class RelativeBuckets(Positions):
     def bias(self) -> Relative:
         weight = self.weight[:, self.heads]
         return Relative(weight=weight, distance=self.distance, both_ways=self.both_ways)
-
-
-class DistanceVectors(Positions):
-    """A learned vector for each distance i - j of query and key, or bucket of them, by rows from
-    the farthest key ahead to the farthest behind (He et al. 2021, section 3.1, and their code).
-    """
-
-    content = True
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        own = config.position
-        assert isinstance(own, Disentangled)
-        self.span, self.buckets = own.span, own.buckets
-        self.count = own.span if own.buckets is None else own.buckets  # to either side
-        self.weight = nn.Parameter(torch.zeros(2 * self.count, config.hidden))
-        std = EMBEDDING * config.hidden**-0.5
-        roles.give(self, weight=Role(part="positions", use="lookup", std=std))
-        self.norm = norm(config) if own.norm else nn.Identity()
-
-    def relation(self, mask: Mask | SharedMask) -> Relation:
-        assert isinstance(mask, Mask)
-        index = self.bucket(mask.distance)
-        far = self.count if mask.gaps else min(self.count, mask.keys)  # rows that may be met
-        rows = self.weight[self.count - far : self.count + far]
-        return Relation(rows=self.norm(rows), index=(index + far).clamp(0, 2 * far - 1))
-
-    def bucket(self, distance: Tensor) -> Tensor:
-        """Distances as they are, or those from half of the buckets on by their logarithm, which
-        grows to the last bucket at ``span`` - 1.
-        """
-        if self.buckets is None:
-            return distance
-        middle = self.buckets // 2
-        away = distance.abs().clamp(min=middle)
-        last = torch.log(torch.tensor((self.span - 1) / middle, device=distance.device))
-        ratio = torch.log(away / middle) / last
-        large = (torch.ceil(ratio * (middle - 1)) + middle).long()
-        return torch.where(distance.abs() <= middle, distance, large * distance.sign())
-
-
-class ClippedDistances(Positions):
-    """Distances up to the span, for which each layer has vectors (Shaw et al. 2018, 3.2)."""
-
-    content = True
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        assert isinstance(config.position, Clipped)
-        self.span, self.least = config.position.span, 0 if config.causal else -config.position.span
-
-    def relation(self, mask: Mask | SharedMask) -> Relation:
-        assert isinstance(mask, Mask)
-        return Relation(index=mask.distance.clamp(self.least, self.span) - self.least)
-
-
-class DistanceSinusoids(Positions):
-    """Sines and cosines of each distance (Dai et al. 2019, section 3.3), from the farthest key
-    ahead to the farthest behind; beyond the context they are those of its last.
-    """
-
-    content = True
-    sinusoids: Tensor
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        self.causal = config.causal
-        table = sinusoids(config.context, config.hidden)
-        if not config.causal:  # the sine of a negative distance is minus the other's
-            ahead = table[1:].flip(0)
-            ahead[:, 0::2] *= -1
-            table = torch.cat((ahead, table))
-        self.register_buffer("sinusoids", table, persistent=False)
-
-    def relation(self, mask: Mask | SharedMask) -> Relation:
-        assert isinstance(mask, Mask)
-        count = len(self.sinusoids) if self.causal else (len(self.sinusoids) + 1) // 2
-        far = count if mask.gaps else min(count, mask.keys)
-        first = 0 if self.causal else far - 1  # of the rows that may be met, distance 0
-        start = 0 if self.causal else count - far
-        rows = self.sinusoids[start : start + first + far]
-        return Relation(rows=rows, index=(mask.distance + first).clamp(0, first + far - 1))
-
-
-ENCODINGS: dict[type, type[Positions]] = {
-    Rope: Rotary,
-    Learned: LearnedTable,
-    Sinusoidal: Sinusoids,
-    Alibi: Slopes,
-    Buckets: RelativeBuckets,
-    Disentangled: DistanceVectors,
-    Clipped: ClippedDistances,
-    Distances: DistanceSinusoids,
-    NoPositions: Positions,
-}
-
-
-def positions(config: ModelConfig) -> Positions:
-    """The encoding of a configuration."""
-    encoding: Positions = chosen(config.position, ENCODINGS)(config)
-    return encoding
-
-
-def rotations(frequencies: Tensor, factor: float, positions: Tensor) -> Tensor:
-    """What ``rotate`` multiplies by, for positions [batch or 1, length]: float32
-    [2, batch or 1, 1, length, rotated], cosines, and sines that are negative in the first half.
-    """
-    angle = positions[:, None, :, None].float() * frequencies
-    cos, sin = angle.cos() * factor, angle.sin() * factor
-    return torch.stack((torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)))
-
-
-def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Rotate dimension i with i + rotated / 2, the pairing of Hugging Face's LLaMA weights; what
-    is past the rotated dimensions stays. ``x``: [batch, heads, length, head_dim].
-    """
-    cos, sin = rotation.to(x.dtype)
-    size = cos.shape[-1]
-    turned = x if size == x.shape[-1] else x[..., :size]
-    first, second = turned.chunk(2, dim=-1)
-    turned = torch.addcmul(turned * cos, torch.cat((second, first), dim=-1), sin)
-    return turned if size == x.shape[-1] else torch.cat((turned, x[..., size:]), dim=-1)

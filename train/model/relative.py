@@ -1,4 +1,4 @@
-"""Attention by vectors of distances: Shaw's and Transformer-XL's."""
+"""Vectors of distances, and attention by them: Shaw's and Transformer-XL's."""
 
 from __future__ import annotations
 
@@ -7,14 +7,31 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from train.attention import of_queries
+from train.attention import Mask, Relation, SharedMask, of_queries
 from train.model.attention import SelfAttention
 from train.model.config import ModelConfig
 from train.model.position_settings import Clipped
+from train.model.positions import Positions
 from train.model.roles import Role, give, linear
+from train.model.tables import sinusoids
 
 if TYPE_CHECKING:
     from train.model.block import View
+
+
+class ClippedDistances(Positions):
+    """Distances up to the span, for which each layer has vectors (Shaw et al. 2018, 3.2)."""
+
+    content = True
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        assert isinstance(config.position, Clipped)
+        self.span, self.least = config.position.span, 0 if config.causal else -config.position.span
+
+    def relation(self, mask: Mask | SharedMask) -> Relation:
+        assert isinstance(mask, Mask)
+        return Relation(index=mask.distance.clamp(self.least, self.span) - self.least)
 
 
 class ClippedAttention(SelfAttention):
@@ -37,12 +54,38 @@ class ClippedAttention(SelfAttention):
         """[batch, length, hidden] to the same."""
         assert view.relation is not None
         q = self.queries(x, None)
-        k, v = self.keys_and_values(x, None)
-        if view.cache is not None:
-            k, v = view.cache.append(k, v, view.kept)
+        k, v = self.met(x, view)
         rows = self.distances.to(q.dtype)[None]
         added = of_queries(q, rows, view.relation.index) * self.head_dim**-0.5
         return self.mixed(q, k, v, view.mask, added)
+
+
+class DistanceSinusoids(Positions):
+    """Sines and cosines of each distance (Dai et al. 2019, section 3.3), from the farthest key
+    ahead to the farthest behind; beyond the context they are those of its last.
+    """
+
+    content = True
+    sinusoids: Tensor
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.causal = config.causal
+        table = sinusoids(config.context, config.hidden)
+        if not config.causal:  # the sine of a negative distance is minus the other's
+            ahead = table[1:].flip(0)
+            ahead[:, 0::2] *= -1
+            table = torch.cat((ahead, table))
+        self.register_buffer("sinusoids", table, persistent=False)
+
+    def relation(self, mask: Mask | SharedMask) -> Relation:
+        assert isinstance(mask, Mask)
+        count = len(self.sinusoids) if self.causal else (len(self.sinusoids) + 1) // 2
+        far = count if mask.gaps else min(count, mask.keys)
+        first = 0 if self.causal else far - 1  # of the rows that may be met, distance 0
+        start = 0 if self.causal else count - far
+        rows = self.sinusoids[start : start + first + far]
+        return Relation(rows=rows, index=(mask.distance + first).clamp(0, first + far - 1))
 
 
 class DistanceAttention(SelfAttention):
@@ -76,9 +119,7 @@ class DistanceAttention(SelfAttention):
         relation = view.relation
         assert relation is not None and relation.rows is not None
         q = self.queries(x, None)
-        k, v = self.keys_and_values(x, None)
-        if view.cache is not None:
-            k, v = view.cache.append(k, v, view.kept)
+        k, v = self.met(x, view)
         rows = self.distance(relation.rows.to(x.dtype))
         rows = rows.unflatten(-1, (-1, self.head_dim)).transpose(0, 1)
         to_distance = q + self.distance_bias.to(q.dtype)

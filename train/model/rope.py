@@ -1,4 +1,4 @@
-"""Rotary frequencies, and how they are stretched to longer contexts."""
+"""Rotary positions: the rotation, its frequencies, how they are stretched to longer contexts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,27 @@ from torch import Tensor
 
 from train.model.config import ModelConfig
 from train.model.position_settings import Rope, RopeScaling
+
+
+def rotations(frequencies: Tensor, factor: float, positions: Tensor) -> Tensor:
+    """What ``rotate`` multiplies by, for positions [batch or 1, length]: float32
+    [2, batch or 1, 1, length, rotated], cosines, and sines that are negative in the first half.
+    """
+    angle = positions[:, None, :, None].float() * frequencies
+    cos, sin = angle.cos() * factor, angle.sin() * factor
+    return torch.stack((torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)))
+
+
+def rotate(x: Tensor, rotation: Tensor) -> Tensor:
+    """Rotate dimension i with i + rotated / 2, the pairing of Hugging Face's LLaMA weights; what
+    is past the rotated dimensions stays. ``x``: [batch, heads, length, head_dim].
+    """
+    cos, sin = rotation.to(x.dtype)
+    size = cos.shape[-1]
+    turned = x if size == x.shape[-1] else x[..., :size]
+    first, second = turned.chunk(2, dim=-1)
+    turned = torch.addcmul(turned * cos, torch.cat((second, first), dim=-1), sin)
+    return turned if size == x.shape[-1] else torch.cat((turned, x[..., size:]), dim=-1)
 
 
 def rope_frequencies(config: ModelConfig) -> tuple[Tensor, float]:

@@ -13,11 +13,11 @@ from train.attention import ContextParallel, Mask, SharedMask, prepare
 from train.model.attention_settings import Sight
 from train.model.block import View, block
 from train.model.cache import Cache, Seen
+from train.model.choices import positions
 from train.model.config import ModelConfig
 from train.model.dropout import wrapped
 from train.model.feed_forward import note
 from train.model.norms import last_norm
-from train.model.positions import positions
 
 AGAIN = 0x2545F4914F6CDD1D  # between the seeds of two runs of a block
 
@@ -111,21 +111,27 @@ class Stack(nn.Module):
         """A mask for each kind of layer."""
         length, bias, masks = places.shape[1], self.positions.bias(), {}
         content, placed = self.positions.content, bias is not None or self.positions.content
+        memory = cache is None and torch.is_grad_enabled()
         same: dict[str, Any] = {"queries": length, "device": x.device, "causal": self.config.causal}
         for sight in dict.fromkeys(self.config.sights):
             keys, where, docs = length, places, documents
+            twice = memory and sight.segment is not None
             if cache is not None:
                 where, docs = cache.extend(sight, places, documents)
                 keys = where.shape[1]
+            elif twice:
+                keys, where = 2 * length, torch.cat((places, places), dim=1)
+                docs = None if documents is None else torch.cat((documents, documents), dim=1)
             masks[sight] = Mask(
                 **same,
                 **vars(sight),
                 keys=keys,
                 documents=docs,
                 prefix=prefix,
-                positions=where if placed or sight.window is not None else None,
+                positions=where if placed or sight.kept is not None else None,
                 bias=bias,
                 content=content,
-                gaps=sight.window is not None and keys > length,
+                memory=twice,
+                gaps=cache is not None and sight.kept is not None and keys > length,
             )
         return masks

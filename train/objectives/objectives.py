@@ -77,8 +77,17 @@ def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Obj
         raise TrainError(
             f"objective {asked.kind!r} for this model: choose one of auto, {names}", exit_code=2
         )
-    if not isinstance(asked, settings.Denoiser):
-        return asked
+    if isinstance(asked, settings.Denoiser):
+        asked = _formed(model, asked)
+    refuse(
+        model.sights[0].segment is not None and OBJECTIVES[type(asked)].both_ways(asked),
+        f"attention.segment with objective {asked.kind}: a prefix is seen by all, beyond segments",
+    )
+    return asked
+
+
+def _formed(model: ModelConfig, asked: settings.Denoiser) -> Any:
+    """In the form that is meant for a model."""
     forms = _FORMS[model.form]
     refuse(
         asked.form not in ("auto", *forms),

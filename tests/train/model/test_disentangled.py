@@ -19,8 +19,7 @@ from train.measure.accounting import attention_flops
 from train.model.block import View
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.model.disentangled import DisentangledAttention
-from train.model.positions import DistanceVectors
+from train.model.disentangled import DisentangledAttention, DistanceVectors
 from train.settings import change
 
 CONFIG = change(

@@ -211,7 +211,7 @@ def test_combinations_build_and_run():
             assert model(tokens_of(rows=1, length=6)).isfinite().all()
         kept += 1
     assert kept > 500
-    assert 0 < refused < 100
+    assert 0 < refused < 150
 
 
 def test_flex_is_refused_where_it_has_no_gradients():

@@ -26,6 +26,7 @@ from train.measure.accounting import (
 )
 from train.measure.serving import weight_bytes
 from train.model.decoder import Decoder
+from train.model.experts import rebalance
 from train.objectives.example import IGNORED, Example
 from train.objectives.losses import Losses
 from train.settings import change
@@ -155,7 +156,7 @@ def test_experts_of_modules_are_balanced_as_those_of_layers_are():
     mixtures = [model.stack.blocks[1].feed_forward, *(m.block.feed_forward for m in model.mtp)]
     said = [mixture.router.weight for mixture in mixtures]
     assert all(grad.any() for grad in torch.autograd.grad(terms["balance"].sum, said))
-    model.rebalance(terms["loads"].sum)
+    rebalance(model, terms["loads"].sum)
     for mixture, loads in zip(mixtures, terms["loads"].sum, strict=True):
         assert torch.equal(mixture.router.bias.sign(), (loads.mean() - loads).sign().double())
 

@@ -13,8 +13,7 @@ from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Rope, RopeScaling
-from train.model.positions import rotate, rotations
-from train.model.rope import rope_frequencies
+from train.model.rope import rope_frequencies, rotate, rotations
 from train.model.tables import sinusoids
 from train.settings import change as changed
 

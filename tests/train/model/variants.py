@@ -49,6 +49,8 @@ VARIANTS: dict[str, dict] = {
     "dilated windows, by head and layer": {
         "attention": {"window": 3, "window_pattern": "WD", "dilations": (1, 3), "sinks": 1}
     },
+    "segments": {"attention.segment": 5},
+    "Transformer-XL": {"attention.segment": 7, "position": "distances", "norm.place": "post"},
     "alibi and window": {"position": "alibi", "attention.window": 5, "attention.sinks": 1},
     "t5 and window": {"position": "t5", "attention.window": 5},
     "partial rope": {"position.dim": 4},
