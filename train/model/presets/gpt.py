@@ -20,8 +20,8 @@ LAYER_NORM = Norm(kind="layer")
 
 def heads_of(hidden: int, heads: int, **more: Any) -> Grouped:
     """As many key heads as query heads, which share the hidden dimensions."""
-    given = {"heads": heads, "kv_heads": heads, "head_dim": hidden // heads}
-    return Grouped(**(given | more))
+    shape = {"heads": heads, "kv_heads": heads, "head_dim": hidden // heads}
+    return Grouped(**(shape | more))
 
 
 def gpt1() -> ModelConfig:
