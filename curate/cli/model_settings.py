@@ -220,10 +220,13 @@ class Ablate(CommandSettings):
     )
     vocab: int = Field(4096, ge=2, description="Tokens of the tokenizer that is trained.")
     eval_bytes: int = Field(
-        400_000,
+        100_000,
         ge=1,
-        description="Bytes of an evaluation text that are scored: whole documents, drawn by the"
+        description="Most bytes of an evaluation text that are scored: of documents drawn by the"
         " hashes of their ids.",
+    )
+    eval_excerpt: int = Field(
+        2000, ge=1, description="Most bytes of an evaluation document: its beginning is scored."
     )
     max_overlap: float = Field(
         0.2,
@@ -237,7 +240,7 @@ class Ablate(CommandSettings):
     rows: int = Field(4, ge=1, description="Rows of `context` tokens in the batch of a step.")
     context: int = Field(256, ge=8, description="Tokens in a row.")
     lr: float = Field(0.003, gt=0, description="Learning rate after warm-up.")
-    points: int = Field(5, ge=1, description="Times that texts are scored on the way of a run.")
+    points: int = Field(3, ge=1, description="Times that texts are scored on the way of a run.")
     threads: int = Field(
         1, ge=1, description="Threads of a run on a processor; runs go on side by side."
     )

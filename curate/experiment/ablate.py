@@ -6,31 +6,39 @@ OUT/  corpora/NAME/      what recipes made, where they are compared
       eval/NAME/         evaluation texts, without what a corpus holds
       overlap.json       13-grams that they have in common
       runs/NAME/seed-0/  a run of training, and the nats of every document (nats.npz)
-      pilot/             short runs, and plan.json: what --minutes chose
+      pilot/             with --minutes short runs, and what they chose
       ablation.json  ablation.html
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.disk.files import file_digest, make_folder
 from curate.disk.units import counted
+from curate.engines.base import Task
 from curate.errors import UsageError
 from curate.experiment import budget as budgets
 from curate.experiment.corpora import (
     PLACEBO,
     Corpus,
-    Tokenizer,
     encode,
     run_recipes,
     shares_of_sets,
     tokenizer_for,
 )
-from curate.experiment.evaluation import draw_text, encode_apart, find_overlap
+from curate.experiment.evaluation import (
+    EvalText,
+    draw_text,
+    encode_apart,
+    find_overlap,
+    first_bytes,
+)
+from curate.experiment.figures import collect
 from curate.experiment.runs import Place, Training, make_runs
 from curate.run.outcome import Options
 from curate.terminal.progress import say
@@ -47,17 +55,7 @@ COMMON = {
     "held_out": 0.001,
     "eval_tokens": 1,
 }
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """All that training needs: shards by name, evaluation texts, and what is to be said of them."""
-
-    corpora: list[Corpus]
-    tokenizer: Tokenizer
-    shards: dict[str, Path]
-    texts: dict[str, str]
-    facts: dict[str, dict[str, Any]]
+CHECKPOINTS = 10  # of a long run
 
 
 def run_experiment(
@@ -70,11 +68,12 @@ def run_experiment(
 ) -> dict[str, Any]:
     """The figures of the experiment; what is done of it is not done again. Raises UsageError before
     anything is trained, TrainError and RunFailed."""
+    begun = time.monotonic()
     if not texts:
         raise UsageError("give --eval NAME=PATH: texts that both corpora are scored on")
     budget = budgets.chosen_budget(chosen)
     settings, changes = shares_of_sets(sets, corpora)
-    drawn = [draw_text(name, path, chosen.eval_bytes) for name, path in texts.items()]
+    drawn = [draw_text(*text, chosen.eval_bytes, chosen.eval_excerpt) for text in texts.items()]
     make_folder(out)
     options = Options(place.workers, place.quiet, place.engine, place.address)
     corpora = run_recipes(corpora, changes, out, options)
@@ -83,18 +82,6 @@ def run_experiment(
         corpora, chosen.tokenizer, out, {"vocab": chosen.vocab, **settings["tokenizer"]}, local
     )
     shards = encode(corpora, tokenizer.file, out, local)
-    digests = {corpus.name: file_digest(shards[corpus.name] / "manifest.json") for corpus in corpora}
-    say("comparing evaluation texts with the corpora by 13-grams", place.quiet)
-    shares = find_overlap(drawn, corpora, digests, out)
-    facts = {
-        text.name: encode_apart(text, shares, chosen.max_overlap, tokenizer.file, out)
-        for text in drawn
-    }
-    for name, fact in facts.items():
-        if fact["left_out"]:
-            say(f"eval {name}: {_left_out(fact)}", place.quiet)
-    folders = {name: str(out / "eval" / name) for name in texts}
-    prepared = Prepared(list(corpora), tokenizer, shards, folders, facts)
     training = Training(
         chosen.model or "tiny",
         settings["model"],
@@ -103,95 +90,95 @@ def run_experiment(
             **chosen.model_dump(include={"rows", "context", "lr", "device"}),
             **settings["pretrain"],
         },
-        folders,
+        {name: str(out / "eval" / name) for name in texts},
         chosen.threads,
     )
-    return _train(prepared, out, chosen, training, budget, place)
-
-
-def _left_out(fact: dict[str, Any]) -> str:
-    largest = max(fact["overlap"], key=lambda name: fact["overlap"][name]["left_out"])
-    many = fact["overlap"][largest]["left_out"]
-    return (
-        f"{counted(fact['left_out'], 'document')} of {fact['drawn']:,} left out, which a corpus"
-        f" holds ({largest}: {many:,})"
-    )
-
-
-def _train(
-    prepared: Prepared,
-    out: Path,
-    chosen: Ablate,
-    training: Training,
-    budget: budgets.Budget,
-    place: Place,
-) -> dict[str, Any]:
-    from curate.experiment.figures import collect
-
-    seeds = range(chosen.seed, chosen.seed + chosen.seeds)
-    sizes = {
-        name: budgets.size_of(prepared.shards[name], training)
-        for name in (corpus.name for corpus in prepared.corpora)
-    }
-    pilot = None
-    if budget.kind == "minutes":
-        plan = budgets.planned(prepared.shards, sizes, out, chosen, training, place)
-        training, budget = replace(training, model=plan["model"]), plan_budget(plan)
-        pilot = plan
-    sizes[PLACEBO] = sizes[prepared.corpora[0].name]
-    step = training.settings["rows"] * training.settings["context"]
-    tasks = []
-    for seed in seeds:  # all corpora of a seed first: an early end leaves whole comparisons
-        for name in (*(corpus.name for corpus in prepared.corpora), PLACEBO):
-            steps = max(1, round(budget.tokens(sizes[name]) / step))
-            made = training.task(
-                name, prepared.shards[name], seed, steps, out / "runs", len(tasks)
-            )
-            made["train"]["eval_every"] = max(1, -(-steps // chosen.points))
-            tasks.append(made)
+    sizes = {corpus.name: budgets.size_of(shards[corpus.name], training) for corpus in corpora}
+    request = budgets.Request(shards, sizes, out, chosen, training, place, begun)
+    choice = budgets.choose_model(request) if budget.kind == "minutes" else None
+    if choice is not None:
+        drawn = [first_bytes(text, choice["eval_bytes"]) for text in drawn]
+    facts = _encode_apart(drawn, corpora, shards, tokenizer.file, out, chosen, place.quiet)
+    minutes = None
+    if choice is not None:
+        minutes = budgets.run_pilot(request, choice)
+        training = replace(training, model=minutes["model"])
+        budget = budgets.Budget("tokens", minutes["tokens"])
+    tasks = _tasks(shards, sizes, out / "runs", chosen, training, budget)
     make_runs(tasks, place, "training")
-    figures = collect(tasks, prepared.texts, chosen.seed)
-    return _described(figures, prepared, sizes, chosen, training, budget, pilot)
-
-
-def plan_budget(plan: dict[str, Any]) -> budgets.Budget:
-    """The tokens that --minutes settled on."""
-    return budgets.Budget("tokens", plan["tokens"])
-
-
-def _described(
-    figures: dict[str, Any],
-    prepared: Prepared,
-    sizes: dict[str, budgets.Size],
-    chosen: Ablate,
-    training: Training,
-    budget: budgets.Budget,
-    pilot: dict[str, Any] | None,
-) -> dict[str, Any]:
-    """The figures with what they are of."""
-    for row, corpus in zip(figures["corpora"], prepared.corpora, strict=True):
-        size = sizes[corpus.name]
-        row |= {
-            "inputs": list(corpus.inputs),
-            "recipe": corpus.recipe,
-            "documents": size.documents,
-            "documents_tokens": size.tokens,
-            "documents_bytes": size.bytes,
-        }
+    figures = collect(tasks, dict(training.texts), chosen.seed)
+    for row, corpus in zip(figures["corpora"], corpora, strict=True):
+        size = sizes[corpus.name].bytes
+        row |= {"inputs": list(corpus.inputs), "recipe": corpus.recipe, "train_bytes": size}
     return {
-        "first": prepared.corpora[0].name,
+        "first": corpora[0].name,
         "tokenizer": {
-            "origin": prepared.tokenizer.origin,
+            "origin": tokenizer.origin,
             "vocabulary": chosen.vocab if chosen.tokenizer is None else None,
-            "sha256": file_digest(prepared.tokenizer.file),
+            "sha256": file_digest(tokenizer.file),
         },
         "model": training.model,
         "changes": training.changes,
         "train": training.settings,
         "equal": {"kind": budget.kind, "amount": budget.amount},
-        "minutes": pilot,
+        "minutes": minutes,
         "seeds": list(range(chosen.seed, chosen.seed + chosen.seeds)),
         "seed": chosen.seed,
-        "eval": prepared.facts,
+        "eval": facts,
         **figures,
     }
+
+
+def _encode_apart(
+    drawn: Sequence[EvalText],
+    corpora: Sequence[Corpus],
+    shards: dict[str, Path],
+    tokenizer: Path,
+    out: Path,
+    chosen: Ablate,
+    quiet: bool,
+) -> dict[str, dict[str, Any]]:
+    """Encodes the documents of the evaluation texts that no corpus holds; what is to be said of
+    each text."""
+    digests = {
+        corpus.name: file_digest(shards[corpus.name] / "manifest.json") for corpus in corpora
+    }
+    say("comparing evaluation texts with the corpora by 13-grams", quiet)
+    shares = find_overlap(drawn, corpora, digests, out)
+    facts = {}
+    for text in drawn:
+        fact = encode_apart(text, shares, chosen.max_overlap, tokenizer, out)
+        facts[text.name] = fact
+        if fact["left_out"]:
+            by_corpus = {name: found["left_out"] for name, found in fact["overlap"].items()}
+            largest = max(by_corpus, key=lambda name: by_corpus[name])
+            say(
+                f"eval {text.name}: {counted(fact['left_out'], 'document')} of"
+                f" {fact['drawn']:,} left out, which a corpus holds ({largest}:"
+                f" {by_corpus[largest]:,})",
+                quiet,
+            )
+    return facts
+
+
+def _tasks(
+    shards: dict[str, Path],
+    sizes: dict[str, budgets.Size],
+    out: Path,
+    chosen: Ablate,
+    training: Training,
+    budget: budgets.Budget,
+) -> list[Task]:
+    """All runs: all corpora of a seed first, so that an early end leaves whole comparisons."""
+    step = training.settings["rows"] * training.settings["context"]
+    first = next(iter(sizes))
+    tasks: list[Task] = []
+    for seed in range(chosen.seed, chosen.seed + chosen.seeds):
+        for name in (*sizes, PLACEBO):
+            tokens = budget.tokens(sizes[first if name == PLACEBO else name])
+            steps = max(1, round(tokens / step))
+            task = training.task(name, shards[name], seed, steps, out, len(tasks))
+            task["train"]["eval_every"] = -(-steps // chosen.points)
+            task["train"].setdefault("checkpoint_every", max(50, -(-steps // CHECKPOINTS)))
+            tasks.append(task)
+    return tasks

@@ -7,22 +7,26 @@ from the smallest on, for a few steps each. The largest is taken whose 20 tokens
 the smallest. It then reads as many tokens as fit, but no corpus more than four times (Muennighoff
 et al. 2023: up to four epochs are nearly as good as new text). A tenth of the time goes into a
 pilot: the first corpus against itself in another order, all seeds, side by side as all runs will
-be. Its pace sets the tokens, its variance says what the experiment could detect.
+be. Its pace sets the tokens, its variance says what the experiment could detect. What prepares
+corpora and texts counts into the time, up to half of it. Of the evaluation texts so much is scored
+as a fifth of a run allows.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from curate.disk.files import write_text
-from curate.disk.units import format_duration, format_scaled
+from curate.disk.units import format_scaled
 from curate.errors import UsageError
 from curate.experiment.corpora import PLACEBO
-from curate.experiment.runs import Place, Training, folder_of, make_runs
+from curate.experiment.runs import Place, Training, done_of, make_runs
 from curate.terminal.progress import say
 
 if TYPE_CHECKING:
@@ -32,8 +36,11 @@ KINDS = ("tokens", "documents", "epochs", "minutes")
 PER_PARAMETER = 20  # tokens; Hoffmann et al. 2022, table 3
 MOST_EPOCHS = 4.0  # Muennighoff et al. 2023
 PILOT = 0.1  # of the time
-SPARE = 0.9  # of the rest, for what begins and ends runs
+SPARE = 0.85  # of the rest: what begins and ends runs takes some of it
 TIMED_STEPS = 3
+LEAST_STEPS = 10  # of a run
+SCORING = 0.2  # of a run, for scoring texts on its way and at its end
+SCORED_FASTER = 2.0  # than trained: no backward pass, but windows overlap
 TOO_SLOW = 4.0  # times the tokens of a run that a larger model would need; it is not timed
 
 
@@ -82,121 +89,158 @@ def size_of(shards: Path, training: Training) -> Size:
     return Size(len(documents), int(lengths.sum()), int(opened.bytes[documents].sum()))
 
 
-def planned(
-    shards: dict[str, Path],
-    sizes: dict[str, Size],
-    out: Path,
-    chosen: Ablate,
-    training: Training,
-    place: Place,
-) -> dict[str, Any]:
-    """{minutes, model, tokens, ...}: the choice for this machine, as OUT/pilot/plan.json has it
-    where it was made before with the same settings."""
-    path = out / "pilot" / "plan.json"
-    key = {
-        "minutes": chosen.minutes,
-        "model": chosen.model,
-        "changes": training.changes,
-        "settings": training.settings,
-        "seeds": [chosen.seed, chosen.seeds],
-        "corpora": {name: size.__dict__ for name, size in sizes.items()},
-        "workers": place.workers,
-        "threads": training.threads,
-    }
-    try:
-        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if stored["for"] == json.loads(json.dumps(key)):
-            return {name: value for name, value in stored.items() if name != "for"}
-    except (OSError, ValueError, KeyError):
-        pass
-    plan = _plan(shards, sizes, out, chosen, training, place)
-    write_text(path, json.dumps({**plan, "for": key}, indent=1) + "\n")
+@dataclass(frozen=True)
+class Request:
+    """What minutes are for. sizes: of the corpora, the first one first; begun: when the command
+    did, by the monotonic clock."""
+
+    shards: dict[str, Path]
+    sizes: dict[str, Size]
+    out: Path
+    chosen: Ablate
+    training: Training
+    place: Place
+    begun: float
+
+    @property
+    def minutes(self) -> float:
+        """That were asked for."""
+        assert self.chosen.minutes is not None
+        return self.chosen.minutes
+
+    @property
+    def first(self) -> str:
+        """The name of the first corpus."""
+        return next(iter(self.sizes))
+
+    @property
+    def step(self) -> int:
+        """Tokens of a step."""
+        return int(self.training.settings["rows"] * self.training.settings["context"])
+
+    @property
+    def rounds(self) -> int:
+        """Runs that a worker makes one after the other."""
+        return -(-self.chosen.seeds * (len(self.sizes) + 1) // self._workers)
+
+    @property
+    def pilot_rounds(self) -> int:
+        """The same of the pilot."""
+        return -(-2 * self.chosen.seeds // self._workers)
+
+    @property
+    def _workers(self) -> int:
+        return self.place.count(self.training.settings["device"], self.training.threads)
+
+    @property
+    def most_tokens(self) -> float:
+        """That a run may read, however fast it is."""
+        return MOST_EPOCHS * min(size.tokens for size in self.sizes.values())
+
+    def seconds(self) -> float:
+        """What is there for all: without what prepared corpora and texts, half of it at least."""
+        whole = 60 * self.minutes
+        return max(whole / 2, whole - (time.monotonic() - self.begun))
+
+    def kept(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What OUT/pilot/NAME has from before of the same request, or what `make` gives: the same
+        command goes on with the same choice, whatever the machine does meanwhile."""
+        path = self.out / "pilot" / name
+        training = self.training
+        key: dict[str, Any] = {
+            "chosen": self.chosen.model_dump(mode="json"),
+            "changes": training.changes,
+            "settings": training.settings,
+            "texts": sorted(training.texts),
+            "sizes": {corpus: asdict(size) for corpus, size in self.sizes.items()},
+            "workers": self.place.workers,
+        }
+        try:
+            stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if stored["for"] == json.loads(json.dumps(key)):
+                return dict(stored["is"])
+        except (OSError, ValueError, KeyError):
+            pass
+        value = make()
+        write_text(path, json.dumps({"is": value, "for": key}, indent=1) + "\n")
+        return value
+
+
+def choose_model(request: Request) -> dict[str, Any]:
+    """{model, parameters, tokens_per_second, timed, eval_bytes}: of each evaluation text as many
+    bytes as can be scored in a fifth of a run."""
+    choice = request.kept("model.json", lambda: _choice(request))
+    say(
+        f"{choice['model']}: {choice['parameters']:,} parameters,"
+        f" {choice['tokens_per_second']:,.0f} tokens/s here; {choice['eval_bytes']:,} bytes of each"
+        " evaluation text",
+        request.place.quiet,
+    )
+    return choice
+
+
+def _choice(request: Request) -> dict[str, Any]:
+    seconds = request.seconds() * (1 - PILOT) * SPARE / request.rounds
+    shards = request.shards[request.first]
+    choice = _choose(shards, request.chosen, request.training, seconds * (1 - SCORING))
+    size, texts = request.sizes[request.first], max(1, len(request.training.texts))
+    passes = request.chosen.points + 1
+    tokens = seconds * SCORING / passes * choice["tokens_per_second"] * SCORED_FASTER
+    most = int(tokens * size.bytes / max(1, size.tokens) / texts)
+    least = 2 * request.chosen.eval_excerpt
+    return {**choice, "eval_bytes": max(least, min(request.chosen.eval_bytes, most))}
+
+
+def run_pilot(request: Request, choice: dict[str, Any]) -> dict[str, Any]:
+    """The choice with the `tokens` of a run, and what could be detected."""
+    plan = request.kept("plan.json", lambda: _pilot(request, choice))
+    detectable = plan["pilot"]["detectable"]
+    shown = "" if detectable is None else f"; it could detect {detectable:.4f} bits a byte"
+    say(
+        f"{format_scaled(plan['tokens']).strip()} tokens a run,"
+        f" {plan['tokens_per_parameter']:.1f} a parameter{shown} (80 % power at 5 %)",
+        request.place.quiet,
+    )
     return plan
 
 
-def _plan(
-    shards: dict[str, Path],
-    sizes: dict[str, Size],
-    out: Path,
-    chosen: Ablate,
-    training: Training,
-    place: Place,
-) -> dict[str, Any]:
-    from train.judge.paired import paired_difference
+def _pilot(request: Request, choice: dict[str, Any]) -> dict[str, Any]:
+    from curate.experiment.figures import Rows
 
-    assert chosen.minutes is not None
-    first = next(iter(sizes))
-    count = place.count(training.settings["device"], training.threads)
-    runs = chosen.seeds * (len(sizes) + 1)
-    seconds = 60 * chosen.minutes * (1 - PILOT) * SPARE / -(-runs // count)
-    epochs = MOST_EPOCHS * min(size.tokens for size in sizes.values())
-    timed = _choose(shards[first], chosen, training, seconds)
-    model, per_second, parameters = timed["model"], timed["tokens_per_second"], timed["parameters"]
-    say(
-        f"{model}: {parameters:,} parameters, {per_second:,.0f} tokens/s here;"
-        f" {format_duration(seconds)} a run",
-        place.quiet,
-    )
-    pilot = replace(training, model=model)
-    step = training.settings["rows"] * training.settings["context"]
-    rounds = -(-2 * chosen.seeds // count)
-    steps = max(10, int(60 * chosen.minutes * PILOT * SPARE / rounds * per_second / step))
-    steps = min(steps, max(10, int(epochs / step)))
+    chosen, first, step = request.chosen, request.first, request.step
+    training = replace(request.training, model=choice["model"])
+    of_run = request.seconds() * PILOT * SPARE / request.pilot_rounds
+    steps = int(of_run * choice["tokens_per_second"] / step)
+    steps = max(LEAST_STEPS, min(steps, int(request.most_tokens / step)))
     tasks = []
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
         for name in (first, PLACEBO):
-            task = pilot.task(name, shards[name], seed, steps, out / "pilot", len(tasks))
+            folder, part = request.out / "pilot", len(tasks)
+            task = training.task(name, request.shards[name], seed, steps, folder, part)
             task["train"]["eval_every"] = steps
             tasks.append(task)
-    begun = time.monotonic()
-    make_runs(tasks, place, "pilot")
-    spent = time.monotonic() - begun
-    paces = [_pace(folder_of(task)) for task in tasks]
-    pace = sum(paces) / len(paces)
-    tokens = int(min(epochs, seconds * pace))
-    from curate.experiment.figures import Rows
-
+    make_runs(tasks, request.place, "pilot")
+    # A run's time is that of its steps, and of scoring the texts some times more than the pilot's.
+    figures = [done["seconds"] for task in tasks if (done := done_of(task)) is not None]
+    scoring = median(figure["scoring"] for figure in figures)
+    stepping = max(median(figure["training"] for figure in figures) - scoring, 1e-9)
+    pace = steps * step / stepping
+    seconds = request.seconds() * SPARE / request.rounds - (chosen.points + 1) * scoring
+    tokens = int(max(LEAST_STEPS * step, min(request.most_tokens, seconds * pace)))
     rows = Rows(tasks, dict(training.texts), chosen.seed)
-    difference = paired_difference(
-        rows.nats[first],
-        rows.nats[PLACEBO],
-        rows.scored.sizes,
-        rows.scored.strata,
-        seed=chosen.seed,
-    )
-    detectable = difference.detectable()
-    shown = "" if detectable is None else f"; it could detect {detectable:.4f} bits a byte"
-    say(
-        f"{format_scaled(tokens).strip()} tokens a run, {tokens / parameters:.1f} a parameter"
-        f"{shown} (80 % power at 5 %)",
-        place.quiet,
-    )
     return {
-        "minutes": chosen.minutes,
-        "model": model,
-        "parameters": parameters,
+        "minutes": request.minutes,
+        **choice,
         "tokens": tokens,
-        "tokens_per_parameter": tokens / parameters,
-        "limited_by": "four epochs" if epochs <= seconds * pace else "time",
-        "timed": timed["timed"],
+        "tokens_per_parameter": tokens / choice["parameters"],
+        "limited_by": "four epochs" if request.most_tokens <= seconds * pace else "time",
         "pilot": {
             "steps": steps,
-            "seconds": spent,
+            "seconds": sum(sum(figure.values()) for figure in figures),
             "tokens_per_second": pace,
-            "detectable": detectable,
+            "detectable": rows.difference(PLACEBO).detectable(),
         },
     }
-
-
-def _pace(folder: Path) -> float:
-    """Tokens a second of a run, from its second half: the first steps wait for what is done once."""
-    from train.runs.metrics import read_lines
-
-    lines = [line["timing"] for line in read_lines(folder / "metrics.jsonl")]
-    lines = lines[len(lines) // 2 :]
-    seconds = sum(line["seconds"] for line in lines)
-    read = sum(line["seconds"] * line["tokens_per_second"] for line in lines)
-    return float(read / max(seconds, 1e-9))
 
 
 def _choose(shards: Path, chosen: Ablate, training: Training, seconds: float) -> dict[str, Any]:

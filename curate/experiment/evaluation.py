@@ -1,5 +1,5 @@
-"""The evaluation texts of an experiment: documents of each drawn by their ids, compared with the
-corpora by 13-grams, and encoded.
+"""The evaluation texts of an experiment: documents of each drawn by their ids, their beginnings
+compared with the corpora by 13-grams, and encoded. More documents in part say more than few whole.
 
 A document whose 13-grams stand in a corpus to a larger share than is allowed is left out of all
 scores: it would measure who has read it. The words, and how they are counted, are those of the step
@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +44,10 @@ class EvalText:
     available_bytes: int
 
 
-def draw_text(name: str, path: str, most_bytes: int) -> EvalText:
-    """Documents of at most so many bytes of text, those of the least hashes of their ids, and two
-    at least; UsageError where it cannot be scored."""
+def draw_text(name: str, path: str, most_bytes: int, excerpt: int) -> EvalText:
+    """The beginnings of documents, each of at most `excerpt` bytes and all together of at most so
+    many: of those with the least hashes of their ids, and two at least. UsageError where it cannot
+    be scored."""
     if are_shards(path):
         raise UsageError(
             f"--eval {name}: {path} holds token shards: give the documents, whose words are"
@@ -60,11 +61,13 @@ def draw_text(name: str, path: str, most_bytes: int) -> EvalText:
     available = total = held = 0
     for batch in DirectInput(plan, read).batches(list(COLUMNS)):
         for row in batch.to_pylist():
-            size = len(row["text"].encode())
             if not row["text"].strip():
                 continue
+            total += len(row["text"].encode())
+            row["text"] = beginning(row["text"], excerpt)
+            size = len(row["text"].encode())
             key = xxhash.xxh3_64_intdigest(str(row["id"]).encode())
-            available, total, held = available + 1, total + size, held + size
+            available, held = available + 1, held + size
             heapq.heappush(drawn, (-key, -available, row))
             while held > most_bytes and len(drawn) > 2:
                 held -= len(heapq.heappop(drawn)[2]["text"].encode())
@@ -73,6 +76,22 @@ def draw_text(name: str, path: str, most_bytes: int) -> EvalText:
     rows = [row for _, _, row in sorted(drawn, key=lambda entry: entry[:2], reverse=True)]
     columns = {c: pa.array([row.get(c) for row in rows], pa.large_string()) for c in COLUMNS}
     return EvalText(name, path, pa.table(columns), available, total)
+
+
+def beginning(text: str, most_bytes: int) -> str:
+    """The first bytes of a text, to the end of a word where there is one."""
+    data = text.encode()
+    if len(data) <= most_bytes:
+        return text
+    cut = data[:most_bytes].decode("utf-8", "ignore")
+    return cut[: at + 1] if (at := max(cut.rfind(" "), cut.rfind("\n"))) > len(cut) // 2 else cut
+
+
+def first_bytes(text: EvalText, most_bytes: int) -> EvalText:
+    """The text with as many of its documents as have so many bytes together, and two at least."""
+    ends = np.cumsum([len(words.encode()) for words in text.documents["text"].to_pylist()])
+    count = max(2, int(np.searchsorted(ends, most_bytes, side="right")))
+    return replace(text, documents=text.documents.slice(0, count))
 
 
 def find_overlap(

@@ -3,7 +3,6 @@ with intervals, curves, cost."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import numpy as np
 
 from curate.engines.base import Task
 from curate.experiment.corpora import PLACEBO
-from curate.experiment.runs import MACHINE, folder_of
+from curate.experiment.runs import done_of, folder_of
 from train.data.shards import read_shards
 from train.files import read_json
 from train.judge.nats import document_nats
@@ -150,6 +149,8 @@ def _nats(task: Task, texts: dict[str, str]) -> np.ndarray:
         folder_of(task),
         {name: Path(path) for name, path in texts.items()},
         context=settings["context"],
+        batch_rows=settings["rows"],
+        precision=settings.get("precision", "auto"),
         device=settings.get("device", "auto"),
     )
     return np.concatenate([nats[name] for name in texts])
@@ -162,7 +163,7 @@ def collect(tasks: Sequence[Task], texts: dict[str, str], seed: int) -> dict[str
     placebo = made.pop(PLACEBO)
     interval = placebo["difference"]["interval"]
     runs = [run for row in (*made.values(), placebo) for run in row["runs"]]
-    machines = [json.loads((folder_of(task) / MACHINE).read_text()) for task in tasks]
+    machines = [(done_of(task) or {}).get("machine") for task in tasks]
     seeds = len(placebo["runs"])
     return {
         "corpora": list(made.values()),
@@ -182,5 +183,5 @@ def collect(tasks: Sequence[Task], texts: dict[str, str], seed: int) -> dict[str
             "tokens": sum(row["tokens"] * seeds for row in (*made.values(), placebo)),
             "flops": sum(row["flops"] * seeds for row in (*made.values(), placebo)),
         },
-        "machines": [m for nth, m in enumerate(machines) if m not in machines[:nth]],
+        "machines": [m for nth, m in enumerate(machines) if m and m not in machines[:nth]],
     }

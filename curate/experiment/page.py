@@ -31,8 +31,8 @@ def cells(row: dict[str, Any]) -> list[str]:
     bits = row["bits_per_byte"]
     return [
         row["name"],
-        f"{row.get('documents', row['train_documents']):,}",
-        format_short(row.get("documents_tokens", row["train_tokens"])),
+        f"{row['train_documents']:,}",
+        format_short(row["train_tokens"]),
         format_short(row["tokens"]),
         f"{row['epochs']:.2f}",
         f"{bits['mean']:.4f}",
@@ -51,11 +51,10 @@ def verdicts(figures: dict[str, Any]) -> list[str]:
         elif limits[0] <= 0 <= limits[1]:
             lines.append(f"{row['name']}: no difference from {first['name']} beyond chance")
         else:
-            word = "fewer" if limits[1] < 0 else "more"
-            better = "better" if limits[1] < 0 else "worse"
+            better, word = ("better", "fewer") if limits[1] < 0 else ("worse", "more")
+            size = abs(row["difference"]["mean"])
             lines.append(
-                f"{row['name']}: {better} than {first['name']}, by {abs(row['difference']['mean']):.4f}"
-                f" bits a byte {word}"
+                f"{row['name']}: {better} than {first['name']}, by {size:.4f} bits a byte {word}"
             )
     lines.append(placebo_line(figures))
     detectable = figures["power"]["detectable"]

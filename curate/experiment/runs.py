@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.disk.files import write_text
+from curate.disk.files import file_digest, write_text
 from curate.disk.process import cores, host
 from curate.engines.base import Task
 from curate.engines.choose import open_engine
@@ -19,14 +19,14 @@ from curate.errors import RunFailed, as_failure
 from curate.run.deaths import retry_once
 from curate.terminal.progress import Progress
 
-MACHINE = "machine.json"
+DONE = "done.json"  # of a run: what it was, on which machine, and how long it took
 FUNCTION = "curate.experiment.runs:train_run"
 
 
 @dataclass(frozen=True)
 class Training:
-    """How every run of an experiment trains: the settings of `pretrain`, the preset and its changes,
-    what is scored (folders of shards by name), and threads of a run on a processor."""
+    """How every run of an experiment trains: the preset and its changes, the settings of
+    `pretrain`, what is scored (folders of shards by name), and threads of a run on a processor."""
 
     model: str
     changes: dict[str, Any]
@@ -89,9 +89,9 @@ def train_run(task: Task) -> dict[str, Any]:
             changes=task["changes"],
         )
         folder = trial.folder(Path(task["out"]))
-        done = run_trial(trial, Path(task["out"]))
-        if not (folder / MACHINE).is_file():
-            write_text(folder / MACHINE, json.dumps(machine(settings.device, task["threads"])))
+        begun = time.monotonic()
+        run_trial(trial, Path(task["out"]))
+        trained = time.monotonic()
         document_nats(
             folder,
             {name: Path(path) for name, path in settings.eval.items()},
@@ -102,7 +102,33 @@ def train_run(task: Task) -> dict[str, Any]:
         )
     except TrainError as error:
         raise as_failure(error) from None
-    return {"name": task["name"], "seed": done["seed"]}
+    facts = {
+        "task": identity(task),
+        "machine": machine(settings.device, task["threads"]),
+        "seconds": {"training": trained - begun, "scoring": time.monotonic() - trained},
+    }
+    write_text(folder / DONE, json.dumps(facts, indent=1) + "\n")
+    return {}
+
+
+def identity(task: Task) -> dict[str, Any]:
+    """What of a task its result depends on; shards and texts by their manifests."""
+    settings = dict(task["train"])
+    folders = {"shards": task["shards"], **settings.pop("eval")}
+    digests = {name: file_digest(Path(path) / "manifest.json") for name, path in folders.items()}
+    kept = {name: task[name] for name in ("name", "model", "changes", "threads")}
+    return {**kept, "train": settings, "content": digests}
+
+
+def done_of(task: Task) -> dict[str, Any] | None:
+    """What a finished run left of itself; None where it is not finished, or was another."""
+    folder = folder_of(task)
+    try:
+        facts: dict[str, Any] = json.loads((folder / DONE).read_text(encoding="utf-8"))
+        whole = all((folder / name).is_file() for name in ("train.json", "nats.npz"))
+        return facts if whole and facts["task"] == json.loads(json.dumps(identity(task))) else None
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def unflat_but_texts(settings: dict[str, Any], unflat: Callable[..., Any]) -> dict[str, Any]:
@@ -137,7 +163,7 @@ def make_runs(tasks: Sequence[Task], place: Place, title: str) -> None:
     """All runs, side by side in the engine's workers; RunFailed where one cannot be made. The bar
     counts steps, which workers write into their logs."""
     steps = [task["train"]["steps"] for task in tasks]
-    logs = [_Log(folder_of(task) / "metrics.jsonl", most) for task, most in zip(tasks, steps)]
+    logs = [_Log(folder_of(task) / "metrics.jsonl", task["train"]["steps"]) for task in tasks]
     before = sum(log.read() for log in logs)
     begun = time.monotonic()
     with Progress(title, sum(steps), place.quiet, done=before) as progress:
@@ -151,14 +177,18 @@ def make_runs(tasks: Sequence[Task], place: Place, title: str) -> None:
 
         device, threads = tasks[0]["train"].get("device", "auto"), tasks[0]["threads"]
         count = place.count(device, threads)
+        waiting = [task for task in tasks if done_of(task) is None]
+        finished = len(tasks) - len(waiting)
+        if not waiting:
+            return
         shared = [tasks[0]["shards"] + "/manifest.json"]
         with open_engine(
-            place.engine, place.address, (place.workers, count), len(tasks), tick, shared
+            place.engine, place.address, (place.workers, count), len(waiting), tick, shared
         ) as engine:
-            for _ in engine.map(FUNCTION, tasks, retry_once("the experiment")):
+            for _ in engine.map(FUNCTION, waiting, retry_once("the experiment")):
                 finished += 1
-    for task in tasks:
-        if not (folder_of(task) / "train.json").is_file():
+    for task in waiting:
+        if done_of(task) is None:
             raise RunFailed(f"{folder_of(task)} is not here: all machines must see this folder")
 
 

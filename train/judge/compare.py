@@ -178,4 +178,3 @@ def _row(
             differences = [a - b for a, b in pairs] if known else [None]
             row[f"{name}_difference"] = mean(differences)
     return row
-
