@@ -150,7 +150,7 @@ def _encode_apart(
         fact = encode_apart(text, shares, chosen.max_overlap, tokenizer, out)
         facts[text.name] = fact
         if fact["left_out"]:
-            by_corpus = {name: found["left_out"] for name, found in fact["overlap"].items()}
+            by_corpus = {name: shared["left_out"] for name, shared in fact["overlap"].items()}
             largest = max(by_corpus, key=lambda name: by_corpus[name])
             say(
                 f"eval {text.name}: {counted(fact['left_out'], 'document')} of"

@@ -23,7 +23,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from curate.disk.files import write_text
-from curate.disk.units import format_scaled
+from curate.disk.units import counted
+from curate.engines.base import Task
 from curate.errors import UsageError
 from curate.experiment.corpora import PLACEBO
 from curate.experiment.runs import Place, Training, done_of, make_runs
@@ -197,8 +198,8 @@ def run_pilot(request: Request, choice: dict[str, Any]) -> dict[str, Any]:
     detectable = plan["pilot"]["detectable"]
     shown = "" if detectable is None else f"; it could detect {detectable:.4f} bits a byte"
     say(
-        f"{format_scaled(plan['tokens']).strip()} tokens a run,"
-        f" {plan['tokens_per_parameter']:.1f} a parameter{shown} (80 % power at 5 %)",
+        f"a run reads {counted(plan['tokens'], 'token')},"
+        f" {plan['tokens_per_parameter']:.2g} a parameter{shown} (80 % power at 5 %)",
         request.place.quiet,
     )
     return plan
@@ -212,7 +213,7 @@ def _pilot(request: Request, choice: dict[str, Any]) -> dict[str, Any]:
     of_run = request.seconds() * PILOT * SPARE / request.pilot_rounds
     steps = int(of_run * choice["tokens_per_second"] / step)
     steps = max(LEAST_STEPS, min(steps, int(request.most_tokens / step)))
-    tasks = []
+    tasks: list[Task] = []
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
         for name in (first, PLACEBO):
             folder, part = request.out / "pilot", len(tasks)

@@ -26,7 +26,7 @@ from tests.curate.experiment.small_experiments import (
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    """(a corpus of text, one of letters, an evaluation text that has two documents of the first)."""
+    """(a corpus of text, one of letters, an evaluation text with two documents of the first)."""
     import torch
 
     torch.set_num_threads(1)
@@ -187,7 +187,7 @@ def test_minutes_choose_model_and_tokens_and_say_what_could_be_detected(
             ["{clean}", "{noise}", "--eval", "n={news}", "--tokens", "9", "--set", "c4.x=1"],
             "no step of a recipe here",
         ),
-        (["{clean}", "{noise}", "--eval", "n={clean}", "--tokens", "9"], "stand in clean"),
+        (["{clean}", "{noise}", "--eval", "n={clean}", "--tokens", "9"], "clean has most"),
         (
             ["{clean}", "{noise}", "--eval", "n=no.jsonl", "--tokens", "9"],
             "no.jsonl does not exist",
@@ -216,7 +216,7 @@ def test_the_command_writes_its_figures_and_a_page(inputs, done, tmp_path, capsy
     clean, noise, news = inputs
     monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
     options = [f"--{name}={value}" for name, value in CHOSEN.items()]
-    sets = [f"--set={one}" for one in SETS]
+    sets = [f"--set={setting}" for setting in SETS]
     command = ["ablate", clean, noise, "--eval", f"news={news}", *options, *sets, "-q", "--json"]
     assert invoke([*command, "--workers=1", "-o", str(done[1])]) == 0
     figures = json.loads(capsys.readouterr().out)
