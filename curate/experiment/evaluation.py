@@ -163,8 +163,7 @@ def encode_apart(
     if apart.sum() < 2:
         corpus = max(by_corpus, key=lambda name: float(by_corpus[name].sum()))
         raise UsageError(
-            f"--eval {text.name}: of {counted(len(apart), 'document')} {int(apart.sum())} or fewer"
-            f" stand in no corpus ({corpus} has most): give a text that no corpus holds"
+            f"--eval {text.name}: its documents stand in {corpus}: give a text that no corpus holds"
         )
     chosen = text.documents.filter(pa.array(apart))
     folder = out / "eval" / text.name

@@ -187,7 +187,10 @@ def test_minutes_choose_model_and_tokens_and_say_what_could_be_detected(
             ["{clean}", "{noise}", "--eval", "n={news}", "--tokens", "9", "--set", "c4.x=1"],
             "no step of a recipe here",
         ),
-        (["{clean}", "{noise}", "--eval", "n={clean}", "--tokens", "9"], "clean has most"),
+        (
+            ["{clean}", "{noise}", "--eval", "n={clean}", "--tokens", "9"],
+            "its documents stand in clean",
+        ),
         (
             ["{clean}", "{noise}", "--eval", "n=no.jsonl", "--tokens", "9"],
             "no.jsonl does not exist",
