@@ -255,7 +255,7 @@ def _choose(shards: Path, chosen: Ablate, training: Training, seconds: float) ->
         if timed:
             # A larger model takes more operations a token, and more tokens.
             last = timed[-1]
-            parameters, flops = _cost(shards, name, training)
+            parameters, flops = cost(shards, name, training)
             pace = last["flops_per_second"] / flops
             if PER_PARAMETER * parameters > TOO_SLOW * seconds * pace:
                 break
@@ -269,8 +269,9 @@ def _choose(shards: Path, chosen: Ablate, training: Training, seconds: float) ->
     return {**best, "timed": timed}
 
 
-def _cost(shards: Path, name: str, training: Training) -> tuple[int, float]:
-    """(parameters, operations a token) of a preset with the shards' vocabulary."""
+def cost(shards: Path, name: str, training: Training) -> tuple[int, float]:
+    """(parameters, operations a token) of a preset with the shards' vocabulary; raises TrainError
+    where it cannot be trained so."""
     from train.loop.start import make_plan
     from train.measure.accounting import flops_per_token, parameters
 
@@ -296,7 +297,7 @@ def _timed(shards: Path, name: str, training: Training) -> dict[str, Any]:
     from train.loop.pretrain import pretrain
 
     torch.set_num_threads(training.threads)
-    parameters, flops = _cost(shards, name, training)
+    parameters, flops = cost(shards, name, training)
     settings = _settings(training, TIMED_STEPS + 1)
     with tempfile.TemporaryDirectory(prefix="llmcurate-ablate-") as folder:
         lines: list[dict[str, Any]] = []

@@ -13,6 +13,7 @@ from curate.disk.units import (
     format_short,
 )
 from curate.pages import templates
+from curate.pages.html import plain
 from curate.terminal.tables import table
 
 HEAD = ("", "documents", "tokens", "tokens read", "epochs", "bits a byte", "difference")
@@ -85,7 +86,8 @@ def about(figures: dict[str, Any]) -> list[str]:
     equal, cost, train = figures["equal"], figures["cost"], figures["train"]
     amount = f"{equal['amount']:,.6g}" if equal["kind"] == "epochs" else f"{equal['amount']:,.0f}"
     lines = [
-        f"equal {equal['kind']}: {amount} a run; model {figures['model']},"
+        f"equal {equal['kind']}: {amount} a run; model {figures['model']}"
+        f" ({format_scaled(figures['parameters']).strip()} parameters),"
         f" {counted(len(figures['seeds']), 'seed')} ({', '.join(map(str, figures['seeds']))}),"
         f" {counted(train['rows'], 'row')} of {train['context']}, learning rate {train['lr']:g}",
         f"tokenizer: {figures['tokenizer']['origin']}",
@@ -142,7 +144,7 @@ def text(figures: dict[str, Any]) -> str:
     """The experiment for a terminal."""
     names = [row["name"] for row in (*figures["corpora"][1:], figures["placebo"])]
     by_source = [
-        [name, f"{scores['documents']:,}", f"{scores['bits_per_byte']['mean']:.4f}"]
+        [plain(name, 48), f"{scores['documents']:,}", f"{scores['bits_per_byte']['mean']:.4f}"]
         + [with_interval(other["difference"]) for other in others]
         for name, scores, others in source_rows(figures)
     ]

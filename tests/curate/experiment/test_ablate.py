@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 from curate.cli.app import invoke
+from curate.errors import CurateError
 from curate.experiment.page import render, text
 from tests.curate.experiment.small_experiments import (
     CHOSEN,
@@ -22,6 +23,7 @@ from tests.curate.experiment.small_experiments import (
     without_cost,
     write,
 )
+from train.errors import TrainError
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +215,22 @@ def test_wrong_use_is_one_line(inputs, arguments, message, tmp_path, capsys, mon
     assert invoke(["ablate", *filled, "--vocab", "280", "-q", "-o", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"lr": 0.1}, "lr: 0.1, not 0.003"),
+        ({"model": "gigantic"}, "model 'gigantic': not a preset"),
+    ],
+    ids=["other settings in OUT", "no preset"],
+)
+def test_what_cannot_be_trained_says_why(inputs, done, setting, message, monkeypatch):
+    clean, noise, news = inputs
+    monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
+    with pytest.raises((CurateError, TrainError), match=message) as raised:
+        experiment([clean, noise], {"news": news}, done[1], **setting)
+    assert raised.value.exit_code == 2
 
 
 def test_the_command_writes_its_figures_and_a_page(inputs, done, tmp_path, capsys, monkeypatch):

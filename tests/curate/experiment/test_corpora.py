@@ -35,3 +35,5 @@ def test_settings_go_to_the_recipes_that_have_the_step_and_to_training():
     assert [change.key for change in changes["c4-unfiltered"]] == ["threshold", "limit"]
     with pytest.raises(UsageError, match="no step of a recipe here"):
         shares_of_sets(["gopher_quality.min_words=9"], corpora)
+    with pytest.raises(UsageError, match="steps follow from --tokens"):
+        shares_of_sets(["pretrain.steps=9"], corpora)
