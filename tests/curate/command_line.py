@@ -17,7 +17,9 @@ import pytest
 
 from curate.cli import app as cli
 from curate.engines import idle_workers
+from tests.curate import forked_workers
 
+idle_workers.spawn = forked_workers.spawn
 ROOT = Path(__file__).resolve().parents[2]
 
 
