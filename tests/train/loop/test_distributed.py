@@ -41,20 +41,20 @@ MODEL = ModelConfig(
     feed_forward=Dense(width=64),
 )
 TRAIN = TrainConfig(
-    steps=20,
+    steps=8,
     rows=4,
     context=32,
     warmup=3,
     schedule="constant",
-    eval_every=10,
-    checkpoint_every=10,
+    eval_every=4,
+    checkpoint_every=4,
     device="cpu",
 )
 CASES = {
     "ddp": {"parallel": "ddp"},
     "ddp, micro-batches": {"parallel": "ddp", "accumulate": 2},
     "ddp, stages": {
-        "stages": (Stage(steps=8, context=16, rows=8), Stage(steps=12, packing="best-fit")),
+        "stages": (Stage(steps=3, context=16, rows=8), Stage(steps=5, packing="best-fit")),
     },
     "fsdp": {"parallel": "fsdp"},
     "fsdp, muon and an average": {"parallel": "fsdp", "optimizer": "muon", "ema": 0.9, "steps": 8},
@@ -86,7 +86,7 @@ def folders(shard_folder, tmp_path_factory):
         alone = dataclasses.replace(plan, **ALONE)
         pretrain(shard_folder, base / "one" / name, model=MODEL, train=alone)
         if name == GOES_ON:
-            half = dataclasses.replace(plan, steps=10)
+            half = dataclasses.replace(plan, steps=4)
             pretrain(shard_folder, base / "two" / name, model=MODEL, train=half)
         runs.append((shard_folder, base / "two" / name, MODEL, plan))
     train_together(2, runs)
