@@ -375,18 +375,18 @@ def model_at(model: ModelConfig, config: TrainConfig, stage: int) -> ModelConfig
     """The model as it is in a stage, from 0: rotary positions as the last stage up to there that
     says something of them has them. Raises ``TrainError``.
     """
-    for one in config.stages[: stage + 1]:
-        changes = {"theta": one.theta, "scaling": one.scaling}
-        given: dict[str, Any] = {k: v for k, v in changes.items() if v is not None}
-        if not given:
+    for current in config.stages[: stage + 1]:
+        changes = {"theta": current.theta, "scaling": current.scaling}
+        rotation: dict[str, Any] = {k: v for k, v in changes.items() if v is not None}
+        if not rotation:
             continue
         if not isinstance(model.position, Rope):
             raise TrainError(
-                f"stage {one.name or ''}: {' and '.join(given)} need position rope, not"
+                f"stage {current.name or ''}: {' and '.join(rotation)} need position rope, not"
                 f" {model.position.kind}",
                 exit_code=2,
             )
-        model = dataclasses.replace(model, position=dataclasses.replace(model.position, **given))
+        model = dataclasses.replace(model, position=dataclasses.replace(model.position, **rotation))
     return model
 
 

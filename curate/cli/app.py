@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from curate.cli import (  # noqa: F401 (their commands join the app)
+    ablate,
     catalogue,
     dedup,
     evaluate,

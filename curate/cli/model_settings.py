@@ -187,6 +187,68 @@ class ModelCompare(CommandSettings):
     )
 
 
+class Ablate(CommandSettings):
+    """The matched experiment: corpora that models are trained on alike, and how far they differ."""
+
+    command = "ablate"
+
+    tokens: int | None = Field(None, ge=1, description="Tokens that each run reads.")
+    documents: int | None = Field(
+        None,
+        ge=1,
+        description="Documents that each run reads, in place of tokens: as many tokens as so many"
+        " documents of its corpus have on average.",
+    )
+    epochs: float | None = Field(
+        None, gt=0, description="Times that each run reads its corpus, in place of tokens."
+    )
+    minutes: float | None = Field(
+        None,
+        gt=0,
+        description="Minutes that all runs may take on this machine, in place of tokens: model and"
+        " tokens are chosen by a pilot, which says what difference could be detected.",
+    )
+    model: str | None = Field(
+        None,
+        description="Preset that is trained. Without a value tiny; with --minutes the largest of"
+        " ours that fits.",
+    )
+    tokenizer: Path | None = Field(
+        None,
+        description="Tokenizer of all, a file or its folder. Without a value one is trained on the"
+        " union of the corpora.",
+    )
+    vocab: int = Field(4096, ge=2, description="Tokens of the tokenizer that is trained.")
+    eval_bytes: int = Field(
+        100_000,
+        ge=1,
+        description="Most bytes of an evaluation text that are scored: of documents drawn by the"
+        " hashes of their ids.",
+    )
+    eval_excerpt: int = Field(
+        2000, ge=1, description="Most bytes of an evaluation document: its beginning is scored."
+    )
+    max_overlap: float = Field(
+        0.2,
+        ge=0,
+        le=1,
+        description="Largest share of the 13-grams of an evaluation document that may stand in a"
+        " corpus; one with more is left out of all scores.",
+    )
+    seeds: int = Field(3, ge=1, description="Number of seeds that each corpus is trained from.")
+    seed: int = Field(0, ge=0, description="The first seed; the others follow it.")
+    rows: int = Field(4, ge=1, description="Rows of `context` tokens in the batch of a step.")
+    context: int = Field(256, ge=8, description="Tokens in a row.")
+    lr: float = Field(0.003, gt=0, description="Learning rate after warm-up.")
+    points: int = Field(3, ge=1, description="Times that texts are scored on the way of a run.")
+    threads: int = Field(
+        1, ge=1, description="Threads of a run on a processor; runs go on side by side."
+    )
+    device: str = Field(
+        "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
+    )
+
+
 class ModelCoordinates(CommandSettings):
     """The coordinate check of muP."""
 

@@ -296,6 +296,34 @@ def curves(
 
 
 @drawn
+def intervals(
+    rows: Sequence[tuple[str, float, Sequence[float] | None]], label: str, x_name: str
+) -> str:
+    """Values with their intervals, one below the other, beside an upright line at 0: (name, value,
+    low and high, or None where there is no interval)."""
+    values = [0.0, *(v for _, value, limits in rows for v in (value, *(limits or ())))]
+    edge = (max(values) - min(values)) * 0.05 or 0.05
+    thick = 20
+    height = TOP + thick * len(rows) + BOTTOM
+    low, high = min(values) - edge, max(values) + edge
+    axes = _Axes(low, high, 1.0, [], height=height)
+    axes.left = max(LEFT, *(_letters(name) + 8 for name, _, _ in rows))
+    axes.ticks([(v, f"{v:.6g}") for v in _round_values(low, high, 4)])
+    axes.axis()
+    axes.marks([(0.0, "0")])
+    for nth, (name, value, limits) in enumerate(rows):
+        y = TOP + thick * (nth + 0.5)
+        axes.parts.append(_text(axes.left - 6, y + FONT / 3, name, "end", INK))
+        if limits is not None:
+            line = f"M{_px(axes.x(limits[0]))} {_px(y)}H{_px(axes.x(limits[1]))}"
+            axes.parts.append(f'<path d="{line}" stroke="{ACCENT}" stroke-width="2.2"/>')
+        centre = f'cx="{_px(axes.x(value))}" cy="{_px(y)}"'
+        axes.parts.append(f'<circle {centre} r="3.6" fill="{ACCENT}"/>')
+    axes.parts.append(_text((axes.left + WIDTH - RIGHT) / 2, height + FONT, x_name))
+    return _svg(axes.parts, label, height=height + FONT + 6)
+
+
+@drawn
 def yields(
     points: Sequence[tuple[float, float, float]],
     scale: str,

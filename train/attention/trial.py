@@ -52,8 +52,8 @@ def difference(
     wanted = _passes(BACKENDS["eager"].attention, [x.float() for x in inputs], weight, mask)
     got = _passes(BACKENDS[name].attention, inputs, weight, mask)
     worst = 0.0
-    for one, other in zip(got, wanted, strict=True):
-        share = float((one.float() - other).abs().max() / other.abs().max())
+    for result, reference in zip(got, wanted, strict=True):
+        share = float((result.float() - reference).abs().max() / reference.abs().max())
         worst = max(worst, share if share == share else float("inf"))
     return worst
 
@@ -77,11 +77,11 @@ def fault(
 ) -> str | None:
     """What is wrong with a back end for layers of this kind, or None."""
     try:
-        found = difference(name, small(like, like.device), heads, kv_heads, head_dim, dtype)
-    except Exception as error:  # whatever a compiler or a driver raises
-        line = next(iter(str(error).strip().splitlines()), "")
-        return f"{type(error).__name__}: {line}"[:200]
+        worst = difference(name, small(like, like.device), heads, kv_heads, head_dim, dtype)
+    except Exception as failure:  # whatever a compiler or a driver raises
+        line = next(iter(str(failure).strip().splitlines()), "")
+        return f"{type(failure).__name__}: {line}"[:200]
     bound = BOUNDS[dtype]
-    if found <= bound:
+    if worst <= bound:
         return None
-    return f"its results differ from the reference's by {found:.1g} of their size, over {bound:g}"
+    return f"its results differ from the reference's by {worst:.1g} of their size, over {bound:g}"

@@ -114,11 +114,11 @@ def vocabulary(
     documents, and with the special tokens of ``roles``. Raises ``TrainError`` where the tokenizer
     cannot be read.
     """
-    known = dict(special_ids)
+    ids = dict(special_ids)
     behind = size
     if roles and tokenizer is not None:
         loaded = load_tokenizer(tokenizer)
-        known |= {
+        ids |= {
             token.content: number for number, token in loaded.get_added_tokens_decoder().items()
         }
         behind = loaded.get_vocab_size(with_added_tokens=True)
@@ -126,14 +126,14 @@ def vocabulary(
     added: list[str] = []
     for role in roles:
         names = names_of(role)
-        there = next((known[name] for name in names if name in known), None)
+        there = next((ids[name] for name in names if name in ids), None)
         if role == "end" and end is not None:
             there = end
         if there is None:
             there = behind + len(added)
             added.append(names[0])
         special[role] = there
-    reserved = frozenset(known.values()) | frozenset(special.values())
+    reserved = frozenset(ids.values()) | frozenset(special.values())
     return Vocabulary(
         size=max([size, *(number + 1 for number in special.values())]),
         special=special,

@@ -40,10 +40,10 @@ class Filling:
 
 def mask_of(tokenizer: Tokenizer) -> tuple[int, str]:
     """The id and the spelling of its mask. Raises ``TrainError`` where it has none."""
-    known = tokenizer.get_vocab(with_added_tokens=True)
+    ids = tokenizer.get_vocab(with_added_tokens=True)
     for name in names_of("mask"):
-        if name in known:
-            return known[name], name
+        if name in ids:
+            return ids[name], name
     raise TrainError(
         f"the model's tokenizer has no mask ({', '.join(names_of('mask'))}): it fills none",
         exit_code=2,

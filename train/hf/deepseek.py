@@ -186,13 +186,13 @@ def _read_feed_forward(settings: Settings) -> dict[str, Any]:
     if first >= settings.whole("num_hidden_layers"):
         return {"feed_forward.width": width}
     settings.expect("moe_layer_freq", 1, 1)
-    one = settings.whole("moe_intermediate_size")
+    expert_width = settings.whole("moe_intermediate_size")
     return {
         "feed_forward.kind": "experts",
         "feed_forward.count": settings.whole("n_routed_experts"),
         "feed_forward.top_k": settings.whole("num_experts_per_tok"),
-        "feed_forward.width": one,
-        "feed_forward.shared_width": one * settings.whole("n_shared_experts"),
+        "feed_forward.width": expert_width,
+        "feed_forward.shared_width": expert_width * settings.whole("n_shared_experts"),
         "feed_forward.first_dense": first,
         "feed_forward.dense_width": width if first else None,
         "feed_forward.groups": settings.whole("n_group", 1),

@@ -19,16 +19,13 @@ import numpy as np
 
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.judge.intervals import interval_of_mean
-from train.loop.pretrain import pretrain
+from train.judge.trials import Trial, loss_curve, mean, run_trial
 from train.loop.start import make_plan
 from train.measure.accounting import flops_per_token, parameters
 from train.model.plugins import blamed
-from train.runs.metrics import read_lines
 from train.runs.plan import Plan
 from train.settings import flat, to_dict
 
-POINTS = 100  # of a variant's curve
 _NAME = re.compile(r"\w[\w.+-]*")
 # By the name of a figure, where a run's summary has it.
 FIGURES = {"held_out_loss": "held_out_loss", "bits_per_byte": "bits_per_byte"}
@@ -84,22 +81,15 @@ def compare(
     runs: dict[str, list[dict[str, Any]]] = {variant.name: [] for variant in variants}
     for seed in numbers:  # all variants of a seed first: an early end leaves whole comparisons
         for variant in variants:
-            settings = replace(train, seed=seed, steps=budget.steps(plans[variant.name]))
+            trial = Trial(
+                name=variant.name,
+                shards=shards,
+                train=replace(train, seed=seed, steps=budget.steps(plans[variant.name])),
+                model=variant.model,
+                changes=variant.changes,
+            )
             on_run(variant.name, seed)
-            folder = out / variant.name / f"seed-{seed}"
-            try:
-                summary = pretrain(
-                    shards,
-                    folder,
-                    model=variant.model,
-                    changes=variant.changes,
-                    train=settings,
-                    on_progress=on_progress,
-                )
-            except TrainError as error:
-                line = f"{variant.name}, seed {seed}: {error}"
-                raise TrainError(line, exit_code=error.exit_code) from error
-            runs[variant.name].append({"seed": seed, "folder": folder, "summary": summary})
+            runs[variant.name].append(run_trial(trial, out, on_progress))
     first = runs[variants[0].name]
     return {
         "shards": str(shards),
@@ -176,39 +166,15 @@ def _row(
         "tokens_per_second": float(
             np.median([run["summary"]["timing"]["tokens_per_second"] for run in runs])
         ),
-        "curve": _curve([run["folder"] for run in runs], train.rows * train.context),
+        "curve": loss_curve([run["folder"] for run in runs], train.rows * train.context),
     }
     for name, key in FIGURES.items():
         values = [run["summary"][key] for run in runs]
-        row[name] = _mean(values)
+        row[name] = mean(values)
         if first is not None:
             bases = [run["summary"][key] for run in first]
             pairs = zip(values, bases, strict=True)
             known = None not in (*values, *bases)
             differences = [a - b for a, b in pairs] if known else [None]
-            row[f"{name}_difference"] = _mean(differences)
+            row[f"{name}_difference"] = mean(differences)
     return row
-
-
-def _mean(values: list[Any]) -> dict[str, Any] | None:
-    """The mean, its interval and the values; None where one is not known."""
-    if None in values:
-        return None
-    return {"mean": float(np.mean(values)), "interval": interval_of_mean(values), "values": values}
-
-
-def _curve(folders: list[Path], tokens: int) -> list[tuple[int, float]]:
-    """(tokens read, loss), the mean over runs and over as many steps as there are to a point."""
-    columns = []
-    for folder in folders:
-        lines = read_lines(folder / "metrics.jsonl")
-        losses = [line["loss"] if line.get("loss") is not None else np.nan for line in lines]
-        columns.append(losses)
-    steps = min(map(len, columns))
-    losses = np.nanmean([column[:steps] for column in columns], axis=0)
-    stride = -(-steps // POINTS)
-    starts = range(0, steps, stride)
-    return [
-        (min(at + stride, steps) * tokens, float(np.nanmean(losses[at : at + stride])))
-        for at in starts
-    ]

@@ -71,11 +71,13 @@ def predict(
     )
     windows = np.arange(len(data.windows))
     objective = Objective(settings, Vocabulary(size=data.shards.vocab_size))
-    given = predictions(data, windows, said(judged.model, data, windows, objective, how))
-    for sample, of_sample in given.items():
+    predicted = predictions(data, windows, said(judged.model, data, windows, objective, how))
+    for sample, of_sample in predicted.items():
         lines[sample]["prediction"] = _shown(task.kind, of_sample)
     figures = {"samples": len(lines), "context": width}
-    return Predicted(lines=lines, figures=figures | (agreement(data, given) if labelled else {}))
+    return Predicted(
+        lines=lines, figures=figures | (agreement(data, predicted) if labelled else {})
+    )
 
 
 def _has_labels(kind: str, line: dict[str, Any]) -> bool:

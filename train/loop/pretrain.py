@@ -64,8 +64,8 @@ def summarise(run: Run) -> dict[str, Any]:
         # Of split weights all processes read and choose together.
         together = run.saver.parts
         writes = plan.model.form == "decoder" and plan.model.writes
-        known = run.sampler.tokenizer is not None and writes
-        if (run.ranks.first or together) and known:
+        readable = run.sampler.tokenizer is not None and writes
+        if (run.ranks.first or together) and readable:
             with autocast(run.ranks.device, settings.precision) if together else nullcontext():
                 sample = continue_text(
                     run.model.eval(),

@@ -123,19 +123,19 @@ def changed(model: ModelConfig, changes: dict[str, Any], start: Start | None) ->
     """The model with other settings. Where the rotation of a trained one is stretched, what its
     context was and how many times longer it becomes follow, unless they are given.
     """
-    given, stretch = flat(changes), "position.scaling"
-    kind = given.get(stretch, given.get(f"{stretch}.kind"))
+    values, stretch = flat(changes), "position.scaling"
+    kind = values.get(stretch, values.get(f"{stretch}.kind"))
     if start is not None and isinstance(kind, str):
-        longer = given.get("context", model.context)
+        longer = values.get("context", model.context)
         if kind not in ("linear", "ntk"):
-            given.setdefault(f"{stretch}.original_context", model.context)
+            values.setdefault(f"{stretch}.original_context", model.context)
         if kind != "longrope" and isinstance(longer, int):
-            given.setdefault(f"{stretch}.factor", max(1.0, longer / model.context))
-    config = change(model, given, "model")
+            values.setdefault(f"{stretch}.factor", max(1.0, longer / model.context))
+    config = change(model, values, "model")
     if start is not None and not fits(shapes(model), shapes(config), conversions(model, config)):
         raise TrainError(
             f"{start.folder}: its weights have no place in a model with other"
-            f" {', '.join(sorted(given))}",
+            f" {', '.join(sorted(values))}",
             exit_code=2,
         )
     return config
@@ -154,23 +154,23 @@ def make_plan(
     for stage in stages_of(train):
         schedule(stage.schedule)
     context = max(stage.context for stage in stages_of(train))
-    start, given = None, dict(changes or {})
-    sized = isinstance(model, str) and "vocab" not in given  # by the shards
+    start, values = None, dict(changes or {})
+    sized = isinstance(model, str) and "vocab" not in values  # by the shards
     if isinstance(model, str) and model not in PRESETS and Path(model).is_dir():
         start, sized = start_of(Path(model)), False
         model = start.config
         if not model.position.table:
-            given.setdefault("context", max(context, model.context))
+            values.setdefault("context", max(context, model.context))
     elif isinstance(model, str):
         model = preset(model, context=context)
-    model = changed(model, given, start)
+    model = changed(model, values, start)
     train = settled(model, train)
     known: dict[str, Any] = {} if start is None else {"tokenizer": start.tokenizer}
     data = feed_of(shards, train, task=model.head.task, **known)
     size = data.vocabulary.size
     if start is not None:
         _same_ids(start, data.vocabulary)
-        sized = "vocab" not in given and model.vocab < size
+        sized = "vocab" not in values and model.vocab < size
     if sized:
         model = replace(model, vocab=size)
     if isinstance(data, LabelledFeed):

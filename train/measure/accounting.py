@@ -86,7 +86,7 @@ def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
         built = dataclasses.replace(config, layers=config.share, encoder=short)
     with torch.device("meta"):
         model = Decoder(built)
-    found = []
+    rows = []
     for name, weight, role in roles(model):
         if name.startswith("mtp."):
             role = dataclasses.replace(role, part="mtp")
@@ -98,8 +98,8 @@ def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
         # Source and target meet it.
         both = own is not None and own.shared and ".cross" not in name
         met = round(numbers * role.met) * (config.share * (1 + both) if inside else 1)
-        found.append((role, numbers, met))
-    return tuple(found)
+        rows.append((role, numbers, met))
+    return tuple(rows)
 
 
 def parts(config: ModelConfig) -> Parameters:

@@ -24,9 +24,9 @@ def f1(right: int, predicted: int, there: int) -> float:
 
 def f1_of_labels(labels: Sequence[str], predicted: Sequence[str]) -> dict[str, float]:
     """F1 of each label that is there or was predicted."""
-    there, said = Counter(labels), Counter(predicted)
+    true, named = Counter(labels), Counter(predicted)
     right = Counter(a for a, b in zip(labels, predicted, strict=True) if a == b)
-    return {name: f1(right[name], said[name], there[name]) for name in sorted(there | said)}
+    return {name: f1(right[name], named[name], true[name]) for name in sorted(true | named)}
 
 
 def macro_f1(labels: Sequence[str], predicted: Sequence[str]) -> float:
@@ -63,12 +63,12 @@ def entities(labels: Sequence[str]) -> set[Entity]:
 
 def entity_f1(labels: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> float:
     """F1 of the entities of all texts, right where both bounds and the type are."""
-    right = said = there = 0
+    right = predictions = entries = 0
     for ours, theirs in zip(labels, predicted, strict=True):
         true, named = entities(ours), entities(theirs)
         right += len(true & named)
-        said, there = said + len(named), there + len(true)
-    return f1(right, said, there)
+        predictions, entries = predictions + len(named), entries + len(true)
+    return f1(right, predictions, entries)
 
 
 def normalised(answer: str) -> str:

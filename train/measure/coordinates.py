@@ -57,10 +57,10 @@ def _beside(config: ModelConfig, width: int) -> dict[str, int]:
     own = config.feed_forward
     if not isinstance(own, Experts):
         return {}
-    given = {"shared_width": own.shared_width, "dense_width": own.dense_width}
+    widths = {"shared_width": own.shared_width, "dense_width": own.dense_width}
     return {
         f"feed_forward.{name}": max(1, value * width // config.hidden)
-        for name, value in given.items()
+        for name, value in widths.items()
         if value
     }
 

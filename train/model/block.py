@@ -86,8 +86,8 @@ class SerialBlock(nn.Module):
         notes: Notes = {}
         for name in view.parts:
             if name != "cross" or view.cross is not None:
-                x, said = self._part(name, x, view)
-                notes |= said
+                x, part_notes = self._part(name, x, view)
+                notes |= part_notes
         return x, notes
 
     def _part(self, name: str, x: Tensor, view: View) -> tuple[Tensor, Notes]:

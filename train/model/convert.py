@@ -204,8 +204,8 @@ CONVERSIONS = (fewer_keys, more_tokens, experts, other_sight, fewer_heads, both_
 
 def conversions(old: ModelConfig, new: ModelConfig) -> list[Conversion]:
     """What leads from one to the other, in this order. Raises ``TrainError``."""
-    found = (kind(old, new) for kind in CONVERSIONS)
-    return [conversion for conversion in found if conversion is not None]
+    candidates = (kind(old, new) for kind in CONVERSIONS)
+    return [conversion for conversion in candidates if conversion is not None]
 
 
 def converted(

@@ -36,8 +36,8 @@ class Exchange:
         came = _Send.apply(rows[: sum(away)], away, here, self.group)
         experts = torch.arange(theirs.shape[1], device=rows.device).repeat(size)
         order = experts.repeat_interleave(theirs.flatten()).argsort(stable=True)
-        made = apply(came.index_select(0, order), theirs.sum(0).cumsum(0).int())
-        out = _Send.apply(made.index_select(0, order.argsort()), here, away, self.group)
+        results = apply(came.index_select(0, order), theirs.sum(0).cumsum(0).int())
+        out = _Send.apply(results.index_select(0, order.argsort()), here, away, self.group)
         return F.pad(out, (0, 0, 0, len(rows) - len(out)))
 
     def held(self, weight: Any) -> Tensor:

@@ -238,13 +238,13 @@ class Experts(nn.Module):
         back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=x.device))
         rows, ends = spread(flat, order, back, choices), self._ends(experts)
         if routed.kept is None:
-            made = self.apply_each(rows, ends)
+            results = self.apply_each(rows, ends)
         else:
-            there = (experts < self.own.count)[:, None]
-            made = self.apply_each(torch.where(there, rows, 0), ends)
-            made = torch.where(there, made, 0)
-        by_token = made.index_select(0, back).unflatten(0, (len(flat), choices))
-        weights = routed.weights.flatten(0, 1)[..., None].to(made.dtype)
+            sent = (experts < self.own.count)[:, None]
+            results = self.apply_each(torch.where(sent, rows, 0), ends)
+            results = torch.where(sent, results, 0)
+        by_token = results.index_select(0, back).unflatten(0, (len(flat), choices))
+        weights = routed.weights.flatten(0, 1)[..., None].to(results.dtype)
         return (by_token * weights).sum(1).view_as(x)
 
     def _by_experts(self, x: Tensor, routed: Routed, counted: Tensor | None) -> Tensor:
@@ -258,9 +258,9 @@ class Experts(nn.Module):
         weights = best.values.transpose(0, 1).flatten()[:, None] * self.own.scale
         each = torch.full((self.own.count,), batch * take, device=x.device)
         flat = x.flatten(0, 1)
-        made = self.apply_each(flat.index_select(0, tokens), each.cumsum(0).int())
-        out = torch.zeros(flat.shape, dtype=made.dtype, device=x.device)
-        return out.index_add(0, tokens, made * weights.to(made.dtype)).view_as(x)
+        results = self.apply_each(flat.index_select(0, tokens), each.cumsum(0).int())
+        out = torch.zeros(flat.shape, dtype=results.dtype, device=x.device)
+        return out.index_add(0, tokens, results * weights.to(results.dtype)).view_as(x)
 
     def _ends(self, experts: Tensor) -> Tensor:
         """Where each expert's rows end among ``experts``, sorted: int32 [count]."""

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 Notes = dict[str, Tensor]
 
 
-def note(notes: dict[str, list[Tensor]] | None, said: Notes) -> None:
+def note(notes: dict[str, list[Tensor]] | None, part_notes: Notes) -> None:
     """Add what a part says to those of the parts before it, where they are wanted."""
     if notes is None:
         return
-    for name, value in said.items():
+    for name, value in part_notes.items():
         notes.setdefault(name, []).append(value)
 
 

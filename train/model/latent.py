@@ -95,8 +95,8 @@ class LatentAttention(nn.Module):
         own = self.own
         latent, key = seen.split((own.rank, own.rotary_dim), dim=-1)
         sizes = own.plain_dim + own.value_dim
-        made = self.up(latent[:, 0]).unflatten(-1, (-1, sizes)).transpose(1, 2)
-        keys, values = made.split((own.plain_dim, own.value_dim), dim=-1)
+        keys_and_values = self.up(latent[:, 0]).unflatten(-1, (-1, sizes)).transpose(1, 2)
+        keys, values = keys_and_values.split((own.plain_dim, own.value_dim), dim=-1)
         q = torch.cat((plain, turned), dim=-1)
         k = torch.cat((keys, key.expand(-1, keys.shape[1], -1, -1)), dim=-1)
         return attend(q, k, values, mask, self.backend)

@@ -73,8 +73,8 @@ def ahead(
     view = View(mask=mask, rotation=rotation, draws=draws, counted=counted, relation=relation)
     for depth, module in enumerate(model.mtp, start=1):
         read = later(tokens, depth, 0)
-        features, said = module(features, model.embedding(read), replace(view, tokens=read))
-        note(notes, said)
+        features, module_notes = module(features, model.embedding(read), replace(view, tokens=read))
+        note(notes, module_notes)
         yield features
 
 

@@ -76,19 +76,19 @@ class Stack(nn.Module):
         counted = None if documents is None else documents >= 0
         for layer, parts in self.config.steps:
             each, sight = self.blocks[layer // self.config.share], self.config.sights[layer]
-            given: dict[str, Any] = {"mask": masks[sight], "rotation": rotations[sight]}
-            given |= {"parts": parts, "tokens": tokens, "counted": counted}
-            given |= {"cross": cross, "encoded": encoded}
+            fields: dict[str, Any] = {"mask": masks[sight], "rotation": rotations[sight]}
+            fields |= {"parts": parts, "tokens": tokens, "counted": counted}
+            fields |= {"cross": cross, "encoded": encoded}
             if draws is not None:  # blocks that are run again draw anew
-                given["draws"] = draws + wrapped(layer % self.config.share * AGAIN)
+                fields["draws"] = draws + wrapped(layer % self.config.share * AGAIN)
             if cache is not None:
-                given |= {"cache": cache.layers[layer], "kept": cache.kinds[sight].kept}
-            given["relation"] = relations[sight]
-            view = View(**given)
+                fields |= {"cache": cache.layers[layer], "kept": cache.kinds[sight].kept}
+            fields["relation"] = relations[sight]
+            view = View(**fields)
             again = every and layer % every == 0
             out = checkpoint(each, x, view, use_reentrant=False) if again else each(x, view)
-            x, said = out
-            note(notes, said)
+            x, layer_notes = out
+            note(notes, layer_notes)
         return x if self.norm is None else self.norm(x)
 
     def _prepare(self, x: Tensor, masks: Iterable[Mask | SharedMask]) -> None:

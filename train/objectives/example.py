@@ -101,10 +101,10 @@ class Example:
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def _each(self, work: Callable[[Tensor], Tensor]) -> Example:
-        made: dict[str, Any] = {
+        tensors: dict[str, Any] = {
             name: None if tensor is None else work(tensor) for name, tensor in self._parts()
         }
-        return Example(**made)
+        return Example(**tensors)
 
     def _parts(self) -> list[tuple[str, Tensor | None]]:
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
@@ -200,13 +200,13 @@ def examples(
     objective: Objective, rows: Source, numbered: Iterable[tuple[int, int]], *, seed: int = 0
 ) -> Example:
     """The rows of these numbers, each with its epoch, as the objective has them."""
-    made = [
+    per_row = [
         objective.example(rows.pieces(row), rows.width(row), Draws(seed, epoch, rows))
         for row, epoch in numbered
     ]
     joined: dict[str, Any] = {
-        name: None if first is None else torch.cat([getattr(one, name) for one in made])
-        for name, first in made[0]._parts()
+        name: None if first is None else torch.cat([getattr(one, name) for one in per_row])
+        for name, first in per_row[0]._parts()
     }
     if objective.sparse:
         joined["scored"] = (joined["targets"].flatten() != IGNORED).nonzero().flatten()

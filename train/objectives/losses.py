@@ -337,8 +337,8 @@ class Losses(nn.Module):
         spans = beside(example.targets, example.documents).at(places)
         x = features.flatten(0, 1)
         read = head(x.index_select(0, spans.left), x.index_select(0, spans.right), spans.place)
-        known = torch.where(spans.known, targets.index_select(0, places), IGNORED)
-        nats = loss_sums(read, known, *self.model.head_weights(), chunk=chunk)[0]
+        scored_targets = torch.where(spans.known, targets.index_select(0, places), IGNORED)
+        nats = loss_sums(read, scored_targets, *self.model.head_weights(), chunk=chunk)[0]
         return Term(nats, "targets", 1.0)
 
     def _own(self, tensor: Tensor) -> Tensor:
@@ -350,9 +350,9 @@ class Losses(nn.Module):
         if example.pairs is None:
             return Term(0.0 * head(features[:, 0]).float().sum(), "targets", 1.0)
         labels = self._own(example.pairs)
-        known = labels != IGNORED
-        logits = head(features.flatten(0, 1)[known]).float()
-        return Term(F.cross_entropy(logits, labels[known], reduction="sum"), "pairs", 1.0)
+        scored = labels != IGNORED
+        logits = head(features.flatten(0, 1)[scored]).float()
+        return Term(F.cross_entropy(logits, labels[scored], reduction="sum"), "pairs", 1.0)
 
     def _scored(self, model: Decoder, features: Tensor, example: Example) -> tuple[Tensor, Tensor]:
         """What the head's matrix reads of the tokens that are scored, and their targets."""

@@ -65,7 +65,7 @@ def write_tensors(
     is not contiguous. ``tensors`` may be on the meta device where ``values`` makes each by its
     name. Returns the header.
     """
-    made = values or tensors.__getitem__
+    value_of = values or tensors.__getitem__
     header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
     # Wide types first, so that each tensor begins at a multiple of its own.
     order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
@@ -82,7 +82,7 @@ def write_tensors(
         file.write(text)
         for name in order:
             if tensors[name].numel():
-                file.write(_bytes(made(name)))
+                file.write(_bytes(value_of(name)))
     return text
 
 

@@ -1,7 +1,8 @@
-"""Embeddings from a model in a local folder: ONNX, or sentence-transformers where it is installed.
+"""Embeddings from a model in a local folder: ONNX, or sentence-transformers or transformers where
+they are installed.
 
 Nothing is fetched, and nothing in the folder is run as code: weights must be ONNX or safetensors,
-and modules those of sentence-transformers itself.
+and modules those of sentence-transformers and classes those of transformers themselves.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from curate.errors import UsageError
-from curate.text.onnx import OnnxText, onnx_file, onnx_files
+from curate.text.onnx import TOKENIZER, OnnxText, onnx_file, onnx_files
 
 POOLING = "1_Pooling/config.json"
 MODULES = "modules.json"
+CONFIG = "config.json"
 BATCH = 32  # texts that sentence-transformers pads together
 
 
@@ -40,19 +42,27 @@ def model_files(folder: Path, label: str) -> list[Path]:
     if onnx_file(folder) is not None:
         files = onnx_files(folder, f"{label}: embedding {folder}")
         return [*files, *(p for p in (folder / POOLING,) if p.is_file())]
-    if not (folder / MODULES).is_file():
-        raise UsageError(f"{label}: embedding {folder}: neither model.onnx nor {MODULES} is there")
-    if find_spec("sentence_transformers") is None:
+    sentences = (folder / MODULES).is_file()
+    if not sentences and not (folder / CONFIG).is_file():
         raise UsageError(
-            f"{label}: embedding from this model needs sentence_transformers: pip install"
-            " 'llmcurate[embed]'"
+            f"{label}: embedding {folder}: neither model.onnx nor {MODULES} nor {CONFIG} is there"
         )
-    _check_modules(folder, label)
+    library = "sentence_transformers" if sentences else "transformers"
+    if find_spec(library) is None:
+        raise UsageError(
+            f"{label}: embedding from this model needs {library}: pip install 'llmcurate[embed]'"
+        )
+    if sentences:
+        _check_modules(folder, label)
+    elif not (folder / TOKENIZER).is_file():
+        raise UsageError(f"{label}: embedding {folder}: {TOKENIZER} is missing")
+    if not any(folder.rglob("*.safetensors")):
+        raise UsageError(f"{label}: embedding {folder}: no weights as safetensors")
     return sorted(p for p in folder.rglob("*") if p.suffix in (".json", ".safetensors", ".txt"))
 
 
 def _check_modules(folder: Path, label: str) -> None:
-    """UsageError where the folder names foreign code, or has weights in a format that holds it."""
+    """UsageError where the folder names foreign code."""
     try:
         modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
         foreign = [m["type"] for m in modules if not m["type"].startswith("sentence_transformers.")]
@@ -60,8 +70,6 @@ def _check_modules(folder: Path, label: str) -> None:
         raise UsageError(f"{label}: embedding {folder}: {MODULES} cannot be read") from None
     if foreign:
         raise UsageError(f"{label}: embedding {folder}: {MODULES} names foreign code, {foreign[0]}")
-    if not any(folder.rglob("*.safetensors")):
-        raise UsageError(f"{label}: embedding {folder}: no weights as safetensors")
 
 
 def load(folder: Path, max_tokens: int, label: str) -> Embedder:
@@ -69,7 +77,9 @@ def load(folder: Path, max_tokens: int, label: str) -> Embedder:
     model_files(folder, label)
     if onnx_file(folder) is not None:
         return OnnxModel(folder, max_tokens, label)
-    return SentenceModel(folder, max_tokens)
+    if (folder / MODULES).is_file():
+        return SentenceModel(folder, max_tokens)
+    return TransformersModel(folder, max_tokens, label)
 
 
 def _nonempty_texts(text: pa.LargeStringArray) -> tuple[list[str], np.ndarray]:
@@ -151,3 +161,62 @@ class SentenceModel:
                 cut, batch_size=BATCH, convert_to_numpy=True, show_progress_bar=False
             )
         return _column(np.asarray(vectors, np.float32), mask, self._size)
+
+
+class TransformersModel:
+    """A folder of transformers, as `llmcurate export --format hf` writes them too: the mean of the
+    last layer's vectors, or the first token's where 1_Pooling/config.json says so; of a decoder the
+    last token's, as SemDeDup takes them of an OPT. One text at a time, on one thread, so that a
+    vector does not depend on its neighbours.
+    """
+
+    def __init__(self, folder: Path, max_tokens: int, label: str) -> None:
+        import torch
+        from tokenizers import Tokenizer
+        from transformers import AutoModel
+        from transformers.utils import logging
+
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        self._torch = torch
+        try:
+            self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+            model: Any = AutoModel.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False, use_safetensors=True
+            )
+        except Exception as error:  # of many kinds, as the libraries have them
+            first = str(error).strip().splitlines()[0][:200]
+            raise UsageError(f"{label}: embedding {folder} cannot be loaded: {first}") from None
+        config = model.config
+        model = model.get_encoder() if config.is_encoder_decoder else model
+        self._model = model.float().eval()
+        writes = any("CausalLM" in name or "LMHead" in name for name in config.architectures or ())
+        self._pooled = "last" if writes else "first" if _first_token(folder) else "mean"
+        positions = getattr(config, "max_position_embeddings", None) or max_tokens
+        # RoBERTa's positions begin behind its padding.
+        behind = (config.pad_token_id or 0) + 1 if config.model_type == "roberta" else 0
+        most = min(max_tokens, positions - behind)
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(most)
+        self._characters = 16 * most
+        self._size = len(self._vectors(["a"])[0])
+
+    def _vectors(self, texts: list[str]) -> np.ndarray:
+        """float32[texts, size]."""
+        torch, vectors = self._torch, []
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            with torch.inference_mode():
+                for text in texts:
+                    ids = self._tokenizer.encode(text[: self._characters]).ids or [0]
+                    out = self._model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+                    pools = {"last": out[-1], "first": out[0], "mean": out.mean(dim=0)}
+                    vectors.append(pools[self._pooled].numpy())
+        finally:
+            torch.set_num_threads(threads)
+        return np.array(vectors, np.float32)
+
+    def column(self, text: pa.LargeStringArray) -> pa.FixedSizeListArray:
+        texts, mask = _nonempty_texts(text)
+        return _column(self._vectors(texts).reshape(-1, self._size), mask, self._size)

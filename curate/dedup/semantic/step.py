@@ -56,7 +56,7 @@ class DedupSemantic(DedupStep):
         description=(
             "The embedding: `hashed` (TF-IDF and an SVD, without a model), or the path of a"
             " model's folder, which holds model.onnx with tokenizer.json or is one of "
-            "sentence-transformers."
+            "sentence-transformers or of transformers."
         ),
     )
     max_tokens: int = Field(

@@ -98,7 +98,7 @@ def test_what_is_no_model_is_said_in_one_line(bench, tmp_path, monkeypatch):
     folder = tmp_path / "m"
     assert "no such folder" in refused(folder)
     folder.mkdir()
-    assert "neither model.onnx nor modules.json" in refused(folder)
+    assert "neither model.onnx nor modules.json nor config.json" in refused(folder)
     (folder / "model.onnx").write_bytes(b"\x00 no model")
     assert "tokenizer.json is missing" in refused(folder)
     (folder / "tokenizer.json").write_text("{}")
@@ -147,3 +147,65 @@ def test_sentence_transformers_gives_its_own_vectors(tmp_path):
     embedded = vectors(tmp_path / "model", ["cat", "", "dog"])
     assert embedded.to_pylist()[1] is None
     np.testing.assert_allclose(embedded.to_pylist()[0], transformer.encode(["cat"])[0], rtol=1e-5)
+
+
+@pytest.fixture(scope="module", params=["bert", "llama", "roberta"])
+def transformers_folder(request, tmp_path_factory) -> Path:
+    transformers = pytest.importorskip("transformers", reason="no transformers")
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    small = {
+        "vocab_size": len(WORDS),
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "max_position_embeddings": 14,
+    }
+    transformers.set_seed(0)
+    heads = {"bert": "ForPreTraining", "llama": "ForCausalLM", "roberta": "ForMaskedLM"}
+    config = transformers.AutoConfig.for_model(request.param, **small)
+    folder = tmp_path_factory.mktemp(request.param)
+    name = type(config).__name__.removesuffix("Config") + heads[request.param]
+    getattr(transformers, name)(config).eval().save_pretrained(folder)
+    tokenizer = Tokenizer(WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def test_a_folder_of_transformers_gives_its_last_layers_vectors(transformers_folder):
+    """Of an encoder their mean, of a decoder the last token's; a text is cut at its positions."""
+    import torch
+    from transformers import AutoModel
+
+    model = AutoModel.from_pretrained(transformers_folder).eval()
+    with torch.no_grad():
+        out = model(input_ids=torch.tensor([[8, 1, 3]])).last_hidden_state[0]
+    decoder = "Llama" in type(model).__name__
+    expected = (out[-1] if decoder else out.mean(dim=0)).numpy()
+    embedded = vectors(transformers_folder, ["the cat sits", "", "cat dog " * 40, "cat dog " * 41])
+    np.testing.assert_allclose(embedded[0].as_py(), expected, rtol=1e-5, atol=1e-6)
+    assert embedded[1].as_py() is None
+    assert embedded[2] == embedded[3]
+    alone = vectors(transformers_folder, ["the cat sits"])
+    assert alone[0] == embedded[0]
+
+
+def test_a_folder_of_transformers_needs_its_tokenizer_and_safetensors(tmp_path):
+    pytest.importorskip("transformers", reason="no transformers")
+
+    def refused() -> str:
+        with pytest.raises(UsageError) as caught:
+            embeddings_model.load(tmp_path, 512, "step")
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    assert "tokenizer.json is missing" in refused()
+    (tmp_path / "tokenizer.json").write_text("{}")
+    assert "no weights as safetensors" in refused()
+    (tmp_path / "model.safetensors").write_bytes(b"none")
+    assert "cannot be loaded" in refused()

@@ -142,11 +142,7 @@ AMISS = {"gpt3-350m": 356, "opt-350m": 331, "albert-xlarge": 59, "albert-xxlarge
 
 
 def in_millions(name: str) -> float:
-    """With a matrix a layer for the relative positions that Gopher and Chinchilla have, and we have
-    not."""
-    config = preset(name).trunk
-    relative = config.layers * config.hidden**2 if name.startswith(("gopher", "chin")) else 0
-    return (parameters(config) + relative) / 1e6
+    return parameters(preset(name).trunk) / 1e6
 
 
 @pytest.mark.parametrize("name", PRINTED)
@@ -157,11 +153,6 @@ def test_a_preset_has_the_printed_size_within_one_in_a_hundred_or_is_named(name)
     if name in named:
         assert round(size) == named[name]
         assert (float(f"{size:.1e}") == printed) == (name in ROUGH)
-
-
-def test_what_gopher_would_have_without_its_positions_is_a_twelfth_less():
-    assert parameters(preset("gopher-280b")) / 1e9 == pytest.approx(258.2, abs=0.1)
-    assert parameters(preset("chinchilla-70b")) / 1e9 == pytest.approx(64.7, abs=0.1)
 
 
 def test_gpt3s_table_does_not_multiply_out_for_xl_and_13b():

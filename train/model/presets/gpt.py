@@ -11,7 +11,7 @@ from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense
 from train.model.head_settings import Embedding, Head
-from train.model.position_settings import Alibi, Learned, Rope
+from train.model.position_settings import Alibi, Distances, Learned, Rope
 from train.model.residual_settings import Parallel
 from train.model.stack_settings import Norm
 
@@ -20,8 +20,8 @@ LAYER_NORM = Norm(kind="layer")
 
 def heads_of(hidden: int, heads: int, **more: Any) -> Grouped:
     """As many key heads as query heads, which share the hidden dimensions."""
-    given = {"heads": heads, "kv_heads": heads, "head_dim": hidden // heads}
-    return Grouped(**(given | more))
+    shape = {"heads": heads, "kv_heads": heads, "head_dim": hidden // heads}
+    return Grouped(**(shape | more))
 
 
 def gpt1() -> ModelConfig:
@@ -59,12 +59,11 @@ def gpt3(layers: int, hidden: int, heads: int, head_dim: int) -> ModelConfig:
 
 def gopher(layers: int, hidden: int, heads: int) -> ModelConfig:
     """Rae et al. 2021, table 1, and Chinchilla (Hoffmann et al. 2022, table 4): as GPT-2, with
-    RMSNorm and Transformer-XL's relative positions. Those are not here: positions are rotary, and
-    layers x hidden x hidden weights that they have are missing from the count.
+    RMSNorm and Transformer-XL's relative positions.
     """
     config = gpt2(layers, hidden, heads)
     return dataclasses.replace(
-        config, vocab=32_000, context=2048, norm=Norm(), position=Rope(), dropout=0.0
+        config, vocab=32_000, context=2048, norm=Norm(), position=Distances(), dropout=0.0
     )
 
 

@@ -1,0 +1,89 @@
+"""`llmcurate ablate`: whether a change of the data makes a better model."""
+
+# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from curate.cli.options import Address, EngineName, Json, Quiet, Sets, TrustCode, Workers, app
+from curate.cli.settings import command
+from curate.errors import UsageError
+
+
+@command(app, "Ablate")
+def ablate(
+    corpora: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CORPUS...",
+            help="Documents or runs, as PATH or NAME=PATH; with --recipes recipes. Differences are"
+            " from the first.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write.")],
+    texts: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            "--eval",
+            metavar="NAME=PATH",
+            help="Text that all models are scored on, from elsewhere than the corpora: documents"
+            " that llmcurate reads. [repeatable]",
+        ),
+    ] = None,
+    recipes: Annotated[
+        bool, typer.Option("--recipes", help="CORPUS... are recipes, run over --input.")
+    ] = False,
+    inputs: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            "--input",
+            metavar="PATH",
+            help="With --recipes: files, folders or URLs that all recipes read. [repeatable]",
+        ),
+    ] = None,
+    workers: Workers = 0,
+    engine: EngineName = "local",
+    address: Address = None,
+    sets: Sets = None,
+    trust_code: TrustCode = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Train on corpora alike and compare them.
+
+    One tokenizer, the same model, tokens, seeds and evaluation texts for all. Differences are in
+    bits a byte, with intervals of 95 % over documents and seeds; a placebo, the first corpus in
+    another order, is trained too. Stopped, the same command goes on.
+
+    \b
+    Example:
+    llmcurate ablate kept=out raw=raw.jsonl --eval news=news.jsonl --tokens 2000000 -o help
+    llmcurate ablate --recipes c4 c4-unfiltered --input crawl/ --eval wiki=wiki.jsonl \\
+      --minutes 20 -o help
+    """
+    from curate.cli.model_settings import Ablate
+    from curate.cli.training import needs_training
+    from curate.engines.choose import check_engine
+    from curate.inspect import results
+    from curate.products.eval_texts import named_paths
+
+    chosen = Ablate.of(settings)
+    check_engine(engine, address)
+    if engine == "slurm":
+        raise UsageError("--engine slurm: runs of an experiment are made by local or ray")
+    with needs_training():
+        from curate.experiment.ablate import run_experiment
+        from curate.experiment.corpora import named_corpora
+        from curate.experiment.page import render, text
+        from curate.experiment.runs import Place
+
+        named = named_corpora(corpora, inputs or [], recipes)
+        place = Place(engine, address, workers, quiet)
+        figures = run_experiment(named, named_paths(texts or []), out, chosen, sets or [], place)
+        results.show(
+            figures, lambda: text(figures), lambda: render(figures), out, as_json, "ablation"
+        )

@@ -1,0 +1,190 @@
+"""The evaluation texts of an experiment: documents of each drawn by their ids, their beginnings
+compared with the corpora by 13-grams, and encoded. More documents in part say more than few whole.
+
+A document whose 13-grams stand in a corpus to a larger share than is allowed is left out of all
+scores: it would measure who has read it. The words, and how they are counted, are those of the step
+`decontaminate` (Brown et al. 2020, appendix C, has 13-grams).
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from curate.corpus.direct import DirectInput
+from curate.disk.files import text_digest, write_text
+from curate.disk.units import counted
+from curate.errors import UsageError, as_failure
+from curate.experiment.corpora import Corpus
+from curate.formats.part import plan_reading
+from curate.formats.read_settings import ReadSettings
+from curate.products.eval_texts import are_shards
+
+WORDS = 13  # of a window
+COLUMNS = ("id", "source", "lang", "text")
+_FILE = "overlap.json"
+
+
+@dataclass(frozen=True)
+class EvalText:
+    """documents: a table of id, source, lang and text; available: how many there were to draw from,
+    `available_bytes` of text."""
+
+    name: str
+    path: str
+    documents: pa.Table
+    available: int
+    available_bytes: int
+
+
+def draw_text(name: str, path: str, most_bytes: int, excerpt: int) -> EvalText:
+    """The beginnings of documents, each of at most `excerpt` bytes and all together of at most so
+    many: of those with the least hashes of their ids, and two at least. UsageError where it cannot
+    be scored."""
+    if are_shards(path):
+        raise UsageError(
+            f"--eval {name}: {path} holds token shards: give the documents, whose words are"
+            " compared with the corpora"
+        )
+    read = ReadSettings()
+    plan = plan_reading([path], read)
+    if pages := [file for file in plan.files if file.holds_pages]:
+        raise UsageError(f"--eval {name}: {pages[0].path} holds web pages: extract their text")
+    drawn: list[tuple[int, int, dict[str, Any]]] = []  # the largest hash first
+    available = total = held = 0
+    for batch in DirectInput(plan, read).batches(list(COLUMNS)):
+        for row in batch.to_pylist():
+            if not row["text"].strip():
+                continue
+            total += len(row["text"].encode())
+            row["text"] = beginning(row["text"], excerpt)
+            size = len(row["text"].encode())
+            key = xxhash.xxh3_64_intdigest(str(row["id"]).encode())
+            available, held = available + 1, held + size
+            heapq.heappush(drawn, (-key, -available, row))
+            while held > most_bytes and len(drawn) > 2:
+                held -= len(heapq.heappop(drawn)[2]["text"].encode())
+    if len(drawn) < 2:
+        raise UsageError(
+            f"--eval {name}: {path} holds {counted(available, 'document')} with text: give"
+            " two or more"
+        )
+    rows = [row for _, _, row in sorted(drawn, key=lambda entry: entry[:2], reverse=True)]
+    columns = {c: pa.array([row.get(c) for row in rows], pa.large_string()) for c in COLUMNS}
+    return EvalText(name, path, pa.table(columns), available, total)
+
+
+def beginning(text: str, most_bytes: int) -> str:
+    """The first bytes of a text, to the end of a word where there is one."""
+    data = text.encode()
+    if len(data) <= most_bytes:
+        return text
+    cut = data[:most_bytes].decode("utf-8", "ignore")
+    return cut[: at + 1] if (at := max(cut.rfind(" "), cut.rfind("\n"))) > len(cut) // 2 else cut
+
+
+def first_bytes(text: EvalText, most_bytes: int) -> EvalText:
+    """The text with as many of its documents as have so many bytes together, and two at least."""
+    ends = np.cumsum([len(words.encode()) for words in text.documents["text"].to_pylist()])
+    count = max(2, int(np.searchsorted(ends, most_bytes, side="right")))
+    return replace(text, documents=text.documents.slice(0, count))
+
+
+def find_overlap(
+    texts: Sequence[EvalText], corpora: Sequence[Corpus], digests: dict[str, str], out: Path
+) -> dict[str, dict[str, list[float]]]:
+    """{corpus: {text: the share of each document's 13-grams that stand in the corpus}}. Kept in
+    OUT/overlap.json, by the digests of the corpora and the words of the texts."""
+    items = [[str(t.name), *t.documents["text"].to_pylist()] for t in texts]
+    key = text_digest(json.dumps([WORDS, digests, items]), "xxh3-128")
+    path = out / _FILE
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored["key"] == key:
+            return dict(stored["shares"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    shares = _overlap(texts, corpora)
+    write_text(path, json.dumps({"key": key, "shares": shares}) + "\n")
+    return shares
+
+
+def _overlap(
+    texts: Sequence[EvalText], corpora: Sequence[Corpus]
+) -> dict[str, dict[str, list[float]]]:
+    from curate.dedup.decontaminate.items import Item
+    from curate.dedup.decontaminate.windows import Cutting, cut_windows, find
+    from curate.documents.documents import documents
+
+    items = [
+        Item(text.name, str(nth), words)
+        for text in texts
+        for nth, words in enumerate(text.documents["text"].to_pylist())
+    ]
+    # All runs of 13 words of every item, as `jaccard` cuts them; none is passed over as a template.
+    windows = cut_windows(items, Cutting("jaccard", WORDS, WORDS, None, 0, None))
+    item, gram = windows.pairs
+    read = ReadSettings()
+    shares: dict[str, dict[str, list[float]]] = {}
+    for corpus in corpora:
+        present = np.zeros(len(windows.search.table[3]), np.bool_)
+        for batch in DirectInput(plan_reading(corpus.inputs, read), read).batches(["id", "text"]):
+            docs = documents({"text": batch["text"].to_pylist()})
+            present[find(docs, windows.search)[1]] = True
+        hits = np.bincount(item, present[gram], minlength=len(items))
+        each = iter(np.round(hits / np.maximum(windows.distinct, 1), 6).tolist())
+        shares[corpus.name] = {t.name: [next(each) for _ in range(len(t.documents))] for t in texts}
+    return shares
+
+
+def encode_apart(
+    text: EvalText,
+    shares: dict[str, dict[str, list[float]]],
+    most_overlap: float,
+    tokenizer: Path,
+    out: Path,
+) -> dict[str, Any]:
+    """Encodes the documents that no corpus holds into OUT/eval/NAME; what is to be said of the
+    text. UsageError where fewer than two are left."""
+    from tokenize_kit.errors import TokenizerError
+    from tokenize_kit.shards.writer import encode_shards
+
+    by_corpus = {corpus: np.array(of[text.name]) for corpus, of in shares.items()}
+    largest = np.max(list(by_corpus.values()), axis=0)
+    apart = largest <= most_overlap
+    if apart.sum() < 2:
+        corpus = max(by_corpus, key=lambda name: float(by_corpus[name].sum()))
+        raise UsageError(
+            f"--eval {text.name}: its documents stand in {corpus}: give a text that no corpus holds"
+        )
+    chosen = text.documents.filter(pa.array(apart))
+    folder = out / "eval" / text.name
+    # A null column has no source that could be named.
+    names = [c for c in COLUMNS if chosen[c].null_count < len(chosen)]
+    try:
+        encode_shards(chosen.select(names).to_batches(), tokenizer, folder)
+    except TokenizerError as error:
+        raise as_failure(error) from None
+    return {
+        "path": text.path,
+        "available": text.available,
+        "available_bytes": text.available_bytes,
+        "drawn": len(apart),
+        "left_out": len(apart) - int(apart.sum()),
+        "overlap": {
+            corpus: {
+                "documents": int((of > 0).sum()),
+                "left_out": int((of > most_overlap).sum()),
+                "share": float(of.mean()),
+            }
+            for corpus, of in by_corpus.items()
+        },
+    }

@@ -1,0 +1,217 @@
+"""The runs of an experiment as tasks of an engine: each trains a model and scores it, document by
+document. Workers write into OUT, which all machines see, and a run that is there is not made again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.disk.files import file_digest, write_text
+from curate.disk.process import cores, host
+from curate.disk.units import counted
+from curate.engines.base import Task
+from curate.engines.choose import open_engine
+from curate.errors import RunFailed, as_failure
+from curate.run.deaths import retry_once
+from curate.terminal.progress import Progress
+
+DONE = "done.json"  # of a run: what it was, on which machine, and how long it took
+FUNCTION = "curate.experiment.runs:train_run"
+
+
+@dataclass(frozen=True)
+class Training:
+    """How every run of an experiment trains: the preset and its changes, the settings of
+    `pretrain`, what is scored (folders of shards by name), and threads of a run on a processor."""
+
+    model: str
+    changes: dict[str, Any]
+    settings: dict[str, Any]
+    texts: Mapping[str, str] = field(default_factory=dict)
+    threads: int = 1
+
+    def task(self, name: str, shards: Path, seed: int, steps: int, out: Path, part: int) -> Task:
+        """A run as JSON values. part: its number, for messages."""
+        settings = {**self.settings, "seed": seed, "steps": steps, "eval": dict(self.texts)}
+        return {
+            "part": part,
+            "name": name,
+            "shards": str(shards),
+            "model": self.model,
+            "changes": self.changes,
+            "train": settings,
+            "threads": self.threads,
+            "out": str(out),
+        }
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where runs are made: an engine by its name, its address, and the number of workers (0: one a
+    core, or one where there is a GPU)."""
+
+    engine: str = "local"
+    address: str | None = None
+    workers: int = 0
+    quiet: bool = False
+
+    def count(self, device: str, threads: int) -> int:
+        """Runs that go on at once on this machine."""
+        if self.workers:
+            return self.workers
+        from train.device import pick_device
+
+        return max(1, cores() // threads) if pick_device(device).type == "cpu" else 1
+
+
+def train_run(task: Task) -> dict[str, Any]:
+    """A worker's part: the run of a task, trained or as it is there."""
+    import torch
+
+    from train.config import TrainConfig
+    from train.errors import TrainError
+    from train.judge.nats import document_nats
+    from train.judge.trials import Trial, run_trial
+    from train.settings import from_dict, unflat
+
+    torch.set_num_threads(task["threads"])
+    try:
+        settings = from_dict(TrainConfig, unflat_but_texts(task["train"], unflat), "pretrain")
+        trial = Trial(
+            name=task["name"],
+            shards=Path(task["shards"]),
+            train=settings,
+            model=task["model"],
+            changes=task["changes"],
+        )
+        folder = trial.folder(Path(task["out"]))
+        begun = time.monotonic()
+        run_trial(trial, Path(task["out"]))
+        trained = time.monotonic()
+        document_nats(
+            folder,
+            {name: Path(path) for name, path in settings.eval.items()},
+            context=settings.context,
+            batch_rows=settings.rows,
+            precision=settings.precision,
+            device=settings.device,
+        )
+    except TrainError as error:
+        raise as_failure(error) from None
+    facts = {
+        "task": identity(task),
+        "machine": machine(settings.device, task["threads"]),
+        "seconds": {"training": trained - begun, "scoring": time.monotonic() - trained},
+    }
+    write_text(folder / DONE, json.dumps(facts, indent=1) + "\n")
+    return {}
+
+
+def identity(task: Task) -> dict[str, Any]:
+    """What of a task its result depends on; shards and texts by their manifests."""
+    settings = dict(task["train"])
+    folders = {"shards": task["shards"], **settings.pop("eval")}
+    digests = {name: file_digest(Path(path) / "manifest.json") for name, path in folders.items()}
+    kept = {name: task[name] for name in ("name", "model", "changes", "threads")}
+    return {**kept, "train": settings, "content": digests}
+
+
+def done_of(task: Task) -> dict[str, Any] | None:
+    """What a finished run left of itself; None where it is not finished, or was another."""
+    folder = folder_of(task)
+    try:
+        facts: dict[str, Any] = json.loads((folder / DONE).read_text(encoding="utf-8"))
+        whole = all((folder / name).is_file() for name in ("train.json", "nats.npz"))
+        return facts if whole and facts["task"] == json.loads(json.dumps(identity(task))) else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def unflat_but_texts(settings: dict[str, Any], unflat: Callable[..., Any]) -> dict[str, Any]:
+    """Dotted settings as objects; the names of texts may have dots of their own."""
+    rest = {name: value for name, value in settings.items() if name != "eval"}
+    return {**unflat(rest), "eval": settings.get("eval", {})}
+
+
+def machine(device: str, threads: int) -> dict[str, Any]:
+    """The class of the machine that a run is made on; nothing that names it."""
+    import torch
+
+    from train.device import pick_device
+
+    place = pick_device(device)
+    gpu = torch.cuda.get_device_name(place) if place.type == "cuda" else None
+    return {
+        **host(),
+        "device": place.type,
+        "gpu": gpu,
+        "threads": threads,
+        "torch": torch.__version__,
+    }
+
+
+def folder_of(task: Task) -> Path:
+    """Where a task's run lies."""
+    return Path(task["out"]) / task["name"] / f"seed-{task['train']['seed']}"
+
+
+def make_runs(tasks: Sequence[Task], place: Place, title: str) -> None:
+    """All runs, side by side in the engine's workers; RunFailed where one cannot be made. The bar
+    counts steps, which workers write into their logs."""
+    steps = [task["train"]["steps"] for task in tasks]
+    logs = [_Log(folder_of(task) / "metrics.jsonl", task["train"]["steps"]) for task in tasks]
+    before = sum(log.read() for log in logs)
+    begun = time.monotonic()
+    with Progress(title, sum(steps), place.quiet, done=before) as progress:
+        finished = 0
+
+        def tick() -> None:
+            done = sum(log.read() for log in logs)
+            pace = (time.monotonic() - begun) / max(1, done - before)
+            left = pace * (sum(steps) - done) if done > before else None
+            progress.update(done, f"{finished} of {counted(len(tasks), 'run')}", left)
+
+        device, threads = tasks[0]["train"].get("device", "auto"), tasks[0]["threads"]
+        count = place.count(device, threads)
+        waiting = [task for task in tasks if done_of(task) is None]
+        finished = len(tasks) - len(waiting)
+        if not waiting:
+            return
+        shared = [tasks[0]["shards"] + "/manifest.json"]
+        with open_engine(
+            place.engine, place.address, (place.workers, count), len(waiting), tick, shared
+        ) as engine:
+            for _ in engine.map(FUNCTION, waiting, retry_once("the experiment")):
+                finished += 1
+    for task in waiting:
+        if done_of(task) is None:
+            raise RunFailed(f"{folder_of(task)} is not here: all machines must see this folder")
+
+
+class _Log:
+    """Steps that a run has written into its log, counted without reading it anew."""
+
+    def __init__(self, path: Path, most: int) -> None:
+        self.path, self.most = path, most
+        self._offset = self._lines = 0
+
+    def read(self) -> int:
+        """The steps so far."""
+        try:
+            size = self.path.stat().st_size
+            if size < self._offset:  # gone on with from a checkpoint: what came after it is cut off
+                self._offset = self._lines = 0
+            if size > self._offset:
+                with self.path.open("rb") as file:
+                    file.seek(self._offset)
+                    block = file.read()
+                self._offset += len(block)
+                self._lines += block.count(b"\n")
+        except OSError:
+            pass
+        return min(self._lines, self.most)

@@ -1,0 +1,288 @@
+"""`llmcurate ablate`: what is planted comes out, a placebo differs by chance alone, runs resume."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from curate.cli.app import invoke
+from curate.errors import CurateError
+from curate.experiment.page import render, text
+from tests.curate.experiment.small_experiments import (
+    CHOSEN,
+    SETS,
+    Here,
+    experiment,
+    letters,
+    sentences,
+    without_cost,
+    write,
+)
+from train.errors import TrainError
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """(a corpus of text, one of letters, an evaluation text with two documents of the first)."""
+    import torch
+
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("inputs")
+    clean = [sentences(n) for n in range(40)]
+    news = [sentences(1000 + n) for n in range(10)] + clean[:2]
+    return (
+        write(folder / "clean.jsonl", clean),
+        write(folder / "noise.jsonl", [letters(n) for n in range(30)]),
+        write(folder / "news.jsonl", news, "xy"),
+    )
+
+
+@pytest.fixture(scope="module")
+def done(inputs, tmp_path_factory):
+    """(figures, OUT, the number of runs that were made) of an experiment that is not stopped."""
+    clean, noise, news = inputs
+    out = tmp_path_factory.mktemp("done") / "out"
+    engine = Here()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("curate.experiment.runs.open_engine", engine)
+        figures = experiment([clean, noise], {"news": news}, out)
+    return figures, out, engine.made
+
+
+def test_text_beats_noise_beyond_chance_and_the_placebo_holds_zero(done):
+    figures, _, made = done
+    clean, noise = figures["corpora"]
+    assert made == 9 and "difference" not in clean
+    low, high = noise["difference"]["interval"]
+    assert 0 < low < noise["difference"]["mean"] < high
+    assert figures["placebo"]["holds_zero"]
+    assert figures["power"]["detectable"] < noise["difference"]["mean"]
+    assert clean["bits_per_byte"]["mean"] < noise["bits_per_byte"]["mean"]
+
+
+def test_all_runs_are_alike_and_what_unequal_corpora_get_is_said(done):
+    figures, out, _ = done
+    clean, noise = figures["corpora"]
+    assert clean["tokens"] == noise["tokens"] == figures["placebo"]["tokens"] == 31 * 64
+    assert clean["epochs"] != noise["epochs"]
+    assert figures["tokenizer"]["origin"] == "trained on the union of clean, noise"
+    for seed in range(3):
+        lines = [
+            json.loads((out / "runs" / name / f"seed-{seed}" / "metrics.jsonl").open().readline())
+            for name in ("clean", "placebo")
+        ]
+        assert lines[0]["loss"] != lines[1]["loss"]  # other documents first
+    plans = [
+        json.loads((out / "runs" / name / "seed-0" / "train.json").read_text())["plan"]
+        for name in ("clean", "noise", "placebo")
+    ]
+    assert plans[0]["model"] == plans[1]["model"] == plans[2]["model"]
+
+
+def test_texts_and_their_sources_add_up_to_the_pooled_figure(done):
+    figures, _, _ = done
+    for row in figures["corpora"]:
+        news = row["texts"]["news"]
+        assert set(news["sources"]) == {"x", "y"}
+        total = sum(s["bits_per_byte"]["mean"] * s["bytes"] for s in news["sources"].values())
+        assert total / news["bytes"] == pytest.approx(row["bits_per_byte"]["mean"])
+
+
+def test_the_curve_ends_at_the_score_of_the_end(done):
+    figures, _, _ = done
+    for row in (*figures["corpora"], figures["placebo"]):
+        tokens, bits = row["curve"][-1]
+        assert tokens == row["tokens"] and len(row["curve"]) == 2
+        assert bits == pytest.approx(row["bits_per_byte"]["mean"], rel=1e-6)
+
+
+def test_evaluation_documents_that_a_corpus_holds_are_left_out_and_reported(done):
+    news = done[0]["eval"]["news"]
+    assert news["drawn"] == 12 and news["left_out"] == 2
+    assert news["overlap"]["clean"]["left_out"] == 2
+    assert news["overlap"]["noise"] == {"documents": 0, "left_out": 0, "share": 0}
+    assert done[0]["corpora"][0]["texts"]["news"]["documents"] == 10
+
+
+def test_stopped_it_goes_on_run_by_run_to_the_same_figures(inputs, done, tmp_path, monkeypatch):
+    clean, noise, news = inputs
+    for stop in (4, None):
+        engine = Here(stop)
+        monkeypatch.setattr("curate.experiment.runs.open_engine", engine)
+        try:
+            figures = experiment([clean, noise], {"news": news}, tmp_path)
+        except KeyboardInterrupt:
+            assert stop is not None
+    assert engine.made == 5
+    assert without_cost(figures) == without_cost(done[0])
+    again = experiment([clean, noise], {"news": news}, tmp_path)
+    assert engine.made == 5 and again == figures  # to the second: nothing is measured anew
+
+
+def test_figures_are_remade_from_nats_without_training(inputs, done, monkeypatch):
+    clean, noise, news = inputs
+    engine = Here()
+    monkeypatch.setattr("curate.experiment.runs.open_engine", engine)
+    (done[1] / "runs" / "noise" / "seed-1" / "nats.npz").write_bytes(b"damaged")
+    assert experiment([clean, noise], {"news": news}, done[1]) == done[0]
+    assert engine.made == 0
+
+
+def test_equal_documents_and_epochs_are_tokens_of_each_corpus(inputs, tmp_path, monkeypatch):
+    clean, noise, news = inputs
+    monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
+    figures = experiment(
+        [clean, noise], {"news": news}, tmp_path, tokens=None, epochs=0.5, seeds=1, points=1
+    )
+    for row in figures["corpora"]:
+        assert row["epochs"] == pytest.approx(0.5, abs=0.05)
+    assert figures["corpora"][0]["tokens"] != figures["corpora"][1]["tokens"]
+    assert figures["corpora"][1]["difference"]["interval"] is None
+    assert "one seed says nothing of chance" in text(figures)
+
+
+def test_page_and_lines_say_all_that_decides(done):
+    figures, _, _ = done
+    page, lines = render(figures), text(figures)
+    for words in ("noise: worse than clean", "which holds 0 as it must", "80 % of"):
+        assert words in lines and words in page
+    assert re.search(r"machine: .*1 thread a run, PyTorch", lines)
+    assert "3 seeds (0, 1, 2)" in lines and "9 runs" in lines
+    assert page.count("<svg") == 3 and "could not be drawn" not in page
+
+
+def test_minutes_choose_model_and_tokens_and_say_what_could_be_detected(
+    inputs, tmp_path, monkeypatch
+):
+    clean, noise, news = inputs
+    engine = Here()
+    monkeypatch.setattr("curate.experiment.runs.open_engine", engine)
+    changes = {"tokens": None, "minutes": 0.05, "seeds": 2, "points": 1}
+    figures = experiment([clean, noise], {"news": news}, tmp_path, **changes)
+    plan = figures["minutes"]
+    assert plan["model"] == figures["model"] == "tiny"
+    assert plan["pilot"]["detectable"] > 0 and engine.made == 4 + 6
+    assert figures["corpora"][0]["tokens"] == round(plan["tokens"] / 64) * 64
+    assert figures["corpora"][1]["epochs"] <= 4.1
+    assert experiment([clean, noise], {"news": news}, tmp_path, **changes) == figures
+    assert "pilot" in render(figures)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{clean}", "{noise}", "--tokens", "9"], "give --eval NAME=PATH"),
+        (["{clean}", "{noise}", "--eval", "{news}", "--tokens", "9"], "give NAME=PATH"),
+        (["{clean}", "--eval", "n={news}", "--tokens", "9"], "compares two corpora or more"),
+        (["{clean}", "{noise}", "--eval", "n={news}"], "one of them"),
+        (["{clean}", "{noise}", "--eval", "n={news}", "--tokens", "9", "--epochs", "1"], "one of"),
+        (["{clean}", "{clean}", "--eval", "n={news}", "--tokens", "9"], "write NAME="),
+        (["placebo={clean}", "{noise}", "--eval", "n={news}", "--tokens", "9"], "placebo names"),
+        (["c4", "c4-unfiltered", "--eval", "n={news}", "--tokens", "9"], "add --recipes"),
+        (["--recipes", "c4", "c4-unfiltered", "--eval", "n={news}", "--tokens", "9"], "--input"),
+        (
+            ["{clean}", "{noise}", "--eval", "n={news}", "--tokens", "9", "--set", "c4.x=1"],
+            "no step of a recipe here",
+        ),
+        (
+            ["{clean}", "{noise}", "--eval", "n={clean}", "--tokens", "9"],
+            "its documents stand in clean",
+        ),
+        (
+            ["{clean}", "{noise}", "--eval", "n=no.jsonl", "--tokens", "9"],
+            "no.jsonl does not exist",
+        ),
+        (
+            ["{clean}", "{noise}", "--eval", "n={news}", "--tokens", "9", "--engine", "slurm"],
+            "by local or ray",
+        ),
+        (
+            ["{clean}", "{noise}", "--eval", "n={news}", "--tokens", "9", "--tokenizer", "no"],
+            "no tokenizer.json",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_wrong_use_is_one_line(inputs, arguments, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
+    clean, noise, news = inputs
+    filled = [a.format(clean=clean, noise=noise, news=news) for a in arguments]
+    assert invoke(["ablate", *filled, "--vocab", "280", "-q", "-o", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"lr": 0.1}, "lr: 0.1, not 0.003"),
+        ({"model": "gigantic"}, "model 'gigantic': not a preset"),
+    ],
+    ids=["other settings in OUT", "no preset"],
+)
+def test_what_cannot_be_trained_says_why(inputs, done, setting, message, monkeypatch):
+    clean, noise, news = inputs
+    monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
+    with pytest.raises((CurateError, TrainError), match=message) as raised:
+        experiment([clean, noise], {"news": news}, done[1], **setting)
+    assert raised.value.exit_code == 2
+
+
+def test_the_command_writes_its_figures_and_a_page(inputs, done, tmp_path, capsys, monkeypatch):
+    clean, noise, news = inputs
+    monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
+    options = [f"--{name}={value}" for name, value in CHOSEN.items()]
+    sets = [f"--set={setting}" for setting in SETS]
+    command = ["ablate", clean, noise, "--eval", f"news={news}", *options, *sets, "-q", "--json"]
+    assert invoke([*command, "--workers=1", "-o", str(done[1])]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures == json.loads((done[1] / "ablation.json").read_text())
+    assert figures == json.loads(json.dumps(done[0]))
+    assert (done[1] / "ablation.html").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_engines_give_the_same_figures(engine, inputs, done, tmp_path):
+    from curate.cli.model_settings import Ablate
+    from curate.experiment.ablate import run_experiment
+    from curate.experiment.corpora import named_corpora
+    from curate.experiment.runs import Place
+
+    if engine == "ray":
+        pytest.importorskip("ray")
+    clean, noise, news = inputs
+    corpora = named_corpora([clean, noise], [], False)
+    place = Place(engine, workers=2, quiet=True)
+    figures = run_experiment(corpora, {"news": news}, tmp_path, Ablate.of(CHOSEN), SETS, place)
+    assert without_cost(figures) == without_cost(done[0])
+
+
+def test_recipes_run_over_one_input_and_are_compared(inputs, tmp_path, monkeypatch):
+    """Two recipes over one input: one that keeps all, one that keeps long documents alone."""
+    from curate.cli.model_settings import Ablate
+    from curate.experiment.ablate import run_experiment
+    from curate.experiment.corpora import named_corpora
+    from curate.experiment.runs import Place
+
+    clean, _, news = inputs
+    paths = []
+    for name, most in (("all", 10_000), ("short", 100)):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(f"name: {name}\nsteps:\n  - document_length: {{min: 1, max: {most}}}\n")
+        paths.append(str(path))
+    monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
+    corpora = named_corpora(paths, [clean], True)
+    chosen = Ablate.of({**CHOSEN, "tokens": 128, "seeds": 1})
+    sets = [*SETS, "document_length.min=2"]
+    place = Place(workers=1, quiet=True)
+    figures = run_experiment(corpora, {"news": news}, tmp_path / "out", chosen, sets, place)
+    assert [row["name"] for row in figures["corpora"]] == ["all", "short"]
+    assert figures["corpora"][0]["recipe"] == paths[0]
+    recipe = Path(tmp_path / "out" / "corpora" / "all" / "recipe.yaml").read_text()
+    assert "min: 2" in recipe

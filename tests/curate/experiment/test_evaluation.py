@@ -1,0 +1,72 @@
+"""Evaluation texts: which documents are drawn, and what of them stands in a corpus."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from curate.errors import UsageError
+from curate.experiment.corpora import Corpus
+from curate.experiment.evaluation import (
+    EvalText,
+    beginning,
+    draw_text,
+    find_overlap,
+    first_bytes,
+)
+from tests.curate.experiment.small_experiments import sentences, write
+
+LONG = " ".join(f"word{n}" for n in range(40))
+
+
+def test_documents_are_drawn_by_their_ids_whatever_their_order(tmp_path):
+    rows = [{"id": f"d{n}", "text": sentences(n)} for n in range(30)]
+    drawn = []
+    for name, order in (("a", rows), ("b", rows[::-1])):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("\n".join(map(json.dumps, order)))
+        drawn.append(draw_text("news", str(path), 2000, 500))
+    first, second = (text.documents["id"].to_pylist() for text in drawn)
+    assert first == second and 2 <= len(first) < 30
+    assert sum(len(text) for text in drawn[0].documents["text"].to_pylist()) <= 2000
+    assert drawn[0].available == 30
+
+
+def test_long_documents_are_scored_in_part_to_the_end_of_a_word():
+    assert beginning("a short one", 100) == "a short one"
+    assert beginning("one two three four", 15) == "one two three "
+    assert beginning("\u00e9" * 9, 5) == "\u00e9" * 2  # no half of a character
+    cut = first_bytes(EvalText("n", "p", pa.table({"text": ["aaa", "bb", "cc", "d"]}), 4, 8), 7)
+    assert cut.documents["text"].to_pylist() == ["aaa", "bb", "cc"]
+
+
+def test_two_documents_are_drawn_at_least(tmp_path):
+    path = write(tmp_path / "a.jsonl", [sentences(n) for n in range(5)])
+    assert len(draw_text("news", path, 1, 1000).documents) == 2
+    single = write(tmp_path / "b.jsonl", ["a single document", " "])
+    with pytest.raises(UsageError, match="holds 1 document with text: give two"):
+        draw_text("news", single, 100, 100)
+
+
+def test_overlap_is_the_share_of_13_grams_in_any_case_and_punctuation(tmp_path):
+    half = " ".join(LONG.upper().split()[:26]) + "!"
+    text = draw_text("news", write(tmp_path / "e.jsonl", [LONG, sentences(1)]), 10_000, 5000)
+    corpora = [
+        Corpus("half", (write(tmp_path / "half.jsonl", [half, "other words"]),)),
+        Corpus("none", (write(tmp_path / "none.jsonl", [" ".join(LONG.split()[:12])]),)),
+    ]
+    shares = find_overlap([text], corpora, {"half": "1", "none": "2"}, tmp_path)
+    at = text.documents["text"].to_pylist().index(LONG)
+    assert shares["half"]["news"][at] == pytest.approx((26 - 12) / (40 - 12))
+    assert shares["half"]["news"][1 - at] == 0 and shares["none"]["news"] == [0, 0]
+
+
+def test_overlap_is_computed_once_for_the_same_corpora_and_texts(tmp_path, monkeypatch):
+    text = draw_text("news", write(tmp_path / "e.jsonl", [LONG, sentences(1)]), 10_000, 5000)
+    corpora = [Corpus("a", (write(tmp_path / "a.jsonl", [LONG]),))]
+    first = find_overlap([text], corpora, {"a": "1"}, tmp_path)
+    monkeypatch.setattr("curate.experiment.evaluation._overlap", lambda *_: {"a": "anew"})
+    assert find_overlap([text], corpora, {"a": "1"}, tmp_path) == first
+    assert find_overlap([text], corpora, {"a": "2"}, tmp_path) == {"a": "anew"}
