@@ -5,6 +5,7 @@ A process loads libraries and compiled kernels anew, which takes longer than mos
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import subprocess
@@ -14,11 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from curate.cli import app as cli
 from curate.engines import idle_workers
+from tests.curate import forked_workers
 
+idle_workers.spawn = forked_workers.spawn
 ROOT = Path(__file__).resolve().parents[2]
+_build = typer.main.get_command
+
+
+@functools.cache
+def app_command() -> Any:
+    """The command line's parser, which takes a while to build; each call sets it up anew."""
+    return _build(cli.app)
 
 
 def run_here(*arguments: Any, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -36,6 +47,9 @@ def run_here(*arguments: Any, cwd: Path | None = None) -> subprocess.CompletedPr
     ):
         patch.setattr(idle_workers, "_waiting", [])
         patch.setattr(idle_workers, "_kept", 0)
+        patch.setattr(
+            typer.main, "get_command", lambda a: app_command() if a is cli.app else _build(a)
+        )
         os.chdir(cwd or before)
         try:
             code = cli.invoke(line, debug="--debug" in arguments)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from curate.cli.app import app
 from curate.errors import CurateError
+from tests.curate.command_line import app_command
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -37,7 +37,7 @@ def mistake(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
     """The error of the parser on a command line; nothing is run."""
     monkeypatch.setattr(typer.core.TyperCommand, "invoke", lambda self, ctx: 0)
     try:
-        typer.main.get_command(app).main(arguments, standalone_mode=False)
+        app_command().main(arguments, standalone_mode=False)
     except CurateError as error:
         return str(error)
     except Exception as error:
@@ -100,7 +100,7 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
 
 
 def test_examples_in_help_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    commands = [typer.main.get_command(app)]
+    commands = [app_command()]
     examples = 0
     while commands:
         command = commands.pop()

@@ -204,6 +204,7 @@ def test_where_this_machines_agent_is_lost_the_engine_connects_again(
     assert capsys.readouterr().err == "ray: lost the agent of this machine; connecting again\n"
 
 
+@pytest.mark.slow  # small ones: the worker and the agent lost above, machines lost in test_hosts.py
 def test_machines_that_join_are_used_and_those_that_die_or_hang_are_told_once(
     cluster, monkeypatch, capsys
 ):

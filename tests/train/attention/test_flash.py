@@ -77,10 +77,20 @@ def agree(inputs, spec):
         torch.testing.assert_close(actual.double(), wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("documents", [None, DOCUMENTS], ids=["one document", "documents"])
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_result_and_gradients_are_those_of_eager(kind, documents):
-    agree(tensors(), mask(documents=documents, **kind))
+def test_result_and_gradients_are_those_of_eager(kind):
+    agree(tensors(), mask(documents=DOCUMENTS, **kind))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=name, marks=() if name in ("causal", "all") else pytest.mark.slow)
+        for name, kind in KINDS.items()
+    ],
+)
+def test_so_they_are_without_documents(kind):
+    agree(tensors(), mask(**kind))
 
 
 @pytest.mark.parametrize("kind", ["full, alibi", "all"])

@@ -79,7 +79,8 @@ def test_the_compiled_step_has_no_graph_break(attention):
     assert len(called) == (SHAPE.layers if attention == "triton" else 0)
 
 
-@pytest.mark.parametrize("attention", ["triton", pytest.param("auto", marks=pytest.mark.slow)])
+@pytest.mark.slow  # small one: the test above, without the gradient's graph
+@pytest.mark.parametrize("attention", ["triton", "auto"])
 def test_the_gradient_too_is_traced_and_blocks_may_run_again(attention):
     torch._dynamo.reset()
     ours, parts = sums(attention, layers=1), batch(False)

@@ -27,7 +27,7 @@ KINDS = {
     "documents": {},
     "window and sinks": {"window": 64, "sinks": 3},
     "prefix": {"prefix": torch.zeros(1, 2, dtype=torch.bool)},
-    "alibi": {"bias": Alibi(slopes=torch.tensor([0.5, 0.1, 0.02, 0.3]))},
+    "alibi": {"bias": Alibi(slopes=torch.tensor([0.5, 0.02]))},
     "queries of a chunk": {"keys": 4},
 }
 
@@ -43,7 +43,7 @@ def excluded(monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_kernels_that_are_right_pass(kind):
-    assert fault("triton", dataclasses.replace(LIKE, **kind), 4, 2, 16, torch.float32) is None
+    assert fault("triton", dataclasses.replace(LIKE, **kind), 2, 1, 16, torch.float32) is None
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -56,7 +56,7 @@ def test_kernels_that_leave_the_kind_of_mask_out_do_not(kind, monkeypatch):
 
     broken = dataclasses.replace(BACKENDS["triton"], attention=wrong)
     monkeypatch.setitem(BACKENDS, "triton", broken)
-    what = fault("triton", dataclasses.replace(LIKE, **kind), 4, 2, 16, torch.float32)
+    what = fault("triton", dataclasses.replace(LIKE, **kind), 2, 1, 16, torch.float32)
     assert what is not None and "differ from the reference's by" in what
 
 
@@ -72,7 +72,8 @@ def test_gradients_are_compared_too(monkeypatch):
 def test_where_kernels_fail_it_is_said_and_another_back_end_takes_their_place(
     excluded, monkeypatch
 ):
-    model = change(preset("tiny"), {"attention": {"window": 8, "window_pattern": "WF"}}, "model")
+    small = {"heads": 2, "kv_heads": 1, "head_dim": 16, "window": 8, "window_pattern": "WF"}
+    model = change(preset("tiny"), {"attention": small}, "model")
     asked = TrainConfig(attention="triton", precision="fp32")
     assert try_kernels(model, asked, CPU) == []
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
 
-from tests.train.loop.test_distributed import MODEL, ROOT, TRAIN, lines
+from tests.train.loop.processes import lines, train_together
+from tests.train.loop.test_distributed import MODEL, TRAIN
 from train.errors import TrainError
 from train.loop.distributed import parts_of
 from train.loop.pretrain import pretrain
+from train.objective_settings import Prefix
 from train.settings import change
 from train.stages import Stage
 
@@ -36,7 +34,7 @@ CASES: dict[str, tuple[dict, dict]] = {
     ),
     "t5, prefix, a teacher": (
         {"position": "t5", "attention.window": 7, "attention.window_pattern": "WF"},
-        {"objective": "prefix", "recompute": True, "teacher": "rotary, micro-batches"},
+        {"objective": Prefix(), "recompute": True, "teacher": "rotary, micro-batches"},
     ),
     "learned, bf16": (
         {"position": "learned", "attention.kv_heads": 1},
@@ -51,42 +49,6 @@ FOUR: dict[str, tuple[dict, dict]] = {
     "four share a row": ({"attention.window": 9}, {"context_parallel": 4, "packing": "best-fit"}),
 }
 
-CODE = """
-import json, pathlib, sys
-import torch
-import torch.distributed as dist
-from train.config import TrainConfig
-from train.loop.pretrain import pretrain
-from train.model.older import model_config
-from train.settings import from_dict
-
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-for out, (model, plan) in json.loads(sys.argv[2]).items():
-    pretrain(
-        pathlib.Path(sys.argv[1]), pathlib.Path(out),
-        model=model_config(model, "plan"), train=from_dict(TrainConfig, plan, "plan"),
-    )
-dist.destroy_process_group()
-"""
-
-
-def by_processes(count, shards, base, cases):
-    """Each case trained by so many processes, one after another in the same ones."""
-    (base / "code.py").write_text(CODE)
-    plans = {
-        str(base / name): (dataclasses.asdict(model), dataclasses.asdict(train))
-        for name, (model, train) in cases.items()
-    }
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(count), str(base / "code.py"), str(shards)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, json.dumps(plans)], env=environment, capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return base
-
 
 def trained(count, shards, base, cases):
     """Each case trained by one process, then by ``count``."""
@@ -99,8 +61,7 @@ def trained(count, shards, base, cases):
         plans[name] = change(MODEL, model, "model"), plan
         alone = dataclasses.replace(plan, context_parallel=1, replicas=1, tensor=1)
         pretrain(shards, base / "one" / name, model=plans[name][0], train=alone)
-    (base / "many").mkdir()
-    by_processes(count, shards, base / "many", plans)
+    train_together(count, [(shards, base / "many" / name, *run) for name, run in plans.items()])
     return base
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.train.data.causal_rows import causal
+from tests.train.loop.processes import lines, together, train_together
+from tests.train.loop.split_models import facts
 from train.config import TrainConfig
 from train.data.shards import read_shards
 from train.errors import TrainError
@@ -32,7 +31,6 @@ from train.objectives.causal import Causal
 from train.runs.checkpoint import complete, stored, weights_of
 from train.stages import Stage
 
-ROOT = Path(__file__).resolve().parents[3]
 MODEL = ModelConfig(
     vocab=300,
     layers=2,
@@ -43,20 +41,20 @@ MODEL = ModelConfig(
     feed_forward=Dense(width=64),
 )
 TRAIN = TrainConfig(
-    steps=20,
+    steps=8,
     rows=4,
     context=32,
     warmup=3,
     schedule="constant",
-    eval_every=10,
-    checkpoint_every=10,
+    eval_every=4,
+    checkpoint_every=4,
     device="cpu",
 )
 CASES = {
     "ddp": {"parallel": "ddp"},
     "ddp, micro-batches": {"parallel": "ddp", "accumulate": 2},
     "ddp, stages": {
-        "stages": (Stage(steps=8, context=16, rows=8), Stage(steps=12, packing="best-fit")),
+        "stages": (Stage(steps=3, context=16, rows=8), Stage(steps=5, packing="best-fit")),
     },
     "fsdp": {"parallel": "fsdp"},
     "fsdp, muon and an average": {"parallel": "fsdp", "optimizer": "muon", "ema": 0.9, "steps": 8},
@@ -76,141 +74,29 @@ CASES = {
 ALONE = {"replicas": 1, "tensor": 1, "offload": False}  # one process
 GOES_ON = "fsdp"  # of this case, two processes do the second half alone
 
-CODE = """
-import json, pathlib, sys
-from functools import partial
-import torch
-import torch.distributed as dist
-from torch.distributed.tensor.debug import CommDebugMode
-from train.config import TrainConfig
-from train.data.shards import read_shards
-from train.device import autocast
-from train.loop.distributed import Ranks, place_model, ranks
-from train.loop.evaluate import Scoring
-from train.loop.pretrain import pretrain
-from train.loop.start import start_of, take_over
-from train.loop.texts import Text
-from train.model.older import model_config
-from train.model.decoder import Decoder
-from train.runs.checkpoint import load_model, newest
-from train.settings import from_dict
-from train.split import local
-
-def differences(config, folder):
-    # Weights that are not, bit for bit, what one process begins with, or finds in parts.
-    plan = TrainConfig(parallel="fsdp", rows=2, device="cpu")
-    start = start_of(pathlib.Path(folder))
-    alone = Decoder(config)
-    with ranks(plan) as group:
-        model = place_model(partial(Decoder, config), plan, group)
-    differ = []
-    last = newest(start.folder / "checkpoints")
-    fills = (
-        lambda m: m.initialise(3), lambda m: take_over(start, m), lambda m: load_model(last, m)
-    )
-    for fill in fills:
-        for each in (alone, model):
-            fill(each)
-        for (name, own), whole in zip(model.named_parameters(), alone.parameters(), strict=True):
-            same = own.to_local().numel() < whole.numel() and torch.equal(own.full_tensor(), whole)
-            differ += [] if same else [name]
-        for (name, own), whole in zip(model.named_buffers(), alone.buffers(), strict=True):
-            differ += [] if torch.equal(own, whole) else [name]
-    return differ
-
-def dtypes(config):
-    # Of the first block's weights, gathered, and of the embedding.
-    plan = TrainConfig(parallel="fsdp", precision="bf16", rows=2, device="cpu")
-    with ranks(plan) as group:
-        model = place_model(partial(Decoder, config), plan, group)
-    model.initialise(0)
-    block, seen = model.stack.blocks[0], []
-    block.register_forward_pre_hook(
-        lambda *_: seen.extend(str(w.dtype) for w in (*block.parameters(), model.embedding.weight))
-    )
-    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        model.features(torch.zeros(1, 4, dtype=torch.long))
-    return seen
-
-def sums(config):
-    # How often two processes that share blocks add up, forward and backward; their weights.
-    plan = TrainConfig(tensor=2, rows=2, device="cpu")
-    with ranks(plan) as group:
-        model = place_model(partial(Decoder, config), plan, group)
-    model.initialise(0)
-    with CommDebugMode() as forward:
-        out = model.features(torch.zeros(1, 4, dtype=torch.long), draws=torch.ones(1).long())
-    with CommDebugMode() as backward:
-        out.sum().backward()
-    own = sum(local(weight).numel() for weight in model.stack.blocks.parameters())
-    return [forward.get_total_counts(), backward.get_total_counts(), own]
-
-def scores(config, folder):
-    # Of texts, by one process, and by two that hold the model whole or in parts.
-    plan = TrainConfig(parallel="fsdp", rows=2, device="cpu")
-    whole = Decoder(config)
-    with ranks(plan) as group:
-        split = place_model(partial(Decoder, config), plan, group)
-    text, alone = Text(read_shards(pathlib.Path(folder)), 32), Ranks(device=torch.device("cpu"))
-    found = []
-    for model, by in ((whole, alone), (whole, group), (split, group)):
-        model.initialise(0)
-        how = Scoring(batch_rows=3, ranks=by, autocast=autocast(by.device, "fp32"))
-        found.append(text.nats(model, how).tolist())
-    return found
-
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-model, plans = json.loads(sys.argv[2])
-for out, plan in plans.items():
-    pretrain(
-        pathlib.Path(sys.argv[1]), pathlib.Path(out),
-        model=model_config(model, "plan"), train=from_dict(TrainConfig, plan, "plan"),
-    )
-config = model_config(model, "plan")
-facts = {"differ": differences(config, out), "dtypes": dtypes(config), "sums": sums(config)}
-facts["scores"] = scores(config, sys.argv[1])
-if dist.get_rank() == 0:
-    pathlib.Path(__file__).with_name("facts.json").write_text(json.dumps(facts))
-dist.destroy_process_group()
-"""
-
-
-def torchrun(*arguments: str, processes: int = 2) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    return subprocess.run(
-        [*command, "--nproc-per-node", str(processes), *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-
 
 @pytest.fixture(scope="module")
 def folders(shard_folder, tmp_path_factory):
     """Each case trained by one process and by two."""
     torch.set_num_threads(1)
     base = tmp_path_factory.mktemp("ranks")
-    plans = {}
+    runs = []
     for name, changes in CASES.items():
         plan = dataclasses.replace(TRAIN, eval={"texts": str(shard_folder)}, **changes)
         alone = dataclasses.replace(plan, **ALONE)
         pretrain(shard_folder, base / "one" / name, model=MODEL, train=alone)
         if name == GOES_ON:
-            half = dataclasses.replace(plan, steps=10)
+            half = dataclasses.replace(plan, steps=4)
             pretrain(shard_folder, base / "two" / name, model=MODEL, train=half)
-        plans[str(base / "two" / name)] = dataclasses.asdict(plan)
-    (base / "code.py").write_text(CODE)
-    given_ = json.dumps([dataclasses.asdict(MODEL), plans])
-    done = torchrun(str(base / "code.py"), str(shard_folder), given_)
-    assert done.returncode == 0, done.stderr[-3000:]
+        runs.append((shard_folder, base / "two" / name, MODEL, plan))
+    train_together(2, runs)
     return base
 
 
-def lines(out):
-    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+@pytest.fixture(scope="module")
+def seen(folders, shard_folder):
+    """What two processes see of the model, and of the last of the runs."""
+    return together(2, facts, MODEL, folders / "two" / [*CASES][-1], shard_folder)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -233,25 +119,25 @@ def test_two_processes_have_the_losses_of_one_and_count_the_same_tokens(folders,
     assert summary["sample"] is not None
 
 
-def test_split_weights_are_those_of_one_process_at_random_or_from_parts(folders):
-    assert json.loads((folders / "facts.json").read_text())["differ"] == []
+def test_split_weights_are_those_of_one_process_at_random_or_from_parts(seen):
+    assert seen["differ"] == []
 
 
-def test_two_processes_score_texts_as_one_does_to_the_last_bit(folders, shard_folder):
-    one, whole, split = json.loads((folders / "facts.json").read_text())["scores"]
+def test_two_processes_score_texts_as_one_does_to_the_last_bit(seen, shard_folder):
+    one, whole, split = seen["scores"]
     lengths = read_shards(shard_folder).length
     assert lengths.max() > MODEL.context > lengths.min() > 0  # windows, and whole documents
     assert len(one) == len(lengths) and all(nats > 0 for nats in one)
     assert whole == one and split == one
 
 
-def test_blocks_get_their_weights_together_in_bfloat16_and_embeddings_in_float32(folders):
-    *block, embedding = json.loads((folders / "facts.json").read_text())["dtypes"]
+def test_blocks_get_their_weights_together_in_bfloat16_and_embeddings_in_float32(seen):
+    *block, embedding = seen["dtypes"]
     assert set(block) == {"torch.bfloat16"} and embedding == "torch.float32"
 
 
-def test_processes_that_share_blocks_have_half_of_the_matrices_and_add_up_twice_a_block(folders):
-    forward, backward, own = json.loads((folders / "facts.json").read_text())["sums"]
+def test_processes_that_share_blocks_have_half_of_the_matrices_and_add_up_twice_a_block(seen):
+    forward, backward, own = seen["sums"]
     assert forward == backward == 2 * MODEL.layers
     whole = sum(weight.numel() for weight in Decoder(MODEL).stack.blocks.parameters())
     norms = 2 * MODEL.layers * MODEL.hidden

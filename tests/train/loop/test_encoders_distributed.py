@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 import torch
 
-from tests.train.loop.test_distributed import lines, torchrun
+from tests.train.loop.processes import lines, train_together
 from tests.train.loop.test_encoders import TRAIN, small
 from tests.train.loop.test_tasks import animals, settings
 from train.loop.pretrain import pretrain
 
-CODE = """
-import json, pathlib, sys
-import torch
-import torch.distributed as dist
-from train.config import TrainConfig
-from train.loop.pretrain import pretrain
-from train.model.older import model_config
-from train.settings import from_dict
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-for data, out, model, plan in json.loads(sys.argv[1]):
-    pretrain(
-        pathlib.Path(data), pathlib.Path(out),
-        model=model_config(model, "plan"), train=from_dict(TrainConfig, plan, "plan"),
-    )
-dist.destroy_process_group()
-"""
 CASES = {
     "bert-tiny": {"recompute": True},
     "albert-tiny": {},
@@ -42,7 +24,7 @@ CASES = {
 @pytest.fixture(scope="module")
 def folders(shard_folder, tmp_path_factory):
     torch.set_num_threads(1)
-    base, plans = tmp_path_factory.mktemp("encoders"), []
+    base, runs = tmp_path_factory.mktemp("encoders"), []
     files = animals(base, 60)
     for name, changes in CASES.items():
         task = name in files
@@ -51,12 +33,8 @@ def folders(shard_folder, tmp_path_factory):
         train = dataclasses.replace(train, **same, **changes)
         model, data = small("bert-tiny" if task else name), files.get(name, shard_folder)
         pretrain(data, base / "one" / name, model=model, train=train)
-        as_json = [dataclasses.asdict(one) for one in (model, train)]
-        plans.append((str(data), str(base / "two" / name), *as_json))
-    script = base / "run.py"
-    script.write_text(CODE)
-    done = torchrun(str(script), json.dumps(plans))
-    assert done.returncode == 0, done.stderr[-2000:]
+        runs.append((data, base / "two" / name, model, train))
+    train_together(2, runs)
     return base
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 import torch
 
-from tests.train.loop.test_distributed import lines, torchrun
+from tests.train.loop.processes import lines, together, train_together
+from tests.train.loop.split_models import experts
 from tests.train.loop.test_experts_runs import MODEL, TRAIN
 from tests.train.model.variants import LATENT
 from train.config import TrainConfig
@@ -42,44 +42,6 @@ CASES: dict[str, tuple[dict, dict]] = {
     "fsdp, bf16": ({}, {"parallel": "fsdp", "precision": "bf16", "recompute": True}),
 }
 
-CODE = """
-import json, pathlib, sys
-import torch
-import torch.distributed as dist
-from functools import partial
-from train.config import TrainConfig
-from train.loop.distributed import place_model, ranks
-from train.loop.pretrain import pretrain
-from train.model.older import model_config
-from train.model.decoder import Decoder
-from train.settings import from_dict
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-for out, (model, plan) in json.loads(sys.argv[2]).items():
-    pretrain(
-        pathlib.Path(sys.argv[1]), pathlib.Path(out),
-        model=model_config(model, "plan"), train=from_dict(TrainConfig, plan, "plan"),
-    )
-seen = {}
-for shared in (False, True):
-    plan = TrainConfig(
-        parallel="fsdp", precision="bf16", rows=2, device="cpu", expert_parallel=shared
-    )
-    with ranks(plan) as group:
-        placed = place_model(partial(Decoder, model_config(model, "plan")), plan, group)
-    placed.initialise(0)
-    layer = placed.stack.blocks[0].feed_forward
-    layer.router.register_forward_hook(lambda *_: seen.setdefault(shared, {}).update(
-        router=str(layer.router.weight.dtype), up=str(layer.up.dtype),
-        here=len(getattr(layer.up, "_local_tensor", layer.up)),
-    ))
-    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        placed.features(torch.zeros(1, 4, dtype=torch.long))
-if group.first:
-    pathlib.Path(__file__).with_name("seen.json").write_text(json.dumps(seen))
-dist.destroy_process_group()
-"""
-
 
 def case(name: str) -> tuple[ModelConfig, TrainConfig]:
     model, train = CASES[name]
@@ -90,15 +52,13 @@ def case(name: str) -> tuple[ModelConfig, TrainConfig]:
 def folders(shard_folder, tmp_path_factory):
     torch.set_num_threads(1)
     base = tmp_path_factory.mktemp("experts")
-    plans = {}
+    runs = []
     for name in CASES:
         model, train = case(name)
         alone = dataclasses.replace(train, replicas=1)
         pretrain(shard_folder, base / "one" / name, model=model, train=alone)
-        plans[str(base / "two" / name)] = dataclasses.asdict(model), dataclasses.asdict(train)
-    (base / "code.py").write_text(CODE)
-    done = torchrun(str(base / "code.py"), str(shard_folder), json.dumps(plans))
-    assert done.returncode == 0, done.stderr[-3000:]
+        runs.append((shard_folder, base / "two" / name, model, train))
+    train_together(2, runs)
     return base
 
 
@@ -125,11 +85,11 @@ def test_two_processes_have_the_losses_loads_and_weights_of_one(folders, name):
 
 
 @pytest.mark.slow
-def test_routers_stay_in_float32_where_blocks_are_gathered_in_bfloat16(folders):
-    seen = json.loads((folders / "seen.json").read_text())["false"]
+def test_routers_stay_in_float32_where_blocks_are_gathered_in_bfloat16():
+    seen = together(2, experts, MODEL, False)
     assert seen == {"router": "torch.float32", "up": "torch.bfloat16", "here": 4}
 
 
 @pytest.mark.slow
-def test_with_expert_parallel_a_process_computes_with_its_experts_alone(folders):
-    assert json.loads((folders / "seen.json").read_text())["true"]["here"] == 2
+def test_with_expert_parallel_a_process_computes_with_its_experts_alone():
+    assert together(2, experts, MODEL, True)["here"] == 2

@@ -15,24 +15,26 @@ from train.loop.pretrain import pretrain
 from train.measure.accounting import flops_per_token
 from train.measure.describe import find_gpu
 from train.model.presets import preset
+from train.settings import change
 from train.stages import Stage
 
 TRAIN = TrainConfig(
     steps=6, rows=4, context=32, warmup=1, eval_every=3, checkpoint_every=3, device="cpu"
 )
+SMALL = {"layers": 2}  # of tiny's four
 
 
 def figures(shards, out, **changes):
     processes = changes.pop("processes", 1)
     train = dataclasses.replace(TRAIN, **changes)
-    return forecast(shards, out, train=train, processes=processes)
+    return forecast(shards, out, changes=SMALL, train=train, processes=processes)
 
 
 def test_the_figures_are_those_of_the_run_and_nothing_is_written(shard_folder, tmp_path):
     out = tmp_path / "out"
     ahead = figures(shard_folder, out)
     assert not out.exists()
-    summary = pretrain(shard_folder, out, train=TRAIN)
+    summary = pretrain(shard_folder, out, changes=SMALL, train=TRAIN)
     assert ahead["parameters"]["total"] == summary["parameters"]
     assert ahead["data"] == summary["data"]
     assert ahead["attention"] == summary["attention"]
@@ -51,7 +53,7 @@ def test_time_follows_from_the_operations_of_all_stages_and_the_number_of_gpus(
 ):
     stages = (Stage(steps=2, context=16, rows=8), Stage(steps=4))
     one = figures(shard_folder, tmp_path, stages=stages)
-    model = preset("tiny", vocab=300, context=32)
+    model = change(preset("tiny", vocab=300, context=32), SMALL, "model")
     flops = 2 * 8 * 16 * flops_per_token(model, 16) + 4 * 4 * 32 * flops_per_token(model, 32)
     assert one["flops"] == pytest.approx(flops)
     for gpu in one["gpus"]:
@@ -87,7 +89,7 @@ def test_processes_that_share_rows_hold_their_tokens_and_the_keys_and_values_of_
     one = gpu()
     shared = gpu(processes=2, context_parallel=2)
     half = gpu(context=16)
-    own = preset("tiny", vocab=300, context=32)
+    own = change(preset("tiny", vocab=300, context=32), SMALL, "model")
     others = 4 * 16 * 2 * own.layers * own.attention.kv_heads * own.attention.head_dim * 2
     assert shared["activations"] - half["activations"] == others
     assert shared["peak"] < one["peak"]
@@ -130,7 +132,7 @@ def test_what_the_run_refuses_is_refused(shard_folder, finished, changes, messag
 @pytest.fixture(scope="module")
 def finished(shard_folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("finished") / "out"
-    pretrain(shard_folder, out, train=TRAIN)
+    pretrain(shard_folder, out, changes=SMALL, train=TRAIN)
     return out
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 import torch
 
-from tests.train.loop.test_distributed import ALONE, MODEL, TRAIN, lines, torchrun
+from tests.train.loop.processes import lines, train_together
+from tests.train.loop.test_distributed import ALONE, MODEL, TRAIN
 from train.loop.pretrain import pretrain
 from train.runs.checkpoint import complete, stored
-from train.settings import change, to_dict
+from train.settings import change
 
 pytestmark = pytest.mark.slow  # tests/train/loop/test_distributed.py has cases of two processes
 
@@ -45,24 +45,6 @@ RUNS = {
     ),
     "bf16": ({"precision": "bf16"}, {}, [(TENSOR, 6)]),
 }
-CODE = """
-import json, pathlib, sys
-import torch
-import torch.distributed as dist
-from train.config import TrainConfig
-from train.loop.pretrain import pretrain
-from train.model.older import model_config
-from train.settings import from_dict
-
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-for out, model, plan in json.loads(sys.argv[2]):
-    pretrain(
-        pathlib.Path(sys.argv[1]), pathlib.Path(out),
-        model=model_config(model, "plan"), train=from_dict(TrainConfig, plan, "plan"),
-    )
-dist.destroy_process_group()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +52,6 @@ def folders(shard_folder, tmp_path_factory):
     """Each run by one process, and by those that take turns."""
     torch.set_num_threads(1)
     base = tmp_path_factory.mktemp("meshes")
-    (base / "code.py").write_text(CODE)
     together = []
     for name, (settings, changes, turns) in RUNS.items():
         model, out = change(MODEL, changes, "model"), base / "many" / name
@@ -79,12 +60,10 @@ def folders(shard_folder, tmp_path_factory):
         for mesh, steps in turns:
             plan = dataclasses.replace(whole, steps=steps, **mesh)
             if mesh is not ALONE:
-                together.append((str(out), to_dict(model), to_dict(plan)))
+                together.append((shard_folder, out, model, plan))
             elif mesh is turns[0][0]:
                 pretrain(shard_folder, out, model=model, train=plan)
-    given = (str(base / "code.py"), str(shard_folder), json.dumps(together))
-    done = torchrun(*given, processes=4)
-    assert done.returncode == 0, done.stderr[-3000:]
+    train_together(4, together)
     for name, (settings, changes, turns) in RUNS.items():
         if turns[-1][0] is ALONE:
             plan = dataclasses.replace(TRAIN, **(settings | {"steps": turns[-1][1]}))
@@ -122,9 +101,6 @@ def test_blocks_that_are_compiled_one_by_one_drop_and_learn_what_others_do(shard
     plan = dataclasses.replace(TRAIN, steps=3)
     pretrain(shard_folder, tmp_path / "one", model=MODEL, train=plan)
     compiled = dataclasses.replace(plan, parallel="fsdp", compile=True)
-    (tmp_path / "code.py").write_text(CODE)
-    run = (str(tmp_path / "two"), to_dict(MODEL), to_dict(compiled))
-    done = torchrun(str(tmp_path / "code.py"), str(shard_folder), json.dumps([run]))
-    assert done.returncode == 0, done.stderr[-3000:]
+    train_together(2, [(shard_folder, tmp_path / "two", MODEL, compiled)])
     ours, theirs = ([x["loss"] for x in lines(tmp_path / name)] for name in ("two", "one"))
     assert ours == pytest.approx(theirs, abs=1e-5)

@@ -135,6 +135,7 @@ def test_a_folder_without_shards_is_wrong_use(tmp_path):
         pretrain(tmp_path, tmp_path / "out")
 
 
+@pytest.mark.slow  # small one: test_the_loss_falls_well_below_uniform, of made-up sentences
 def test_tiny_learns_real_prose_in_seconds(tmp_path):
     folder = SHARED / "corpora" / "longtext"
     if not folder.is_dir():

@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 import torch
 
-from tests.train.loop.test_distributed import lines, torchrun
+from tests.train.loop.processes import lines, train_together
 from tests.train.loop.test_encoders import TRAIN, small
 from train.errors import TrainError
 from train.loop.distributed import check_split
 from train.loop.pretrain import pretrain
 from train.settings import change
 
-CODE = """
-import json, pathlib, sys
-import torch
-import torch.distributed as dist
-from train.config import TrainConfig
-from train.loop.pretrain import pretrain
-from train.model.older import model_config
-from train.settings import from_dict
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-for out, (model, plan) in json.loads(sys.argv[2]).items():
-    pretrain(
-        pathlib.Path(sys.argv[1]), pathlib.Path(out),
-        model=model_config(model, "plan"), train=from_dict(TrainConfig, plan, "plan"),
-    )
-dist.destroy_process_group()
-"""
 DISTANCES = {"position": "disentangled", "position.span": 8, "position.norm": True}
 CASES: dict[str, tuple[dict, dict]] = {
     "ddp": ({}, {"accumulate": 2}),
@@ -44,16 +26,13 @@ CASES: dict[str, tuple[dict, dict]] = {
 @pytest.fixture(scope="module")
 def folders(shard_folder, tmp_path_factory):
     torch.set_num_threads(1)
-    base, plans = tmp_path_factory.mktemp("replaced"), {}
+    base, runs = tmp_path_factory.mktemp("replaced"), []
     for name, (of_model, changes) in CASES.items():
         model = change(small("electra-tiny"), of_model, "model")
         train = dataclasses.replace(TRAIN, log_every=1, **changes)
         pretrain(shard_folder, base / "one" / name, model=model, train=train)
-        plans[str(base / "two" / name)] = dataclasses.asdict(model), dataclasses.asdict(train)
-    script = base / "run.py"
-    script.write_text(CODE)
-    done = torchrun(str(script), str(shard_folder), json.dumps(plans))
-    assert done.returncode == 0, done.stderr[-2000:]
+        runs.append((shard_folder, base / "two" / name, model, train))
+    train_together(2, runs)
     return base
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 import torch
 
-from tests.train.loop.test_distributed import lines, torchrun
-from tests.train.loop.test_mesh import CODE
+from tests.train.loop.processes import lines, train_together
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.generate.generate import complete, load
@@ -22,7 +20,6 @@ from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Buckets
 from train.model.stack_settings import Encoder
 from train.objective_settings import Bart, Masked, Spans
-from train.settings import to_dict
 
 MODEL = ModelConfig(
     vocab=310,
@@ -72,14 +69,12 @@ def test_two_processes_have_the_losses_of_one(shard_folder, tmp_path):
         "fsdp": (SHARED, {"parallel": "fsdp"}),
         "tensor": (MODEL, {"tensor": 2, "recompute": True}),
     }
-    turns = []
+    runs = []
     for name, (model, settings) in cases.items():
         pretrain(shard_folder, tmp_path / f"one {name}", model=model, train=plan)
-        together = to_dict(dataclasses.replace(plan, **settings))
-        turns.append((str(tmp_path / name), to_dict(model), together))
-    (tmp_path / "code.py").write_text(CODE)
-    done = torchrun(str(tmp_path / "code.py"), str(shard_folder), json.dumps(turns))
-    assert done.returncode == 0, done.stderr[-3000:]
+        shared = dataclasses.replace(plan, **settings)
+        runs.append((shard_folder, tmp_path / name, model, shared))
+    train_together(2, runs)
     for name in cases:
         for ours, theirs in zip(
             lines(tmp_path / name), lines(tmp_path / f"one {name}"), strict=True

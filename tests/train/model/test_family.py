@@ -195,10 +195,11 @@ def test_every_second_block_may_run_again():
     assert runs == [2, 1, 2]
 
 
-def test_combinations_build_and_run():
+@pytest.mark.parametrize("share", [pytest.param(1, marks=pytest.mark.slow), 5])
+def test_combinations_build_and_run(share):
     """Pairs of choices that mean something together; the rest is refused by name."""
     kept = refused = 0
-    for first, other in itertools.combinations(VARIANTS.values(), 2):
+    for first, other in [*itertools.combinations(VARIANTS.values(), 2)][::share]:
         try:
             config = changed(SHAPE, {**first, **other}, "model")
         except TrainError as error:
@@ -210,8 +211,8 @@ def test_combinations_build_and_run():
             model.initialise(0)
             assert model(tokens_of(rows=1, length=6)).isfinite().all()
         kept += 1
-    assert kept > 500
-    assert 0 < refused < 150
+    assert kept > 500 / share
+    assert 0 < refused < 150 / share
 
 
 def test_flex_is_refused_where_it_has_no_gradients():
