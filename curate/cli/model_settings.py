@@ -244,3 +244,28 @@ class ModelShow(CommandSettings):
         "adamw", description="Optimizer of the training: adamw, muon, lion or adafactor."
     )
     recompute: bool = Field(False, description="Activations inside blocks are not kept.")
+
+
+class ScalingRun(CommandSettings):
+    """The training of a sweep over sizes and budgets."""
+
+    command = "scaling run"
+
+    sizes: str = Field(
+        "32x2,64x2,96x3,128x3,192x4",
+        description="Sizes of the preset tiny: hidden size x layers, with commas between them.",
+    )
+    flops: str | None = Field(
+        None, description="Floating-point operations of a run, with commas between budgets."
+    )
+    tokens: str | None = Field(
+        None, description="Tokens of a run, in place of operations, with commas between budgets."
+    )
+    seeds: int = Field(1, ge=1, description="Number of seeds that each run is done from.")
+    seed: int = Field(0, ge=0, description="The first seed; the others follow it.")
+    rows: int = Field(4, ge=1, description="Rows of `context` tokens in the batch of a step.")
+    context: int = Field(128, ge=8, description="Tokens in a row.")
+    lr: float = Field(0.003, gt=0, description="Learning rate after warm-up.")
+    device: str = Field(
+        "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
+    )
