@@ -269,3 +269,34 @@ class ScalingRun(CommandSettings):
     device: str = Field(
         "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
     )
+
+
+class ScalingFit(CommandSettings):
+    """The fit of scaling laws to points."""
+
+    command = "scaling fit"
+
+    resamples: int = Field(
+        1000, ge=2, description="Number of times that points are drawn anew for the intervals."
+    )
+    seed: int = Field(0, ge=0, description="Seed of these draws.")
+
+
+class ScalingPlan(CommandSettings):
+    """The plan for a budget."""
+
+    command = "scaling plan"
+
+    flops: float = Field(gt=0, description="Floating-point operations that there are.")
+    fit: Path | None = Field(
+        None, description="File or folder of `scaling fit`, whose laws stand beside published ones."
+    )
+    gpu: str = Field(
+        "H200", description="GPU to plan for, such as H200, H100, A100 80GB, L40S or RTX 4090."
+    )
+    mfu: float = Field(
+        0.4, gt=0, le=1, description="Share of the GPU's peak that training makes use of."
+    )
+    unique_tokens: float | None = Field(
+        None, ge=1, description="Distinct tokens that there are. Without a value there is no limit."
+    )

@@ -45,3 +45,64 @@ def scaling_run(
     folder = shards or workspace("SHARDS").need("shards", "llmcurate tokenizer encode")
     with needs_training():
         run_sweep(folder, out, chosen, sets or [], as_json, quiet)
+
+
+@command(scaling_app, "ScalingFit", "fit")
+def scaling_fit(
+    points: Annotated[
+        Path,
+        typer.Argument(
+            metavar="POINTS",
+            help="Folder of a sweep, or a CSV or JSON file of points: parameters, tokens, loss.",
+        ),
+    ],
+    out: Annotated[
+        Optional[Path],
+        typer.Option(
+            "-o",
+            "--out",
+            metavar="PATH",
+            help="Folder for scaling.json and a page. The default is the sweep's.",
+        ),
+    ] = None,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Fit scaling laws to losses.
+
+    Hoffmann et al.'s three approaches, Kaplan's law, and what repeated text is worth, with
+    intervals of 95 %. Points may also have flops, unique_tokens and non_embedding.
+
+    \b
+    Example:
+    llmcurate scaling fit sweep
+    llmcurate scaling fit points.csv -o law
+    """
+    from curate.cli.model_settings import ScalingFit
+    from curate.cli.training import needs_training
+    from curate.inspect.scaling import fit_points
+
+    chosen = ScalingFit.of(settings)
+    with needs_training():
+        fit_points(points, out, chosen, as_json)
+
+
+@command(scaling_app, "ScalingPlan", "plan")
+def scaling_plan(as_json: Json = False, **settings: Any) -> None:
+    """Plan parameters, tokens and hours for a budget.
+
+    By Chinchilla's rule, by published laws, and by a fit of your own. With --unique-tokens text is
+    repeated where it is too little, and counts less each time (Muennighoff et al. 2023).
+
+    \b
+    Example:
+    llmcurate scaling plan --flops 1e20
+    llmcurate scaling plan --flops 1e20 --unique-tokens 2e9 --fit sweep --gpu H100
+    """
+    from curate.cli.model_settings import ScalingPlan
+    from curate.cli.training import needs_training
+    from curate.inspect.scaling import plan_budget
+
+    chosen = ScalingPlan.of(settings)
+    with needs_training():
+        plan_budget(chosen, as_json)

@@ -8,24 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from train.scaling.laws import PER_PAIR, Floats
+from train.scaling.laws import Floats, Power
 from train.scaling.points import Curve, Points
 
 STEPS = 1500  # of operations that the envelope is looked at; Hoffmann et al. 2022, section 3.1
 ALIKE = 1.15  # operations of a budget's runs, the most over the least: runs have whole steps
-
-
-@dataclass(frozen=True)
-class Power:
-    """``factor`` x C^``exponent``: the best N of a budget; D is C / 6N."""
-
-    factor: float
-    exponent: float
-
-    def optimum(self, flops: float) -> tuple[float, float]:
-        """(N, D) at ``flops``."""
-        parameters = self.factor * flops**self.exponent
-        return parameters, flops / PER_PAIR / parameters
 
 
 def power(flops: Floats, parameters: Floats) -> Power | None:
@@ -35,14 +22,15 @@ def power(flops: Floats, parameters: Floats) -> Power | None:
     if len(np.unique(flops)) < 2:
         return None
     exponent, factor = np.polyfit(np.log(flops), np.log(parameters), 1)
-    return Power(float(np.exp(factor)), float(exponent))
+    return Power(float(factor), float(exponent))
 
 
-def envelope(curves: Sequence[Curve]) -> tuple[Floats, Floats, Floats]:
+def envelope(
+    curves: Sequence[Curve], smallest: float, largest: float
+) -> tuple[Floats, Floats, Floats]:
     """Approach 1: (operations, size whose curve is lowest there, its loss). Where the smallest or
-    the largest size is lowest nothing bounds the best one, and it is left out.
+    the largest size of all is lowest nothing bounds the best one, and it is left out.
     """
-    curves = [curve for curve in curves if len(curve.loss) > 1]
     if not curves:
         return (np.empty(0),) * 3
     low = min(curve.flops[0] for curve in curves)
@@ -51,7 +39,7 @@ def envelope(curves: Sequence[Curve]) -> tuple[Floats, Floats, Floats]:
     sizes = np.array([curve.parameters for curve in curves])
     best = losses.argmin(axis=0)
     won, loss = sizes[best], losses.min(axis=0)
-    inside = (won > sizes.min()) & (won < sizes.max()) & np.isfinite(loss)
+    inside = (won > smallest) & (won < largest) & np.isfinite(loss)
     return flops[inside], won[inside], loss[inside]
 
 

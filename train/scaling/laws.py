@@ -15,6 +15,25 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 PER_PAIR = 6.0  # operations for a parameter and a token
+_MOST = 300.0  # of a logarithm: fits to few points have exponents near 0
+
+
+@dataclass(frozen=True)
+class Power:
+    """The best N of a budget: exp(``log_factor``) x C^``exponent``. The best D is C / 6N."""
+
+    log_factor: float
+    exponent: float
+
+    def optimum(self, flops: float) -> tuple[float, float]:
+        """(N, D) at ``flops``."""
+        parameters = exponential(self.log_factor + self.exponent * math.log(flops))
+        return parameters, flops / PER_PAIR / parameters
+
+
+def exponential(power: float) -> float:
+    """e to it, within what a number holds."""
+    return math.exp(min(max(power, -_MOST), _MOST))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,24 +53,20 @@ class Chinchilla:
         return self.e + self.a / parameters**self.alpha + self.b / tokens**self.beta
 
     @property
-    def exponent(self) -> float:
-        """Of C in the best N; that of the best D is 1 less it."""
-        return self.beta / (self.alpha + self.beta)
+    def best(self) -> Power:
+        """Of the least loss at 6ND = C: equation 4."""
+        exponent = self.beta / (self.alpha + self.beta)
+        return Power(self._log_g - exponent * math.log(PER_PAIR), exponent)
 
     @property
-    def _g(self) -> float:
-        ratio = self.alpha * self.a / (self.beta * self.b)
-        return float(ratio ** (1 / (self.alpha + self.beta)))
+    def _log_g(self) -> float:
+        ratio = math.log(self.alpha * self.a) - math.log(self.beta * self.b)
+        return ratio / (self.alpha + self.beta)
 
-    def optimum(self, flops: float) -> tuple[float, float]:
-        """(N, D) of the least loss at 6ND = ``flops``: equation 4."""
-        pairs = flops / PER_PAIR
-        parameters = self._g * pairs**self.exponent
-        return parameters, pairs / parameters
-
-    def parameters_for(self, tokens: float) -> float:
+    def parameters_for(self, tokens: Any) -> Any:
         """The N whose best D is ``tokens``."""
-        return float(self._g * (self._g * tokens) ** (self.beta / self.alpha))
+        ratio = self.beta / self.alpha
+        return np.exp(self._log_g * (1 + ratio) + ratio * np.log(tokens))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,17 +86,11 @@ class Kaplan:
         return (size + self.dc / tokens) ** self.alpha_d
 
     @property
-    def exponent(self) -> float:
-        """Of C in the best N."""
-        return self.alpha_d / (self.alpha_n + self.alpha_d)
-
-    def optimum(self, flops: float) -> tuple[float, float]:
-        """(N, D) of the least loss at 6ND = ``flops``: where dc / D is alpha_n / alpha_d of the
-        other term.
-        """
-        ratio, pairs = self.alpha_n / self.alpha_d, flops / PER_PAIR
-        parameters = (ratio * self.nc**ratio * pairs / self.dc) ** (1 / (1 + ratio))
-        return parameters, pairs / parameters
+    def best(self) -> Power:
+        """Of the least loss at 6ND = C: where dc / D is alpha_n / alpha_d of the other term."""
+        ratio = self.alpha_n / self.alpha_d
+        factor = math.log(ratio / PER_PAIR) + ratio * math.log(self.nc) - math.log(self.dc)
+        return Power(factor / (1 + ratio), 1 / (1 + ratio))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +114,8 @@ class Repeats:
         """(N', D') by which the law has the loss of N parameters on D tokens, ``unique`` of them
         distinct.
         """
-        fitting = np.vectorize(law.parameters_for, otypes=[float])(unique)
         return (
-            self.worth(parameters, fitting, self.parameters),
+            self.worth(parameters, law.parameters_for(unique), self.parameters),
             self.worth(tokens, unique, self.tokens),
         )
 
@@ -119,7 +127,7 @@ class Repeats:
 
     def optimum(self, law: Chinchilla, flops: float, unique: float) -> tuple[float, float]:
         """(N, D) of the least loss at 6ND = ``flops``, of ``unique`` distinct tokens."""
-        free = law.optimum(flops)
+        free = law.best.optimum(flops)
         if free[1] <= unique:
             return free
         # Fewer parameters than the law's own best are read for longer.

@@ -9,13 +9,12 @@ the others are solved for by least squares, and the best of these are followed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from train.scaling.laws import Chinchilla, Floats, Kaplan
+from train.scaling.laws import Chinchilla, Floats, Kaplan, exponential
 
 DELTA = 1e-3  # Hoffmann et al. 2022, appendix D.3
 STARTS = 8  # that are followed
@@ -77,8 +76,8 @@ class ChinchillaForm:
 
     def law(self, constants: Floats, x: float, y: float) -> Chinchilla:
         e, a, b, alpha, beta = map(float, constants)
-        factors = math.exp(a + alpha * x), math.exp(b + beta * y)
-        return Chinchilla(e=math.exp(e), a=factors[0], b=factors[1], alpha=alpha, beta=beta)
+        factors = exponential(a + alpha * x), exponential(b + beta * y)
+        return Chinchilla(e=exponential(e), a=factors[0], b=factors[1], alpha=alpha, beta=beta)
 
 
 class KaplanForm:
@@ -105,8 +104,8 @@ class KaplanForm:
     def law(self, constants: Floats, x: float, y: float) -> Kaplan:
         size, text, ratio, alpha = map(float, constants)
         return Kaplan(
-            nc=math.exp(size / ratio + x),
-            dc=math.exp(text + y),
+            nc=exponential(size / ratio + x),
+            dc=exponential(text + y),
             alpha_n=ratio * alpha,
             alpha_d=alpha,
         )
