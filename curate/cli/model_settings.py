@@ -277,7 +277,7 @@ class ScalingFit(CommandSettings):
     command = "scaling fit"
 
     resamples: int = Field(
-        1000, ge=2, description="Number of times that points are drawn anew for the intervals."
+        400, ge=2, description="Number of times that points are drawn anew for the intervals."
     )
     seed: int = Field(0, ge=0, description="Seed of these draws.")
 

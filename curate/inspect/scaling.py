@@ -198,6 +198,11 @@ def law_rows(figures: dict[str, Any]) -> list[list[str]]:
         for law, own in laws.items()
         for name, value in own.get("law", {}).items()
     ]
+    rows += [
+        [law, "", "an exponent is at the limit of the fit: the points do not determine it"]
+        for law, own in laws.items()
+        if own.get("at_limit")
+    ]
     repeats = figures["repeats"]
     for name, title in (("tokens", "R_D*"), ("parameters", "R_N*")) if repeats else ():
         ends = repeats["intervals"].get(name)

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from train.judge.intervals import RESAMPLES, SHARE
+from train.judge.intervals import SHARE
 from train.scaling.frontier import budgets, envelope, isoflop, parabola, power
 from train.scaling.laws import Chinchilla, Floats, Kaplan, Power, Repeats
-from train.scaling.parametric import DELTA, ChinchillaForm, Form, KaplanForm
+from train.scaling.parametric import DELTA, LIMITS, ChinchillaForm, Form, KaplanForm
 from train.scaling.parametric import fit as fit_law
 from train.scaling.points import Curve, Measured, Points
 
 Draw = np.random.Generator
+RESAMPLES = 400
 POINTS = 200  # of the envelope that are kept for a chart
 ENVELOPE, ISOFLOP, PARAMETRIC = "1: envelope", "2: IsoFLOP", "3: parametric"
 
@@ -146,6 +147,7 @@ def _parametric(
         **_figures(law.best, pairs),
         "law": vars(law),
         "intervals": {name: limits([getattr(each, name) for each in laws]) for name in vars(law)},
+        "at_limit": bool(np.isclose(constants[-2:, None], LIMITS).any()),
         "error": float(np.sqrt(np.mean(np.log(points.loss / predicted) ** 2))),
         "predicted": np.stack([predicted, points.loss], axis=1).tolist(),
     }

@@ -18,6 +18,8 @@ from train.scaling.laws import Chinchilla, Floats, Kaplan, exponential
 
 DELTA = 1e-3  # Hoffmann et al. 2022, appendix D.3
 STARTS = 8  # that are followed
+# Of exponents, and of alpha_n / alpha_d: points of which a law knows little lead to such a limit.
+LIMITS = (1e-3, 2.0)
 EXPONENTS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
 
 
@@ -89,7 +91,7 @@ class KaplanForm:
 
     def starts(self, x: Floats, y: Floats, loss: Floats) -> list[Floats]:
         constants = []
-        for ratio in (0.3, 0.5, 0.7, 1.0, 1.4, 2.0):
+        for ratio in (0.3, 0.5, 0.7, 1.0, 1.4):
             for alpha in EXPONENTS:
                 columns = (np.exp(-ratio * x), np.exp(-y))
                 factors = _factors(columns, loss ** (1 / alpha))
@@ -141,7 +143,7 @@ def _huber(
 def _descend(start: Floats, form: Form, x: Floats, y: Floats, target: Floats) -> Any:
     from scipy.optimize import minimize
 
-    limits = [(None, None)] * (form.count - 2) + [(1e-3, 4.0)] * 2
+    limits = [(None, None)] * (form.count - 2) + [LIMITS] * 2
     return minimize(
         _huber,
         start,

@@ -132,6 +132,14 @@ def test_the_worth_of_repeated_text_is_fitted_beside_the_law():
     assert figures["repeats"]["points"] == 20
 
 
+def test_points_that_do_not_determine_an_exponent_are_said_to_be_such():
+    sizes, tokens, losses = made(Chinchilla(e=1.0, a=1e-9, b=400.0, alpha=0.3, beta=0.3))
+    law = fit(measured(sizes, tokens, losses), resamples=3)["approaches"][PARAMETRIC]
+    assert law["law"]["beta"] == pytest.approx(0.3, abs=1e-3) and law["at_limit"]
+    sure = fit(measured(*made(BESIROGLU)), resamples=3)["approaches"][PARAMETRIC]
+    assert not sure["at_limit"]
+
+
 def test_few_points_have_no_law_but_reasons():
     figures = fit(measured([1e6, 2e6, 4e6], [1e8, 1e8, 1e8], [3.0, 2.9, 2.8]), resamples=5)
     assert all("reason" in each for each in figures["approaches"].values())

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from curate.cli.app import invoke
+from tests.curate.pages.structure import check_structure
 from train.config import TrainConfig
 from train.judge.compare import Budget
 from train.measure.accounting import non_embedding, parameters
@@ -110,6 +111,7 @@ def test_the_commands_train_a_sweep_and_fit_it(shard_folder, tmp_path, capsys):
     found = json.loads((out / "scaling.json").read_text())
     assert set(found["approaches"]["3: parametric"]["law"]) == {"e", "a", "b", "alpha", "beta"}
     page = (out / "scaling.html").read_text()
+    check_structure(page)
     assert "could not be drawn" not in page
     assert 'aria-label="loss by operations"' in page and "measured loss by predicted loss" in page
     assert invoke(["scaling", "plan", "--flops", "1e12", "--fit", str(out)]) == 0
