@@ -287,7 +287,9 @@ class ScalingPlan(CommandSettings):
 
     command = "scaling plan"
 
-    flops: float = Field(gt=0, description="Floating-point operations that there are.")
+    flops: float = Field(
+        gt=0, allow_inf_nan=False, description="Floating-point operations that there are."
+    )
     fit: Path | None = Field(
         None, description="File or folder of `scaling fit`, whose laws stand beside published ones."
     )
@@ -298,5 +300,8 @@ class ScalingPlan(CommandSettings):
         0.4, gt=0, le=1, description="Share of the GPU's peak that training makes use of."
     )
     unique_tokens: float | None = Field(
-        None, ge=1, description="Distinct tokens that there are. Without a value there is no limit."
+        None,
+        ge=1,
+        allow_inf_nan=False,
+        description="Distinct tokens that there are. Without a value there is no limit.",
     )

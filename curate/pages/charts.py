@@ -113,10 +113,17 @@ class _Axes:
                 self.parts.append(_text(middle, self.base + FONT + 4, name))
                 free = middle - wide / 2 - LETTER
 
-    def name(self, name: str, y: float, style: str) -> None:
-        """A line of the legend, below the chart."""
-        self.parts.append(f'<path d="M{_px(self.left)} {_px(y - 4)}h28" {style}/>')
+    def name(self, name: str, y: float, style: str, dot: str = "") -> None:
+        """A line of the legend, below the chart; dot: the colour of a dot in place of a line."""
+        if dot:
+            self.dot(self.left + 14, y - 4, dot)
+        else:
+            self.parts.append(f'<path d="M{_px(self.left)} {_px(y - 4)}h28" {style}/>')
         self.parts.append(_text(self.left + 34, y, name, "start", INK))
+
+    def dot(self, x: float, y: float, colour: str) -> None:
+        """A dot; in pixels."""
+        self.parts.append(f'<circle cx="{_px(x)}" cy="{_px(y)}" r="2.6" fill="{colour}"/>')
 
     def axis(self) -> None:
         """The x axis, over what is drawn."""
@@ -353,10 +360,10 @@ def scatter(
         placed = [(x, y) for x, y in placed if left <= x <= right and bottom <= y <= top]
         if placed:
             axes.path(placed, style)
+        colour = COLOURS[nth % 4]
         for x, y in points:
-            centre = f'cx="{_px(axes.x(scales[0](x)))}" cy="{_px(axes.y(scales[1](y)))}"'
-            axes.parts.append(f'<circle {centre} r="2.6" fill="{COLOURS[nth % 4]}"/>')
-        axes.name(name, base + room * (nth + 1), style)
+            axes.dot(axes.x(scales[0](x)), axes.y(scales[1](y)), colour)
+        axes.name(name, base + room * (nth + 1), style, "" if line else colour)
     return _svg(axes.parts, label, height=base + room * len(series) + 6)
 
 

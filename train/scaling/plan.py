@@ -42,19 +42,12 @@ def plan(
     rows = [_row("20 tokens a parameter", *rule_of_twenty(flops), unique)]
     rows += [_of_law(name, law, flops, unique, Repeats()) for name, law in PUBLISHED.items()]
     rows.append(_row("Kaplan et al. 2020, L(N, D)", *KAPLAN.best.optimum(flops), unique))
-    for name, figures in _approaches(fitted).items():
-        if "reason" in figures:
-            continue
-        if "law" in figures:
-            own = fitted["repeats"] if fitted and fitted["repeats"] else vars(Repeats())
-            repeats = Repeats(tokens=own["tokens"], parameters=own["parameters"])
-            row = _of_law(name, Chinchilla(**figures["law"]), flops, unique, repeats)
-        else:
-            best = Power(figures["log_factor"], figures["exponent"])
-            row = _row(name, *best.optimum(flops), unique)
-        if not row["bound"]:
-            row["interval"] = interval(figures, flops)
-        rows.append(row)
+    if fitted is not None:
+        try:
+            rows += _fitted(fitted, flops, unique)
+        except (KeyError, TypeError, ValueError):
+            message = "no fit in this file: give what `llmcurate scaling fit` wrote"
+            raise TrainError(message, exit_code=2) from None
     return {
         "flops": flops,
         "gpu": device.name,
@@ -67,17 +60,24 @@ def plan(
     }
 
 
-def _approaches(fitted: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
-    if fitted is None:
-        return {}
-    try:
-        return {
-            f"fit, approach {name}": fitted["approaches"][name] for name in fitted["approaches"]
-        }
-    except (KeyError, TypeError):
-        raise TrainError(
-            "no fit in this file: `llmcurate scaling fit` writes it", exit_code=2
-        ) from None
+def _fitted(fitted: dict[str, Any], flops: float, unique: float | None) -> list[dict[str, Any]]:
+    """A row an approach that the points allowed."""
+    own = fitted["repeats"] or vars(Repeats())
+    repeats = Repeats(tokens=own["tokens"], parameters=own["parameters"])
+    rows = []
+    for approach, figures in fitted["approaches"].items():
+        if "reason" in figures:
+            continue
+        name = f"fit, approach {approach}"
+        if "law" in figures:
+            row = _of_law(name, Chinchilla(**figures["law"]), flops, unique, repeats)
+        else:
+            best = Power(figures["log_factor"], figures["exponent"])
+            row = _row(name, *best.optimum(flops), unique)
+        if not row["bound"]:
+            row["interval"] = interval(figures, flops)
+        rows.append(row)
+    return rows
 
 
 def _of_law(

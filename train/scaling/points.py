@@ -116,15 +116,15 @@ def read(path: Path) -> Measured:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise TrainError(f"{path}: cannot be read ({reason})", exit_code=2) from None
     points = points_of(rows, str(path))
-    if "curves" in about:
+    try:
         curves = [
-            Curve(curve["parameters"], *np.array(curve["losses"], float).T)
-            for curve in about["curves"]
+            Curve(float(curve["parameters"]), *np.array(curve["losses"], float).T)
+            for curve in about.get("curves", ())
         ]
-    else:
-        curves = []
-        for size in np.unique(points.parameters):
-            own = points.take(np.flatnonzero(points.parameters == size))
-            order = np.argsort(own.flops)
-            curves.append(Curve(float(size), own.flops[order], own.loss[order]))
+    except (KeyError, TypeError, ValueError):
+        raise TrainError(f"{path}: its curves cannot be read", exit_code=2) from None
+    for size in np.unique(points.parameters) if not curves else ():
+        own = points.take(np.flatnonzero(points.parameters == size))
+        order = np.argsort(own.flops)
+        curves.append(Curve(float(size), own.flops[order], own.loss[order]))
     return Measured(points, curves, about)

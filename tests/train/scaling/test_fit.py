@@ -164,6 +164,7 @@ def test_a_table_has_curves_of_its_sizes(tmp_path):
         ("a.csv", "parameters,tokens,loss\n1,2,3\n", "3 points or more"),
         ("a.json", "{", "cannot be read"),
         ("a.json", "[1]", "no list of points"),
+        ("a.json", '{"points": [{"parameters": 1, "tokens": 2, "loss": true}]}', "3 points"),
         ("none.csv", None, "No such file"),
     ],
 )

@@ -85,6 +85,8 @@ def test_the_command_prints_the_plan(capsys):
     [
         ("plan", "scaling plan needs --flops"),
         ("plan --flops 0", "--flops"),
+        ("plan --flops inf", "--flops"),
+        ("plan --flops 1e20 --fit empty.json", "no fit in this file"),
         ("plan --flops 1e20 --mfu 2", "--mfu"),
         ("plan --flops 1e20 --gpu K80", "choose one of H200"),
         ("plan --flops 1e20 --fit nowhere.json", "nowhere.json: cannot be read"),
@@ -97,6 +99,7 @@ def test_the_command_prints_the_plan(capsys):
 )
 def test_wrong_use_is_a_line(arguments, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.json").write_text("{}")
     assert invoke(["scaling", *arguments.split()]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
