@@ -263,13 +263,16 @@ def _drawn(parabola: dict[str, Any]) -> tuple[str, list[Any], list[Any]]:
 
 
 def _curves(curves: Sequence[Curve]) -> list[tuple[str, list[Any], list[Any]]]:
-    """A line a size: of its runs the one that costs most."""
+    """A line a size: of its runs the one that costs most, from its second tenth on, so that where
+    losses fall from does not hide where they end.
+    """
     longest = {curve.parameters: curve for curve in sorted(curves, key=lambda c: c.flops[-1])}
-    return [
-        (f"{size:,.0f} parameters", [], list(zip(curve.flops, curve.loss, strict=True)))
-        for size, curve in sorted(longest.items())
-        if len(curve.loss) > 1
-    ]
+    series = []
+    for size, curve in sorted(longest.items()):
+        points = list(zip(curve.flops, curve.loss, strict=True))
+        if len(points) > 1:
+            series.append((f"{size:,.0f} parameters", [], points[len(points) // 10 :]))
+    return series
 
 
 def _best(figures: dict[str, Any]) -> list[tuple[str, list[Any], list[Any]]]:

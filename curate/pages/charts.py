@@ -328,18 +328,16 @@ def scatter(
 ) -> str:
     """Named series of dots and of a line, either of which may be empty, with the names below.
 
-    logs: the axes that are logarithmic, as `x` or `xy`. The dots set what is seen; without any the
-    lines do.
+    logs: the axes that are logarithmic, as `x` or `xy`.
     """
     height, room = 200, FONT + 6
-    dots = [at for _, points, _ in series for at in points]
-    dots = dots or [at for _, _, line in series for at in line]
-    if not dots:
+    drawn = [at for _, points, line in series for at in (*points, *line)]
+    if not drawn:
         raise ValueError("no point to draw")
     scales = [math.log10 if axis in logs else float for axis in "xy"]
     bounds, ticks = [], []
     for nth, scale in enumerate(scales):
-        values = [scale(at[nth]) for at in dots]
+        values = [scale(at[nth]) for at in drawn]
         edge = (max(values) - min(values)) * 0.06 or 0.05
         low, high = min(values) - edge, max(values) + edge
         if scale is float:
@@ -356,10 +354,8 @@ def scatter(
     axes.parts.append(_text((axes.left + WIDTH - RIGHT) / 2, base, x_name))
     for nth, (name, points, line) in enumerate(series):
         style = _stroke(nth)
-        placed = [(scales[0](x), scales[1](y)) for x, y in line]
-        placed = [(x, y) for x, y in placed if left <= x <= right and bottom <= y <= top]
-        if placed:
-            axes.path(placed, style)
+        if line:
+            axes.path([(scales[0](x), scales[1](y)) for x, y in line], style)
         colour = COLOURS[nth % 4]
         for x, y in points:
             axes.dot(axes.x(scales[0](x)), axes.y(scales[1](y)), colour)

@@ -22,7 +22,7 @@ from train.scaling.points import Curve, Measured, Points
 
 Draw = np.random.Generator
 RESAMPLES = 400
-POINTS = 200  # of the envelope that are kept for a chart
+POINTS = 60  # of the envelope that are kept for a chart
 ENVELOPE, ISOFLOP, PARAMETRIC = "1: envelope", "2: IsoFLOP", "3: parametric"
 
 

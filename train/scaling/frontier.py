@@ -28,13 +28,20 @@ def power(flops: Floats, parameters: Floats) -> Power | None:
 def envelope(
     curves: Sequence[Curve], smallest: float, largest: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Approach 1: (operations, size whose curve is lowest there, its loss). Where the smallest or
-    the largest size of all is lowest nothing bounds the best one, and it is left out.
+    """Approach 1: (operations, size whose curve is lowest there, its loss), of operations that all
+    sizes have. Where the smallest or the largest size of all is lowest nothing bounds the best one,
+    and it is left out.
     """
-    if not curves:
+    ends: dict[float, tuple[float, float]] = {}
+    for curve in curves:
+        first, last = ends.get(curve.parameters, (np.inf, 0.0))
+        span = min(first, curve.flops[0]), max(last, curve.flops[-1])
+        ends[curve.parameters] = span
+    low = max((first for first, _ in ends.values()), default=1.0)
+    high = min((last for _, last in ends.values()), default=0.0)
+    if low >= high:
         return (np.empty(0),) * 3
-    low = min(curve.flops[0] for curve in curves)
-    flops = np.geomspace(low, max(curve.flops[-1] for curve in curves), STEPS)
+    flops = np.geomspace(low, high, STEPS)
     losses = np.stack([_along(curve, flops) for curve in curves])
     sizes = np.array([curve.parameters for curve in curves])
     best = losses.argmin(axis=0)

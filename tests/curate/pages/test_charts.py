@@ -170,7 +170,7 @@ def pairs_of(names: str) -> list[tuple[str, float]]:
 
 
 def test_a_scatter_has_dots_lines_and_axes_of_decades() -> None:
-    line = [(10.0**k, 10.0 ** (k / 2)) for k in range(-3, 30)]
+    line = [(10.0**k, 10.0 ** (k / 2)) for k in range(8, 18)]
     dots = [(1e10, 1e5), (1e14, 1e7)]
     svg = charts.scatter([("best", dots, line), ("none", [], [])], "best size", "FLOPs", "xy")
     assert labels(svg)[-2:] == ["best", "none"] and "1e+13" in labels(svg)
@@ -179,6 +179,6 @@ def test_a_scatter_has_dots_lines_and_axes_of_decades() -> None:
     assert charts.LEFT < left < right < charts.WIDTH and low > high > 0
     (path,) = re.findall(r'<path d="M([^"]*L[^"]*)" fill="none"', svg)
     xs = [float(point.split()[0]) for point in path.split("L")]
-    assert charts.LEFT <= min(xs) and max(xs) <= charts.WIDTH  # as far as what dots set
+    assert charts.LEFT <= min(xs) and max(xs) <= charts.WIDTH
     inside_and_apart(charts.scatter([("a", [(1.0, 2.0)], [])], "one point", "x"))
     assert "could not be drawn" in charts.scatter([("x", [], [])], "loss", "tokens")
