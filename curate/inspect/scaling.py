@@ -317,9 +317,10 @@ def plan_budget(chosen: ScalingPlan, as_json: bool) -> None:
 
 def plan_lines(figures: dict[str, Any]) -> list[str]:
     """The plan for a terminal."""
-    unique = figures["unique_tokens"]
+    unique, hours = figures["unique_tokens"], figures["hours"]
+    time = f"{hours:,.1f} h" if hours >= 1 else format_duration(3600 * hours)
     lines = [
-        f"{figures['flops']:.2e} FLOPs: {figures['hours']:.1f} h of one {figures['gpu']} at"
+        f"{figures['flops']:.2e} FLOPs: {time} of one {figures['gpu']} at"
         f" {100 * figures['mfu']:.0f} % of its {_amount(figures['peak'])}FLOP/s in bfloat16;"
         " by C = 6ND, attention left out"
     ]
