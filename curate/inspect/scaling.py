@@ -267,7 +267,7 @@ def _curves(curves: Sequence[Curve]) -> list[tuple[str, list[Any], list[Any]]]:
     losses fall from does not hide where they end.
     """
     longest = {curve.parameters: curve for curve in sorted(curves, key=lambda c: c.flops[-1])}
-    series = []
+    series: list[tuple[str, list[Any], list[Any]]] = []
     for size, curve in sorted(longest.items()):
         points = list(zip(curve.flops, curve.loss, strict=True))
         if len(points) > 1:

@@ -2,9 +2,9 @@
 
 The residuals of log L are summed by Huber's loss with delta 10^-3 and minimised by L-BFGS (Hoffmann
 et al. 2022, appendix D.3). Two things are otherwise than there. The sum is in units of delta: as a
-mean it is so small that the optimiser stops too early, which is what Besiroglu et al. 2024 found in
-the published constants. And the starts are not a grid over all constants: at each pair of exponents
-the others are solved for by least squares, and the best of these are followed.
+mean it is so small that the optimiser stops too early, the reason that Besiroglu et al. 2024 give
+for the published constants. And the starts are not a grid over all constants: at each pair of
+exponents the others are solved for by least squares, and the best of these are followed.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ def test_kaplans_law_takes_parameters_without_embeddings():
 def agreed():
     """All approaches on points and training curves of one law, with a little noise."""
     sizes = np.geomspace(1e7, 3e11, 30)
-    tokens = np.geomspace(1e8, 1e13, 100)
-    curves = [Curve(n, 6 * n * tokens, BESIROGLU.loss(n, tokens)) for n in sizes]
+    flops = np.geomspace(BUDGETS[0], BUDGETS[-1], 100)
+    curves = [Curve(n, flops, BESIROGLU.loss(n, flops / 6 / n)) for n in sizes]
     return fit(measured(*made(BESIROGLU, noise=0.001), curves=curves), resamples=100)
 
 
