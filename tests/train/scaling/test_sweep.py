@@ -108,8 +108,8 @@ def test_the_commands_train_a_sweep_and_fit_it(shard_folder, tmp_path, capsys):
     assert invoke(["scaling", "fit", str(out), "--resamples", "20"]) == 0
     printed = capsys.readouterr().out
     assert "9 points" in printed and "3: parametric" in printed and "alpha_n" in printed
-    found = json.loads((out / "scaling.json").read_text())
-    assert set(found["approaches"]["3: parametric"]["law"]) == {"e", "a", "b", "alpha", "beta"}
+    written = json.loads((out / "scaling.json").read_text())
+    assert set(written["approaches"]["3: parametric"]["law"]) == {"e", "a", "b", "alpha", "beta"}
     page = (out / "scaling.html").read_text()
     check_structure(page)
     assert "could not be drawn" not in page
