@@ -29,6 +29,7 @@ from curate.cli import (  # noqa: F401 (their commands join the app)
     quality,
     refresh,
     run,
+    scaling,
     search,
     tokenizer,
     tokenizer_change,

@@ -306,3 +306,64 @@ class ModelShow(CommandSettings):
         "adamw", description="Optimizer of the training: adamw, muon, lion or adafactor."
     )
     recompute: bool = Field(False, description="Activations inside blocks are not kept.")
+
+
+class ScalingRun(CommandSettings):
+    """The training of a sweep over sizes and budgets."""
+
+    command = "scaling run"
+
+    sizes: str = Field(
+        "32x2,64x2,96x3,128x3,192x4",
+        description="Sizes of the preset tiny: hidden size x layers, with commas between them.",
+    )
+    flops: str | None = Field(
+        None, description="Floating-point operations of a run, with commas between budgets."
+    )
+    tokens: str | None = Field(
+        None, description="Tokens of a run, in place of operations, with commas between budgets."
+    )
+    seeds: int = Field(1, ge=1, description="Number of seeds that each run is done from.")
+    seed: int = Field(0, ge=0, description="The first seed; the others follow it.")
+    rows: int = Field(4, ge=1, description="Rows of `context` tokens in the batch of a step.")
+    context: int = Field(128, ge=8, description="Tokens in a row.")
+    lr: float = Field(0.003, gt=0, description="Learning rate after warm-up.")
+    device: str = Field(
+        "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
+    )
+
+
+class ScalingFit(CommandSettings):
+    """The fit of scaling laws to points."""
+
+    command = "scaling fit"
+
+    resamples: int = Field(
+        400, ge=2, description="Number of times that points are drawn anew for the intervals."
+    )
+    seed: int = Field(0, ge=0, description="Seed of these draws.")
+
+
+class ScalingPlan(CommandSettings):
+    """The plan for a budget."""
+
+    command = "scaling plan"
+
+    flops: float = Field(
+        gt=0, allow_inf_nan=False, description="Floating-point operations that there are."
+    )
+    fit: Path | None = Field(
+        None, description="File or folder of `scaling fit`, whose laws stand beside published ones."
+    )
+    gpu: str = Field(
+        "H200", description="GPU to plan for, such as H200, H100, A100 80GB, L40S or RTX 4090."
+    )
+    mfu: float = Field(
+        0.4, gt=0, le=1, description="Share of the GPU's peak that training makes use of."
+    )
+    unique_tokens: float | None = Field(
+        None,
+        ge=1,
+        allow_inf_nan=False,
+        description="Distinct tokens that there are. Without a value there is no limit.",
+    )

@@ -23,8 +23,8 @@ DEFAULT = "default"
 # The commands in the order of `llmcurate --help`: from the web to a model, then looking at runs.
 ORDER = (
     "init run fetch extract extract-eval filter dedup decontaminate language quality perplexity mix"
-    " refresh forget tokenizer pretrain evaluate ablate generate predict model which import export"
-    " push stats explain whatif browse verify check search recipes steps schema new warmup demo"
+    " refresh forget tokenizer pretrain evaluate ablate generate predict model scaling which import"
+    " export push stats explain whatif browse verify check search recipes steps schema new warmup demo"
 ).split()
 
 

@@ -23,6 +23,7 @@ FONT = 11
 LETTER = 0.6 * FONT  # width of a letter, about
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 20, 24  # margins around the axes
 INK, MUTED, ACCENT, GONE, GRID = (f"var(--{name})" for name in "ink muted accent gone line".split())
+COLOURS = (ACCENT, INK, MUTED, GONE)  # of the series of a chart of lines
 SHADES = (1, 0.6, 0.35, 0.2)  # of the series of a chart of bars
 Chart = Callable[..., str]
 Points = Iterable[tuple[float, float]]
@@ -111,6 +112,18 @@ class _Axes:
             if middle + wide / 2 <= free:
                 self.parts.append(_text(middle, self.base + FONT + 4, name))
                 free = middle - wide / 2 - LETTER
+
+    def name(self, name: str, y: float, style: str, dot: str = "") -> None:
+        """A line of the legend, below the chart; dot: the colour of a dot in place of a line."""
+        if dot:
+            self.dot(self.left + 14, y - 4, dot)
+        else:
+            self.parts.append(f'<path d="M{_px(self.left)} {_px(y - 4)}h28" {style}/>')
+        self.parts.append(_text(self.left + 34, y, name, "start", INK))
+
+    def dot(self, x: float, y: float, colour: str) -> None:
+        """A dot; in pixels."""
+        self.parts.append(f'<circle cx="{_px(x)}" cy="{_px(y)}" r="2.6" fill="{colour}"/>')
 
     def axis(self) -> None:
         """The x axis, over what is drawn."""
@@ -283,16 +296,71 @@ def curves(
     axes.parts.append(_text((axes.left + WIDTH - RIGHT) / 2, height + FONT, x_name))
     base = height + FONT
     for nth, (name, line) in enumerate(lines):
-        colour = (ACCENT, INK, MUTED, GONE)[nth % 4]
-        dashes = f' stroke-dasharray="{6 - nth % 4} {1 + nth % 5}"' if nth else ""
-        style = f'fill="none" stroke="{colour}" stroke-width="1.9"{dashes}'
         seen = [(x, min(y, top)) for x, y in line if math.isfinite(y)]
         if seen:
-            axes.path(seen, style)
-        y = base + room * (nth + 1)
-        axes.parts.append(f'<path d="M{_px(axes.left)} {_px(y - 4)}h28" {style}/>')
-        axes.parts.append(_text(axes.left + 34, y, name, "start", INK))
+            axes.path(seen, _stroke(nth))
+        axes.name(name, base + room * (nth + 1), _stroke(nth))
     return _svg(axes.parts, label, height=base + room * len(lines) + 6)
+
+
+def _stroke(nth: int) -> str:
+    """The line of a series: the first in the accent colour, further ones in others and dashed."""
+    dashes = f' stroke-dasharray="{6 - nth % 4} {1 + nth % 5}"' if nth else ""
+    return f'fill="none" stroke="{COLOURS[nth % 4]}" stroke-width="1.9"{dashes}'
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times powers of ten; of many, the powers alone, at most 7 of them."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    fine = [m * 10.0**k for k in powers for m in (1, 2, 5) if low <= m * 10.0**k <= high]
+    if len(fine) <= 7:
+        return fine
+    decades = [v for v in fine if v in {10.0**k for k in powers}]
+    return decades[:: math.ceil(len(decades) / 7)]
+
+
+@drawn
+def scatter(
+    series: Sequence[tuple[str, Sequence[tuple[float, float]], Sequence[tuple[float, float]]]],
+    label: str,
+    x_name: str,
+    logs: str = "",
+) -> str:
+    """Named series of dots and of a line, either of which may be empty, with the names below.
+
+    logs: the axes that are logarithmic, as `x` or `xy`.
+    """
+    height, room = 200, FONT + 6
+    drawn = [at for _, points, line in series for at in (*points, *line)]
+    if not drawn:
+        raise ValueError("no point to draw")
+    scales = [math.log10 if axis in logs else float for axis in "xy"]
+    bounds, ticks = [], []
+    for nth, scale in enumerate(scales):
+        values = [scale(at[nth]) for at in drawn]
+        edge = (max(values) - min(values)) * 0.06 or 0.05
+        low, high = min(values) - edge, max(values) + edge
+        if scale is float:
+            steps = _round_values(low, high, 5)
+        else:
+            steps = _log_ticks(10**low, 10**high)
+        bounds.append((low, high))
+        ticks.append([(scale(v), f"{v:.0e}" if v >= 1e12 else format_short(v)) for v in steps])
+    (left, right), (bottom, top) = bounds
+    axes = _Axes(left, right, top, ticks[1], bottom, height)
+    axes.ticks(ticks[0])
+    axes.axis()
+    base = height + FONT
+    axes.parts.append(_text((axes.left + WIDTH - RIGHT) / 2, base, x_name))
+    for nth, (name, points, line) in enumerate(series):
+        style = _stroke(nth)
+        if line:
+            axes.path([(scales[0](x), scales[1](y)) for x, y in line], style)
+        colour = COLOURS[nth % 4]
+        for x, y in points:
+            axes.dot(axes.x(scales[0](x)), axes.y(scales[1](y)), colour)
+        axes.name(name, base + room * (nth + 1), style, "" if line else colour)
+    return _svg(axes.parts, label, height=base + room * len(series) + 6)
 
 
 @drawn

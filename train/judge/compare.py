@@ -21,7 +21,7 @@ from train.config import TrainConfig
 from train.errors import TrainError
 from train.judge.trials import Trial, loss_curve, mean, run_trial
 from train.loop.start import make_plan
-from train.measure.accounting import flops_per_token, parameters
+from train.measure.accounting import flops_per_token, non_embedding, parameters
 from train.model.plugins import blamed
 from train.runs.plan import Plan
 from train.settings import flat, to_dict
@@ -98,6 +98,7 @@ def compare(
         "seeds": list(numbers),
         "objective": to_dict(plans[variants[0].name].train.objective),
         "train": flat(to_dict(replace(train, steps=1))),
+        "device": first[0]["summary"]["device"],
         "variants": [
             _row(each, plans[each.name], runs[each.name], first if nth else None)
             for nth, each in enumerate(variants)
@@ -149,9 +150,11 @@ def _row(
         "model": variant.model,
         "changes": variant.changes,
         "parameters": parameters(plan.model),
+        "non_embedding": non_embedding(plan.model),
         "flops_per_token": per_token,
         "steps": steps,
         "tokens": tokens,
+        "epochs": runs[0]["summary"]["epochs"],
         "flops": tokens * per_token,
         "runs": [
             {

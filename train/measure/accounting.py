@@ -115,6 +115,12 @@ def parameters(config: ModelConfig) -> int:
     return parts(config).total
 
 
+def non_embedding(config: ModelConfig) -> int:
+    """Without the vectors of tokens and positions and the head, as Kaplan et al. 2020 count."""
+    own = parts(config)
+    return own.total - own.embedding - own.positions - own.head
+
+
 def active_parameters(config: ModelConfig) -> int:
     """The weights that one token meets: of experts those it goes through, as papers count them,
     shared blocks once.

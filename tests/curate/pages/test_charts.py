@@ -176,3 +176,18 @@ def test_intervals_stand_about_their_values_beside_a_line_at_zero() -> None:
     centres = [float(part.split('"')[0]) for part in svg.split('cx="')[1:]]
     assert centres[0] < centres[1] and "could not be drawn" not in svg
     assert re.search(r'd="M[\d.]+ [\d.]+H[\d.]+" stroke="var\(--accent\)"', svg)
+
+
+def test_a_scatter_has_dots_lines_and_axes_of_decades() -> None:
+    line = [(10.0**k, 10.0 ** (k / 2)) for k in range(8, 18)]
+    dots = [(1e10, 1e5), (1e14, 1e7)]
+    svg = charts.scatter([("best", dots, line), ("none", [], [])], "best size", "FLOPs", "xy")
+    assert labels(svg)[-2:] == ["best", "none"] and "1e+16" in labels(svg)
+    centres = re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', svg)
+    (left, low), (right, high) = (tuple(map(float, pair)) for pair in centres[:2])
+    assert charts.LEFT < left < right < charts.WIDTH and low > high > 0
+    (path,) = re.findall(r'<path d="M([^"]*L[^"]*)" fill="none"', svg)
+    xs = [float(point.split()[0]) for point in path.split("L")]
+    assert min(xs) >= charts.LEFT and max(xs) <= charts.WIDTH
+    inside_and_apart(charts.scatter([("a", [(1.0, 2.0)], [])], "one point", "x"))
+    assert "could not be drawn" in charts.scatter([("x", [], [])], "loss", "tokens")

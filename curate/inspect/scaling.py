@@ -1,0 +1,347 @@
+"""Scaling laws: sweeps, fits to them and their page, plans for a budget."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from curate.disk.files import write_text
+from curate.disk.process import cores
+from curate.disk.units import counted, format_duration, format_scaled
+from curate.errors import UsageError
+from curate.inspect import results
+from curate.pages import templates
+from curate.steps.recipe import Change
+from curate.terminal.output import echo, echo_json
+from curate.terminal.progress import Progress, say
+from curate.terminal.tables import table
+
+if TYPE_CHECKING:
+    from curate.cli.model_settings import ScalingFit, ScalingPlan, ScalingRun
+    from train.judge.compare import Budget
+    from train.scaling.points import Curve, Measured
+
+SWEEP = "sweep.json"
+AHEAD = (1, 10, 100)  # times the largest budget of the points, that a fit is shown at
+FITTED = ("approach", "exponent of N", "drawn", *(f"N at {times} x" for times in AHEAD))
+# Scored once, at the end; checkpoints are for a sweep that is stopped.
+SETTINGS = {
+    "log_every": 1,
+    "keep_checkpoints": 1,
+    "keep_best": False,
+    "checkpoint_every": 200,
+    "eval_every": 1_000_000_000,
+    "eval_tokens": 65_536,
+}
+
+
+def run_sweep(
+    shards: Path, out: Path, chosen: ScalingRun, sets: list[str], as_json: bool, quiet: bool
+) -> None:
+    """Trains the sweep into OUT, prints its table and writes OUT/sweep.json. Raises TrainError."""
+    results.check_folder(out)
+    from train.config import TrainConfig
+    from train.scaling.sweep import ladder, sweep
+    from train.settings import from_dict, unflat
+
+    settings = SETTINGS | chosen.model_dump(include={"seed", "rows", "context", "lr", "device"})
+    common: dict[str, Any] = {}
+    for item in map(Change.of, sets):
+        if item.section not in ("model", "pretrain"):
+            raise UsageError(f"{item.given}: write model.KEY=VALUE or pretrain.KEY=VALUE")
+        (common if item.section == "model" else settings)[item.key] = item.value
+    budgets = _budgets(chosen)
+    variants = ladder(chosen.sizes, changes=common)
+    total = chosen.seeds * len(variants) * len(budgets)
+    with Progress("training a sweep", total, quiet) as progress:
+        begun: list[str] = []
+
+        def on_run(name: str, seed: int) -> None:
+            progress.update(len(begun), f"{name}, seed {seed}")
+            begun.append(f"{name}, seed {seed}")
+
+        def on_progress(line: dict[str, Any]) -> None:
+            at = f"{begun[-1]}, step {line['step']} of {line['steps']}"
+            progress.update(progress.done, at)
+
+        figures = sweep(
+            shards,
+            out,
+            variants,
+            budgets=budgets,
+            train=from_dict(TrainConfig, unflat(settings), "pretrain"),
+            seeds=chosen.seeds,
+            on_run=on_run,
+            on_progress=on_progress,
+        )
+    figures["cores"] = cores()
+    write_text(out / SWEEP, json.dumps(figures, indent=1) + "\n")
+    if as_json:
+        echo_json(figures)
+        return
+    echo("\n".join(sweep_lines(figures)))
+    say(f"wrote {out / SWEEP}; `llmcurate scaling fit {out}` fits laws to it", quiet)
+
+
+def _budgets(chosen: ScalingRun) -> list[Budget]:
+    """Those of --flops or of --tokens, each once."""
+    from train.judge.compare import Budget
+
+    kind, text = ("flops", chosen.flops) if chosen.flops else ("tokens", chosen.tokens)
+    if not text or (chosen.flops and chosen.tokens):
+        raise UsageError("give --flops or --tokens, one of the two")
+    try:
+        amounts = sorted({float(amount) for amount in text.split(",")})
+    except ValueError:
+        amounts = [0.0]
+    if not 1 <= amounts[0] <= amounts[-1] < math.inf:
+        raise UsageError(f"--{kind} {text}: give numbers with commas between them, as 1e11,1e12")
+    if kind == "flops":
+        return [Budget(flops=amount) for amount in amounts]
+    return [Budget(tokens=int(amount)) for amount in amounts]
+
+
+def machine(figures: dict[str, Any]) -> str:
+    """`2 CPU cores`, or the kind of device."""
+    return (
+        counted(figures["cores"], "CPU core") if figures["device"] == "cpu" else figures["device"]
+    )
+
+
+def sweep_lines(figures: dict[str, Any]) -> list[str]:
+    """The runs of a sweep as a table, and what they took."""
+    points = figures["points"]
+    head = (
+        *("size", "parameters", "without embeddings", "tokens", "epochs", "FLOPs"),
+        *("6ND / FLOPs", "seed", "held-out loss", "seconds"),
+    )
+    rows = [
+        (
+            point["name"],
+            f"{point['parameters']:,}",
+            f"{point['non_embedding']:,}",
+            format_scaled(point["tokens"]),
+            f"{point['tokens'] / point['unique_tokens']:.2f}",
+            f"{point['flops']:.2e}",
+            f"{6 * point['parameters'] * point['tokens'] / point['flops']:.2f}",
+            str(point["seed"]),
+            f"{point['loss']:.4f}",
+            f"{point['seconds']:.0f}",
+        )
+        for point in points
+    ]
+    total = sum(point["flops"] for point in points)
+    cost = (
+        f"{counted(len(points), 'run')}, {total:.2e} FLOPs, {format_duration(figures['seconds'])}"
+    )
+    return [*table(head, rows), "", f"{cost} of training on {machine(figures)}"]
+
+
+def fit_points(path: Path, out: Path | None, chosen: ScalingFit, as_json: bool) -> None:
+    """Prints the fits, and writes scaling.json and scaling.html. Raises TrainError."""
+    from train.scaling.fit import fit
+    from train.scaling.points import read
+
+    measured = read(path)
+    out = out or (path if path.is_dir() else None)
+    results.check_folder(out)
+    figures = {"source": str(path), **fit(measured, seed=chosen.seed, resamples=chosen.resamples)}
+    results.show(
+        figures,
+        lambda: "\n".join(fit_lines(figures)),
+        lambda: render(figures, measured),
+        out,
+        as_json,
+        name="scaling",
+    )
+
+
+def _amount(number: float) -> str:
+    return format_scaled(number).replace("G", "B").strip()
+
+
+def _with_limits(value: float, ends: Sequence[float] | None, show: Callable[[float], str]) -> str:
+    """`0.51 (0.44 to 0.60)`."""
+    return show(value) + (f" ({show(ends[0])} to {show(ends[1])})" if ends else "")
+
+
+def fit_rows(figures: dict[str, Any]) -> list[list[str]]:
+    """A row an approach: the exponent, and the best N at the largest budget and beyond."""
+    from train.scaling.fit import interval
+    from train.scaling.laws import Power
+
+    rows = []
+    for name, own in {**figures["approaches"], "Kaplan's law": figures["kaplan"]}.items():
+        if "reason" in own:
+            rows.append([name, f"none: {own['reason']}", *("" for _ in FITTED[2:])])
+            continue
+        best = Power(own["log_factor"], own["exponent"])
+        row = [name, _with_limits(own["exponent"], own["interval"], "{:.3f}".format)]
+        row.append(f"{len(own['resamples'])} of {figures['resamples']}")
+        for flops in (times * figures["flops"][1] for times in AHEAD):
+            row.append(_with_limits(best.optimum(flops)[0], interval(own, flops), _amount))
+        rows.append(row)
+    return rows
+
+
+def law_rows(figures: dict[str, Any]) -> list[list[str]]:
+    """The constants of the laws, one a row, with their intervals."""
+    laws = {
+        "Chinchilla's": figures["approaches"]["3: parametric"],
+        "Kaplan's": figures["kaplan"],
+    }
+    rows = [
+        [law, name, _with_limits(value, own["intervals"][name], "{:.4g}".format)]
+        for law, own in laws.items()
+        for name, value in own.get("law", {}).items()
+    ]
+    rows += [
+        [law, "", "an exponent is at the limit of the fit: the points do not determine it"]
+        for law, own in laws.items()
+        if own.get("at_limit")
+    ]
+    repeats = figures["repeats"]
+    for name, title in (("tokens", "R_D*"), ("parameters", "R_N*")) if repeats else ():
+        ends = repeats["intervals"].get(name)
+        rows.append(
+            [
+                "repetition",
+                title,
+                _with_limits(repeats[name], ends, "{:.4g}".format)
+                if ends
+                else f"{repeats[name]:.4g}, as published",
+            ]
+        )
+    return rows
+
+
+def about_fit(figures: dict[str, Any]) -> str:
+    """What the fits are made from."""
+    low, high = figures["flops"]
+    return (
+        f"{counted(figures['points'], 'point')} of {low:.2e} to {high:.2e} FLOPs; in brackets the"
+        f" 95 % of {counted(figures['resamples'], 'resample')}, seed {figures['seed']}"
+    )
+
+
+def fit_lines(figures: dict[str, Any]) -> list[str]:
+    """The fits for a terminal."""
+    lines = [about_fit(figures), "", *table(FITTED, fit_rows(figures))]
+    lines.append(f"x: times {figures['flops'][1]:.2e} FLOPs, the most of a point")
+    return [*lines, "", *table(("law", "constant", ""), law_rows(figures), left=(0, 1, 2))]
+
+
+def render(figures: dict[str, Any], measured: Measured) -> str:
+    """scaling.html."""
+    return templates.render(
+        "evaluate/scaling.html",
+        figures=figures,
+        about=about_fit(figures),
+        head=FITTED,
+        rows=fit_rows(figures),
+        laws=law_rows(figures),
+        parabolas=[_drawn(each) for each in figures["approaches"]["2: IsoFLOP"]["parabolas"]],
+        curves=_curves(measured.curves),
+        lowest=figures["approaches"]["1: envelope"]["lowest"],
+        predicted=figures["approaches"]["3: parametric"].get("predicted", []),
+        best=_best(figures),
+        sweep=sweep_lines(measured.about)[-1] if "cores" in measured.about else "",
+    )
+
+
+def _drawn(parabola: dict[str, Any]) -> tuple[str, list[Any], list[Any]]:
+    """One budget of the chart of parabolas."""
+    low, high = min(parabola["sizes"]), max(parabola["sizes"])
+    a, b, c = parabola["curve"]
+    sizes = [low * (high / low) ** (nth / 40) for nth in range(41)]
+    line = [(size, (a * math.log(size) + b) * math.log(size) + c) for size in sizes]
+    dots = list(zip(parabola["sizes"], parabola["losses"], strict=True))
+    return f"{parabola['flops']:.2e} FLOPs", dots, line
+
+
+def _curves(curves: Sequence[Curve]) -> list[tuple[str, list[Any], list[Any]]]:
+    """A line a size: of its runs the one that costs most, from its second tenth on, so that where
+    losses fall from does not hide where they end.
+    """
+    longest = {curve.parameters: curve for curve in sorted(curves, key=lambda c: c.flops[-1])}
+    series: list[tuple[str, list[Any], list[Any]]] = []
+    for size, curve in sorted(longest.items()):
+        points = list(zip(curve.flops, curve.loss, strict=True))
+        if len(points) > 1:
+            series.append((f"{size:,.0f} parameters", [], points[len(points) // 10 :]))
+    return series
+
+
+def _best(figures: dict[str, Any]) -> list[tuple[str, list[Any], list[Any]]]:
+    """The best size by budget, a line an approach, and the minima of parabolas as dots."""
+    from train.scaling.laws import Power, rule_of_twenty
+
+    low, high = figures["flops"][0], figures["flops"][1] * AHEAD[-1]
+    budgets = [low * (high / low) ** (nth / 40) for nth in range(41)]
+    series = []
+    for name, own in figures["approaches"].items():
+        inside = [each for each in own.get("parabolas", ()) if each["parameters"] is not None]
+        dots = [(each["flops"], each["parameters"]) for each in inside]
+        if "reason" not in own:
+            best = Power(own["log_factor"], own["exponent"])
+            line = [(flops, best.optimum(flops)[0]) for flops in budgets]
+            series.append((f"approach {name}", dots, line))
+    rule = [(flops, rule_of_twenty(flops)[0]) for flops in budgets]
+    return [*series, ("20 tokens a parameter", [], rule)]
+
+
+def plan_budget(chosen: ScalingPlan, as_json: bool) -> None:
+    """Prints the plan. Raises TrainError."""
+    from train.scaling.plan import plan
+
+    fitted = None
+    if chosen.fit is not None:
+        path = chosen.fit / "scaling.json" if chosen.fit.is_dir() else chosen.fit
+        try:
+            fitted = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise UsageError(f"{path}: cannot be read ({reason})") from None
+    figures = plan(
+        chosen.flops,
+        gpu=chosen.gpu,
+        mfu=chosen.mfu,
+        unique=chosen.unique_tokens,
+        fitted=fitted,
+    )
+    echo_json(figures) if as_json else echo("\n".join(plan_lines(figures)))
+
+
+def plan_lines(figures: dict[str, Any]) -> list[str]:
+    """The plan for a terminal."""
+    unique, hours = figures["unique_tokens"], figures["hours"]
+    time = f"{hours:,.1f} h" if hours >= 1 else format_duration(3600 * hours)
+    lines = [
+        f"{figures['flops']:.2e} FLOPs: {time} of one {figures['gpu']} at"
+        f" {100 * figures['mfu']:.0f} % of its {_amount(figures['peak'])}FLOP/s in bfloat16;"
+        " by C = 6ND, attention left out"
+    ]
+    if unique:
+        lines.append(
+            f"{_amount(unique)} distinct tokens; *: solved with the worth of repeated text"
+        )
+    head = ["by", "parameters", "tokens", "tokens a parameter", "loss"]
+    rows = [
+        [
+            row["by"] + (" *" if row["bound"] else ""),
+            _with_limits(row["parameters"], row["interval"], _amount),
+            _amount(row["tokens"]),
+            f"{row['tokens_a_parameter']:.1f}",
+            "" if row["loss"] is None else f"{row['loss']:.3f}",
+            *([f"{row['epochs']:.1f}"] if unique else ()),
+        ]
+        for row in figures["rows"]
+    ]
+    lines += ["", *table([*head, *(["epochs"] if unique else ())], rows)]
+    if figures["measured_to"]:
+        times = figures["flops"] / figures["measured_to"]
+        lines.append(f"the fit is to points of at most {1 / times:.2g} of these FLOPs")
+    return lines

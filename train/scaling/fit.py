@@ -1,0 +1,193 @@
+"""All fits to measured points: Hoffmann et al.'s three approaches, Kaplan's law, and repetition.
+
+Intervals are of 95 %, by bootstrap: points drawn anew with replacement (approach 1: curves;
+approach 2: the points of each budget), and fitted again. A draw from which nothing can be fitted
+counts nowhere; how many did is in the figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from train.judge.intervals import SHARE
+from train.scaling.frontier import budgets, envelope, isoflop, parabola, power
+from train.scaling.laws import Chinchilla, Floats, Kaplan, Power, Repeats
+from train.scaling.parametric import DELTA, LIMITS, ChinchillaForm, Form, KaplanForm
+from train.scaling.parametric import fit as fit_law
+from train.scaling.points import Curve, Measured, Points
+
+Draw = np.random.Generator
+RESAMPLES = 400
+POINTS = 60  # of the envelope that are kept for a chart
+ENVELOPE, ISOFLOP, PARAMETRIC = "1: envelope", "2: IsoFLOP", "3: parametric"
+
+
+def fit(measured: Measured, *, seed: int = 0, resamples: int = RESAMPLES) -> dict[str, Any]:
+    """The figures of scaling.json. An approach that the points do not allow has a ``reason`` in
+    place of its figures.
+    """
+    once = measured.points.take(~measured.points.repeated)
+    again = measured.points.take(measured.points.repeated)
+    law = _parametric(once, ChinchillaForm(), once.parameters, seed, resamples)
+    return {
+        "seed": seed,
+        "resamples": resamples,
+        "points": len(measured.points),
+        "flops": [float(measured.points.flops.min()), float(measured.points.flops.max())],
+        "approaches": {
+            ENVELOPE: _envelope(measured.curves, seed, resamples),
+            ISOFLOP: _isoflop(once, seed, resamples),
+            PARAMETRIC: law,
+        },
+        "kaplan": _parametric(once, KaplanForm(), once.non_embedding, seed, resamples),
+        "repeats": _repeats(again, law, seed, min(resamples, 200)),
+    }
+
+
+def limits(values: Any) -> list[float] | None:
+    """The interval that holds 95 % of what the resamples gave; None of fewer than 2."""
+    if len(values) < 2:
+        return None
+    low, high = np.quantile(values, [(1 - SHARE) / 2, (1 + SHARE) / 2])
+    return [float(low), float(high)]
+
+
+def interval(figures: dict[str, Any], flops: float) -> list[float] | None:
+    """The interval of an approach's best N at ``flops``, from its resamples."""
+    if len(figures["resamples"]) < 2:
+        return None
+    factors, exponents = np.array(figures["resamples"]).T
+    logs = factors + exponents * np.log(flops)
+    return limits(np.exp(np.clip(logs, -300, 300)))
+
+
+def _resampled(
+    seed: int, resamples: int, estimate: Callable[[Draw], Power | None]
+) -> list[list[float]]:
+    """[log factor, exponent] of each resample that gave a power law."""
+    draw = np.random.default_rng(seed)
+    powers = (estimate(draw) for _ in range(resamples))
+    return [[each.log_factor, each.exponent] for each in powers if each is not None]
+
+
+def _figures(best: Power, pairs: list[list[float]]) -> dict[str, Any]:
+    return {
+        "log_factor": best.log_factor,
+        "exponent": best.exponent,
+        "interval": limits([exponent for _, exponent in pairs]),
+        "resamples": pairs,
+    }
+
+
+def _envelope(curves: Sequence[Curve], seed: int, resamples: int) -> dict[str, Any]:
+    curves = [curve for curve in curves if len(curve.loss) > 1]
+    sizes = {curve.parameters for curve in curves}
+    ends = (min(sizes), max(sizes)) if sizes else (0.0, 0.0)
+    flops, won, loss = envelope(curves, *ends)
+    every = max(1, len(flops) // POINTS)
+    lowest = np.stack([flops, won, loss], axis=1)[::every].tolist()
+    if len(set(won.tolist())) < 2:
+        reason = (
+            "fewer than 2 sizes between the smallest and the largest are the best of any budget"
+        )
+        return {"reason": reason, "lowest": lowest}
+
+    def estimate(draw: Draw) -> Power | None:
+        taken = [curves[number] for number in draw.integers(len(curves), size=len(curves))]
+        flops, won, _ = envelope(taken, *ends)
+        return power(flops, won) if len(set(won.tolist())) > 1 else None
+
+    best = power(flops, won)
+    assert best is not None
+    return {**_figures(best, _resampled(seed, resamples, estimate)), "lowest": lowest}
+
+
+def _isoflop(points: Points, seed: int, resamples: int) -> dict[str, Any]:
+    groups = budgets(points)
+    parabolas = [parabola(points.take(group)) for group in groups]
+    best, shown = isoflop(parabolas), [vars(each) for each in parabolas]
+    if best is None:
+        reason = "fewer than 2 budgets have 3 sizes and the least loss between them"
+        return {"reason": reason, "parabolas": shown}
+
+    def estimate(draw: Draw) -> Power | None:
+        taken = (group[draw.integers(len(group), size=len(group))] for group in groups)
+        return isoflop([parabola(points.take(group)) for group in taken])
+
+    return {**_figures(best, _resampled(seed, resamples, estimate)), "parabolas": shown}
+
+
+def _parametric(
+    points: Points, form: Form, parameters: Floats, seed: int, resamples: int
+) -> dict[str, Any]:
+    enough = len(points) > form.count and min(
+        len(np.unique(values)) for values in (parameters, points.tokens)
+    )
+    if enough < 3:
+        return {"reason": f"it takes {form.count + 1} points of 3 sizes and 3 numbers of tokens"}
+    law, constants = fit_law(form, parameters, points.tokens, points.loss)
+    laws: list[Chinchilla | Kaplan] = []
+
+    def estimate(draw: Draw) -> Power | None:
+        taken = draw.integers(len(points), size=len(points))
+        if min(len(np.unique(values[taken])) for values in (parameters, points.tokens)) < 3:
+            return None
+        of_draw = (parameters[taken], points.tokens[taken], points.loss[taken])
+        laws.append(fit_law(form, *of_draw, start=constants)[0])
+        best: Power = laws[-1].best
+        return best
+
+    pairs = _resampled(seed, resamples, estimate)
+    predicted = law.loss(parameters, points.tokens)
+    return {
+        **_figures(law.best, pairs),
+        "law": vars(law),
+        "intervals": {name: limits([getattr(each, name) for each in laws]) for name in vars(law)},
+        "at_limit": bool(np.isclose(constants[-2:, None], LIMITS).any()),
+        "error": float(np.sqrt(np.mean(np.log(points.loss / predicted) ** 2))),
+        "predicted": np.stack([predicted, points.loss], axis=1).tolist(),
+    }
+
+
+def _repeats(
+    points: Points, law: dict[str, Any], seed: int, resamples: int
+) -> dict[str, Any] | None:
+    """R_D* and R_N* of points that read text again, at the law of those that do not; R_N* is the
+    published one where no model is larger than its text calls for. None of fewer than 3 points.
+    """
+    if len(points) < 3 or "law" not in law:
+        return None
+    base = Chinchilla(**law["law"])
+    excess = bool((points.parameters > base.parameters_for(points.unique_tokens)).any())
+
+    def nearest(taken: npt.NDArray[Any]) -> Repeats:
+        from scipy.optimize import minimize
+
+        own = points.take(taken)
+        count = 2 if excess else 1
+
+        def repeats(logs: Floats) -> Repeats:
+            values = np.exp(np.clip(logs, -7, 12)).tolist()
+            return Repeats(**dict(zip(("tokens", "parameters"), values, strict=False)))
+
+        def total(logs: Floats) -> float:
+            losses = repeats(logs).loss(base, own.parameters, own.tokens, own.unique_tokens)
+            size = np.abs(np.log(losses / own.loss)) / DELTA
+            return float(np.where(size <= 1, size**2 / 2, size - 0.5).sum())
+
+        begin = np.log([Repeats.tokens, Repeats.parameters][:count])
+        return repeats(minimize(total, begin, method="Nelder-Mead", tol=1e-4).x)
+
+    draw = np.random.default_rng(seed)
+    count = len(points)
+    drawn = [nearest(draw.integers(count, size=count)) for _ in range(resamples)]
+    names = ("tokens", "parameters") if excess else ("tokens",)
+    return {
+        **vars(nearest(np.arange(count))),
+        "points": count,
+        "intervals": {name: limits([getattr(each, name) for each in drawn]) for name in names},
+    }

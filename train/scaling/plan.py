@@ -1,0 +1,105 @@
+"""A plan for a budget: parameters, tokens and hours, by published laws and by a fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from train.errors import TrainError
+from train.measure.describe import find_gpu
+from train.scaling.fit import interval
+from train.scaling.laws import (
+    BESIROGLU,
+    HOFFMANN,
+    KAPLAN,
+    MUENNIGHOFF,
+    Chinchilla,
+    Power,
+    Repeats,
+    rule_of_twenty,
+)
+
+PUBLISHED = {
+    "Hoffmann et al. 2022, approach 3": HOFFMANN,
+    "Besiroglu et al. 2024": BESIROGLU,
+    "Muennighoff et al. 2023": MUENNIGHOFF,
+}
+
+
+def plan(
+    flops: float,
+    *,
+    gpu: str = "H200",
+    mfu: float = 0.4,
+    unique: float | None = None,
+    fitted: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """``rows``: N, D and loss by each law; ``hours`` of one ``gpu`` at a share ``mfu`` of its peak
+    in bfloat16. ``unique``: distinct tokens that there are; where a law would have more it is
+    solved again with Muennighoff et al.'s worth of repeated text. ``fitted``: figures of
+    ``train.scaling.fit``. Raises ``TrainError``.
+    """
+    device = find_gpu(gpu)
+    rows = [_row("20 tokens a parameter", *rule_of_twenty(flops), unique)]
+    rows += [_of_law(name, law, flops, unique, Repeats()) for name, law in PUBLISHED.items()]
+    rows.append(_row("Kaplan et al. 2020, L(N, D)", *KAPLAN.best.optimum(flops), unique))
+    if fitted is not None:
+        try:
+            rows += _fitted(fitted, flops, unique)
+        except (KeyError, TypeError, ValueError):
+            message = "no fit in this file: give what `llmcurate scaling fit` wrote"
+            raise TrainError(message, exit_code=2) from None
+    return {
+        "flops": flops,
+        "gpu": device.name,
+        "peak": device.flops,
+        "mfu": mfu,
+        "hours": flops / (device.flops * mfu) / 3600,
+        "unique_tokens": unique,
+        "measured_to": fitted["flops"][1] if fitted else None,
+        "rows": rows,
+    }
+
+
+def _fitted(fitted: dict[str, Any], flops: float, unique: float | None) -> list[dict[str, Any]]:
+    """A row an approach that the points allowed."""
+    own = fitted["repeats"] or vars(Repeats())
+    repeats = Repeats(tokens=own["tokens"], parameters=own["parameters"])
+    rows = []
+    for approach, figures in fitted["approaches"].items():
+        if "reason" in figures:
+            continue
+        name = f"fit, approach {approach}"
+        if "law" in figures:
+            row = _of_law(name, Chinchilla(**figures["law"]), flops, unique, repeats)
+        else:
+            best = Power(figures["log_factor"], figures["exponent"])
+            row = _row(name, *best.optimum(flops), unique)
+        if not row["bound"]:
+            row["interval"] = interval(figures, flops)
+        rows.append(row)
+    return rows
+
+
+def _of_law(
+    name: str, law: Chinchilla, flops: float, unique: float | None, repeats: Repeats
+) -> dict[str, Any]:
+    best = law.best.optimum(flops)
+    if unique is None or best[1] <= unique:
+        return {**_row(name, *best, unique), "loss": law.loss(*best)}
+    best = repeats.optimum(law, flops, unique)
+    loss = float(repeats.loss(law, *best, unique))
+    return {**_row(name, *best, unique), "loss": loss, "bound": True}
+
+
+def _row(name: str, parameters: float, tokens: float, unique: float | None) -> dict[str, Any]:
+    """``bound``: the text is too little, and the law knows it."""
+    return {
+        "by": name,
+        "parameters": parameters,
+        "interval": None,
+        "tokens": tokens,
+        "tokens_a_parameter": tokens / parameters,
+        "epochs": None if unique is None else tokens / unique,
+        "loss": None,
+        "bound": False,
+    }

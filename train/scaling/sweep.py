@@ -1,0 +1,108 @@
+"""A sweep: sizes of a model trained at several budgets, whose losses a scaling law is fitted to.
+
+Each budget is a comparison of the sizes (train/judge/compare.py) in a folder of its own, so that a
+run that is finished is not done again. The learning rate of every run falls to its floor at its own
+end, as Hoffmann et al. 2022 advise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from train.config import TrainConfig
+from train.errors import TrainError
+from train.judge.compare import Budget, Variant, compare
+from train.model.presets import preset
+from train.settings import change
+
+_SIZE = re.compile(r"([1-9]\d*)x([1-9]\d*)")
+
+
+def ladder(sizes: str, model: str = "tiny", changes: dict[str, Any] | None = None) -> list[Variant]:
+    """Variants of a preset from `32x2,64x2`: hidden size and layers. Heads keep their size, and the
+    feed-forward its share of the hidden size; keys are shared by about as many queries. Raises
+    ``TrainError``.
+    """
+    base = change(preset(model), changes or {}, "model")
+    size, variants = base.attention.head_dim, []
+    for name in sizes.split(","):
+        match = _SIZE.fullmatch(name.strip())
+        if match is None:
+            raise TrainError(
+                f"size {name!r}: write the hidden size and the layers, as 64x2", exit_code=2
+            )
+        hidden, layers = map(int, match.groups())
+        heads, rest = divmod(hidden, size)
+        if rest:
+            raise TrainError(
+                f"size {name}: give a hidden size that is a multiple of {size}, a head's",
+                exit_code=2,
+            )
+        shared = base.attention.heads // base.attention.kv_heads
+        own = {
+            "hidden": hidden,
+            "layers": layers,
+            "attention.heads": heads,
+            "attention.kv_heads": heads // shared if heads % shared == 0 else 1,
+            "feed_forward.width": max(1, base.feed_forward.width * hidden // base.hidden),
+        }
+        variants.append(Variant(name=match[0], model=model, changes=(changes or {}) | own))
+    return variants
+
+
+def sweep(
+    shards: Path,
+    out: Path,
+    variants: list[Variant],
+    *,
+    budgets: list[Budget],
+    train: TrainConfig,
+    seeds: int = 1,
+    on_run: Callable[[str, int], None] = lambda name, seed: None,
+    on_progress: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
+    """Train every variant at every budget, from ``seeds`` seeds. ``points``: a row a run, with its
+    held-out loss; ``curves``: [operations, loss of the training batches] of each size at each
+    budget. Stopped, it goes on. Raises ``TrainError``.
+    """
+    points: list[dict[str, Any]] = []
+    curves: list[dict[str, Any]] = []
+    for budget in sorted(budgets, key=lambda each: each.flops or each.tokens or 0):
+        kind = "tokens" if budget.flops is None else "flops"
+        amount = f"{getattr(budget, kind):g}"
+
+        def begun(name: str, seed: int, at: str = f"at {amount} {kind}") -> None:
+            on_run(f"{name} {at}", seed)
+
+        figures = compare(
+            shards,
+            out / f"{kind}-{amount}",
+            variants,
+            train=train,
+            budget=budget,
+            seeds=seeds,
+            on_run=begun,
+            on_progress=on_progress,
+        )
+        for row in figures["variants"]:
+            shared = {key: row[key] for key in ("name", "parameters", "non_embedding", "tokens")}
+            shared["unique_tokens"] = round(row["tokens"] / max(1.0, row["epochs"]))
+            shared["flops"] = row["flops"]
+            for run in row["runs"]:
+                own = {"loss": run["held_out_loss"], "seed": run["seed"], "seconds": run["seconds"]}
+                points.append(shared | own)
+            per_token = row["flops_per_token"]
+            losses = [[tokens * per_token, loss] for tokens, loss in row["curve"]]
+            curves.append({"name": row["name"], "parameters": row["parameters"], "losses": losses})
+    return {
+        "shards": str(shards),
+        "seeds": figures["seeds"],
+        "train": figures["train"],
+        "device": figures["device"],
+        "seconds": sum(point["seconds"] for point in points),
+        "points": points,
+        "curves": curves,
+    }
