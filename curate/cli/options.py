@@ -24,7 +24,8 @@ DEFAULT = "default"
 ORDER = (
     "init run fetch extract extract-eval filter dedup decontaminate language quality perplexity mix"
     " refresh forget tokenizer pretrain evaluate ablate generate predict model scaling which import"
-    " export push stats explain whatif browse verify check search recipes steps schema new warmup demo"
+    " export push stats explain whatif browse verify check search recipes steps schema new warmup"
+    " demo"
 ).split()
 
 
