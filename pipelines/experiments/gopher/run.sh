@@ -1,7 +1,7 @@
 #!/bin/sh
 # Gopher's stages: what do quality rules, repetition rules and deduplication add, one after the other?
 #
-# Paper: Rae et al. 2021 (Gopher, arXiv:2112.11446), figure A1: each stage lowers the loss on
+# Paper: Rae et al. 2021 (Gopher, arXiv:2112.11446), appendix A: each stage lowers the loss on
 # text that is not of the web. Expected sign: -, growing from stage to stage.
 # Reads: CORPORA/wcxb/dev.warc.gz, all visible text of half of the pages (menus and all, as Common
 # Crawl's own text has it). Scored: the main texts of the other half (dev-gold.jsonl.gz), and novels.

@@ -2,7 +2,7 @@
 # Language identification before or after deduplication: CCNet cuts repeated paragraphs first, since
 # English menus on German pages mislead the identification. Does it make a better German model?
 #
-# Paper: Wenzek et al. 2020 (CCNet, arXiv:1911.00359), section 5.1: more pages are identified rightly
+# Paper: Wenzek et al. 2020 (CCNet, arXiv:1911.00359), section 4: more pages are identified rightly
 # after. Expected sign: -, fewer bits a byte where the language is identified after.
 # Reads: CORPORA/web/*.warc.gz, all visible text of pages in ten languages, of which German ones are
 # kept, and CORPORA/models/lid.176.ftz; CORPORA/longtext/de-novels.jsonl.zst is scored.

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Perplexity buckets: is web text that a model of good text expects better to train on?
 #
-# Paper: Wenzek et al. 2020 (CCNet, arXiv:1911.00359), table 4 and figure 7: word vectors and
-# BERT trained on head are better than on middle, on tail worst. Expected sign: +, middle and tail
-# against head.
+# Paper: Wenzek et al. 2020 (CCNet, arXiv:1911.00359), section 5: word vectors that
+# are trained on head are better than on middle, and worst on tail. Expected sign: +, for middle and
+# more for tail, against head.
 # Reads: CORPORA/wcxb/dev.warc.gz, all visible text of half of the pages. Of the other half the main
 # texts (dev-gold.jsonl.gz) are good text: two thirds for the n-gram model, the rest to be scored.
 # Takes 5 minutes on two cores that others use too.

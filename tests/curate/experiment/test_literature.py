@@ -1,4 +1,4 @@
-"""The folders of pipelines/experiments: recipes are planned, run.sh calls commands that there are."""
+"""Folders of pipelines/experiments: recipes are planned, run.sh calls commands that there are."""
 
 from __future__ import annotations
 
