@@ -18,4 +18,4 @@ llmcurate ablate --recipes c4 c4-unfiltered --input "$corpora/wcxb/dev.warc.gz" 
   --eval novels="$corpora/longtext/en-novels.jsonl.zst" \
   --eval peps="$corpora/longtext/en-peps.jsonl.zst" \
   --eval rust="$corpora/longtext/en-rustbook.jsonl.zst" \
-  --eval-bytes 40000 --eval-excerpt 1000 --tokens 128000 $small -o "$out/ablation"
+  --eval-bytes 40000 --eval-excerpt 1000 --tokens 80000 $small -o "$out/ablation"

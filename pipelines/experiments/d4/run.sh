@@ -31,4 +31,4 @@ END
 llmcurate run "$here/farthest.yaml" "$out/pages.jsonl" -o "$out/farthest"
 llmcurate ablate "$out/random.jsonl" "$out/farthest" nearest="$out/farthest/rejected" \
   --eval main="$out/main.jsonl" --eval novels="$out/novels.jsonl" --eval-bytes 60000 \
-  --eval-excerpt 1000 --tokens 128000 $small -o "$out/ablation"
+  --eval-excerpt 1000 --tokens 80000 $small -o "$out/ablation"

@@ -5,7 +5,7 @@
 # text that is not of the web. Expected sign: -, growing from stage to stage.
 # Reads: CORPORA/wcxb/dev.warc.gz, all visible text of half of the pages (menus and all, as Common
 # Crawl's own text has it). Scored: the main texts of the other half (dev-gold.jsonl.gz), and novels.
-# Takes 5 minutes on two cores that others use too.
+# Takes 6 minutes on two cores that others use too.
 #
 #   sh pipelines/experiments/gopher/run.sh CORPORA OUT
 set -eu

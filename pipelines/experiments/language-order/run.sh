@@ -17,4 +17,4 @@ mkdir -p "$out"
 llmcurate extract "$corpora"/web/*.warc.gz -o "$out/extracted" --extractor text
 llmcurate ablate --recipes "$here/before.yaml" "$here/after.yaml" --input "$out/extracted" \
   --set language.model="$corpora/models/lid.176.ftz" --eval-bytes 100000 --eval-excerpt 2000 \
-  --eval novels="$corpora/longtext/de-novels.jsonl.zst" --tokens 128000 $small -o "$out/ablation"
+  --eval novels="$corpora/longtext/de-novels.jsonl.zst" --tokens 100000 $small -o "$out/ablation"

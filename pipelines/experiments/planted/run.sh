@@ -10,7 +10,7 @@
 # other authors, without any, are scored.
 # Second measure: of the passages the first 50 tokens are given, to the end of a word; the share whose
 # next 50 are the likeliest ones, token by token.
-# Takes 4 minutes on two cores that others use too.
+# Takes 5 minutes on two cores that others use too.
 #
 #   sh pipelines/experiments/planted/run.sh CORPORA OUT
 set -eu
