@@ -1,0 +1,37 @@
+#!/bin/sh
+# Methods of deduplication: which one makes the better model, exact copies, MinHash, suffix arrays,
+# a Bloom filter, or two of them?
+#
+# Paper: Li et al. 2024 (DCLM, arXiv:2406.11794), appendix L: MinHash with suffix arrays and their
+# Bloom filter are about as good, and both better than exact copies alone; Penedo et al. 2023
+# (RefinedWeb, arXiv:2306.01116), table 5. Expected sign: -, fewer bits a byte than without.
+# Reads: CORPORA/dedup/versions.jsonl.zst, of 120 pages all versions, the first 3,000 characters of
+# each; of other pages the newest version is scored.
+# Takes 5 minutes on two cores that others use too.
+#
+#   sh pipelines/experiments/dedup/run.sh CORPORA OUT
+set -eu
+corpora=$1 out=$2 here=$(dirname "$0")
+. "$here/../small.sh"
+mkdir -p "$out"
+
+"$PYTHON" - "$corpora/dedup/versions.jsonl.zst" "$out" <<'END'
+import sys
+from collections import defaultdict
+
+from experiments.texts import read, shuffled, write
+
+source, out = sys.argv[1:]
+pages = defaultdict(list)
+for row in read(source):
+    pages[row["set"], row["path"]].append({**row, "text": row["text"][:3000]})
+several = shuffled([name for name in sorted(pages) if len(pages[name]) > 1], 0)
+write(f"{out}/versions.jsonl", [row for name in several[:120] for row in pages[name]])
+newest = [max(pages[name], key=lambda row: row["version"]) for name in several[120:]]
+write(f"{out}/pages.jsonl", [{**row, "source": row["set"]} for row in newest])
+END
+
+llmcurate ablate --recipes "$here/raw.yaml" "$here/exact.yaml" "$here/minhash.yaml" \
+  "$here/suffix-array.yaml" "$here/bloom.yaml" "$here/minhash-suffix-array.yaml" \
+  --input "$out/versions.jsonl" --eval pages="$out/pages.jsonl" --tokens 80000 $small \
+  -o "$out/ablation"

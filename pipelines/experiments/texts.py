@@ -1,0 +1,65 @@
+"""Texts of the experiments: JSON lines in and out, pieces of equal length, an order from a seed."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+Row = dict[str, Any]
+
+
+def read(path: str | Path) -> list[Row]:
+    """The objects of a file of JSON lines, plain or compressed by its ending."""
+    with pa.input_stream(str(path)) as file:
+        return [json.loads(line) for line in file.read().splitlines()]
+
+
+def write(path: str | Path, rows: Iterable[Row]) -> None:
+    """Objects as JSON lines."""
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def pieces(rows: Iterable[Row], characters: int) -> list[Row]:
+    """Texts in pieces of exactly so many characters; what is shorter at the end is left out."""
+    return [
+        {"id": f"{row['id']}+{start}", "text": row["text"][start : start + characters]}
+        for row in rows
+        for start in range(0, len(row["text"]) - characters + 1, characters)
+    ]
+
+
+def shuffled(rows: Sequence[Any], seed: int) -> list[Any]:
+    """In an order that the seed draws."""
+    return random.Random(seed).sample(rows, len(rows))
+
+
+def novels(path: str | Path, characters: int, apart: int = 20) -> tuple[list[Row], list[Row]]:
+    """(pieces of novels to train on, pieces to score by `apart` other authors), both shuffled."""
+    chapters = read(path)
+    authors = set(shuffled(sorted({chapter["author"] for chapter in chapters}), 0)[:apart])
+    trained = [chapter for chapter in chapters if chapter["author"] not in authors]
+    scored = [chapter for chapter in chapters if chapter["author"] in authors]
+    return shuffled(pieces(trained, characters), 1), shuffled(pieces(scored, characters), 1)
+
+
+def web_pages(extracted: str | Path, gold: str | Path) -> tuple[list[Row], list[Row]]:
+    """(text of the web pages to train on, main text of the others to score), half and half by their
+    ids; main texts of 1,000 characters and more."""
+    import pyarrow.dataset as ds
+
+    table = ds.dataset(str(extracted), format="parquet").to_table(columns=["id", "url", "text"])
+    pages = shuffled(sorted(table.to_pylist(), key=lambda page: page["id"]), 0)
+    trained = pages[: len(pages) // 2]
+    others = {page["id"] for page in pages[len(pages) // 2 :]}
+    main = [
+        {"id": row["record_id"], "text": row["text"], "source": row["page_type"]}
+        for row in read(gold)
+        if row["record_id"] in others and len(row["text"] or "") >= 1000
+    ]
+    return trained, shuffled(main, 1)
