@@ -32,6 +32,15 @@ def app_command() -> Any:
     return _build(cli.app)
 
 
+def build_once(patch: pytest.MonkeyPatch) -> None:
+    """Calls of the command line share their parser."""
+
+    def build(of: typer.Typer) -> Any:
+        return app_command() if of is cli.app else _build(of)
+
+    patch.setattr(typer.main, "get_command", build)
+
+
 def run_here(*arguments: Any, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """The result of a command line in the folder cwd, called in this process.
 
@@ -47,9 +56,7 @@ def run_here(*arguments: Any, cwd: Path | None = None) -> subprocess.CompletedPr
     ):
         patch.setattr(idle_workers, "_waiting", [])
         patch.setattr(idle_workers, "_kept", 0)
-        patch.setattr(
-            typer.main, "get_command", lambda a: app_command() if a is cli.app else _build(a)
-        )
+        build_once(patch)
         os.chdir(cwd or before)
         try:
             code = cli.invoke(line, debug="--debug" in arguments)

@@ -2,12 +2,12 @@
 # Methods of deduplication: which one makes the better model, exact copies, MinHash, suffix arrays,
 # a Bloom filter, or two of them?
 #
-# Paper: Li et al. 2024 (DCLM, arXiv:2406.11794), appendix L: MinHash with suffix arrays and their
-# Bloom filter are about as good, and both better than exact copies alone; Penedo et al. 2023
-# (RefinedWeb, arXiv:2306.01116), table 5. Expected sign: -, fewer bits a byte than without.
+# Paper: Penedo et al. 2023 (RefinedWeb, arXiv:2306.01116): deduplication helps on every corpus; Li
+# et al. 2024 (DCLM, arXiv:2406.11794): their Bloom filter is about as good as MinHash with suffix
+# arrays. Expected sign: -, fewer bits a byte than without.
 # Reads: CORPORA/dedup/versions.jsonl.zst, of 120 pages all versions, the first 3,000 characters of
 # each; of other pages the newest version is scored.
-# Takes 5 minutes on two cores that others use too.
+# Takes 7 minutes on two cores that others use too.
 #
 #   sh pipelines/experiments/dedup/run.sh CORPORA OUT
 set -eu
