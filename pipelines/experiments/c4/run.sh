@@ -5,7 +5,7 @@
 # Expected sign: +, more bits a byte without the heuristics.
 # Reads: CORPORA/wcxb/dev.warc.gz by the shipped recipes c4 and c4-unfiltered, without bad words, and
 # CORPORA/models/lid.176.ftz; novels, PEPs and the Rust book of CORPORA/longtext are scored.
-# Takes 5 minutes on two cores that others use too.
+# Takes 3 minutes on two cores that others use too.
 #
 #   sh pipelines/experiments/c4/run.sh CORPORA OUT
 set -eu

@@ -10,7 +10,7 @@ from curate.engines import idle_workers
 from tests.curate.forked_workers import start_one
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _started() -> Iterator[None]:
     kept = idle_workers._kept
     idle_workers.keep(0)
