@@ -6,7 +6,7 @@
 # cost several points. Expected sign: +, more bits a byte the oftener text is repeated.
 # Reads: CORPORA/longtext/en-novels.jsonl.zst in pieces of 2,000 characters. 384 pieces are the whole,
 # of which the parts are parts; pieces by other authors are scored.
-# Takes 7 minutes on two cores that others use too.
+# Takes 8 minutes on two cores that others use too.
 #
 #   sh pipelines/experiments/repeated/run.sh CORPORA OUT
 set -eu
