@@ -1,0 +1,283 @@
+"""Mixtures of sources by evidence (RegMix, Liu et al. 2024): mixtures that are tried, regressions
+from their shares to the bits of a target text, and the mixture that these predict to be the best.
+
+Mixtures are drawn from Dirichlet distributions about the natural shares, those of the sources'
+tokens. Two regressions are fitted to what small models scored.
+
+``linear`` is the exponential law of data mixing (Ye et al. 2024): the bits a byte of a text are
+floor + exp(t . shares), whose logarithm is linear. It is fitted document by document, and the
+target is the sum. A law of a whole text falls for ever towards a corner; a sum of laws, of which
+each falls towards another one, has its least value between the corners. That is how a text of many
+parts shows what it is made of, though nothing says which document is of which.
+
+``trees`` are gradient-boosted trees (Friedman 2001) of the target's own bits, as RegMix has them,
+from scikit-learn: exact splits, since a histogram of a few dozen runs has nothing to gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from train.errors import TrainError
+from train.judge.intervals import RESAMPLES, SHARE
+
+Floats = npt.NDArray[np.float64]
+Predict = Callable[[Floats], Floats]  # bits a byte of mixtures [mixtures, sources]
+
+# Least and greatest sum of a Dirichlet's parameters: from one source to about all alike (RegMix,
+# section 3.1; entered from memory).
+CONCENTRATIONS = (0.1, 5.0)
+WHOLE = 10_000  # shares are whole numbers of this
+TRIES = 1000  # draws of a mixture until it is within its bounds, and another than those before
+CANDIDATES, BEST = 20_000, 100  # mixtures that are simulated, and those whose mean is the optimum
+FOLDS = 10
+BOOTSTRAP = 200
+FLOORS = (0.0, 0.25, 0.5, 0.75, 0.9)  # of the least bits that were seen of a document
+TREES: dict[str, Any] = {"n_estimators": 300, "learning_rate": 0.05, "max_depth": 3}
+
+
+def draw_mixtures(
+    prior: Floats, count: int, seed: int, bounds: Floats | None = None
+) -> npt.NDArray[np.int64]:
+    """[count, sources] shares in 10,000ths; the first are the same however many are drawn.
+    ``prior``: the natural shares, which are the first mixture; ``bounds``: the largest share of
+    each source. Raises ``TrainError`` where none is within the bounds.
+    """
+    drawn: dict[tuple[int, ...], None] = {tuple(_whole(prior)): None}  # in their order
+    for number in range(1, count):
+        draw = np.random.default_rng([seed, number])
+        parameters = np.maximum(_concentration(number) * prior, 1e-3)
+        for _ in range(TRIES):
+            shares = _normal(draw.dirichlet(parameters))
+            mixture = tuple(_whole(shares)) if shares.any() else None
+            within = bounds is None or (shares <= bounds).all()
+            if mixture is not None and mixture not in drawn and within:
+                drawn[mixture] = None
+                break
+        else:
+            raise TrainError(
+                f"no mixture {number + 1} is within the epochs that sources may have: give less"
+                " --tokens, fewer --runs or more --max-epochs",
+                exit_code=2,
+            )
+    return np.array(list(drawn))
+
+
+def _concentration(number: int) -> float:
+    """Spread evenly in its logarithm over any first mixtures (van der Corput 1935)."""
+    place, scale = 0.0, 0.5
+    while number:
+        number, bit = divmod(number, 2)
+        place, scale = place + bit * scale, scale / 2
+    least, most = CONCENTRATIONS
+    return float(least * (most / least) ** place)
+
+
+def _normal(shares: Floats) -> Floats:
+    """With the sum 1, where a draw of tiny parameters has lost it."""
+    shares = np.nan_to_num(shares)
+    return shares / max(shares.sum(), 1e-300)
+
+
+def _whole(shares: Floats) -> npt.NDArray[np.int64]:
+    """In 10,000ths, by the largest remainders."""
+    exact = shares / shares.sum() * WHOLE
+    counts = np.floor(exact).astype(np.int64)
+    missing = WHOLE - int(counts.sum())
+    counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1
+    return counts
+
+
+def candidates(prior: Floats, bounds: Floats, seed: int, count: int = CANDIDATES) -> Floats:
+    """Mixtures within the bounds, [count, sources]: draws, of which those outside are moved towards
+    the natural shares until they are within. Where a bound counts the best mixtures lie on it,
+    where no draw ever is.
+    """
+    draw = np.random.default_rng([seed, 1 << 32])
+    # About the natural shares and about even ones, as sparse and as dense as the mixtures tried,
+    # and denser.
+    least, most = CONCENTRATIONS[0], 10 * CONCENTRATIONS[1]
+    sums = least * (most / least) ** draw.random(count)
+    even = np.full(len(prior), 1 / len(prior))
+    centres = np.where(np.arange(count)[:, None] % 2, prior, even)
+    gammas = draw.standard_gamma(np.maximum(sums[:, None] * centres, 1e-3))
+    empty = gammas.sum(axis=1) == 0
+    gammas[empty] = prior
+    shares = gammas / gammas.sum(axis=1, keepdims=True)
+    away = shares - prior
+    room = np.divide(bounds - prior, away, out=np.full_like(away, np.inf), where=away > 0)
+    inside: Floats = prior + np.clip(room.min(axis=1), 0, 1)[:, None] * away
+    return inside
+
+
+class Regression(Protocol):
+    """``shares`` [runs, sources] and ``bits`` [runs, documents] of the runs, ``weights`` of the
+    documents in the target."""
+
+    name: str
+
+    def fit(self, shares: Floats, bits: Floats, weights: Floats) -> Predict:
+        """The target's bits a byte by shares."""
+        ...
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The law of mixing of each document. ``floor``: a share of the least bits that were seen of
+    it; None chooses the one that predicts runs best which are left out.
+    """
+
+    floor: float | None = None
+    name: str = "linear"
+
+    def fit(self, shares: Floats, bits: Floats, weights: Floats) -> Predict:
+        counted = weights > 0
+        bits, weights = bits[:, counted], weights[counted]
+        inverse = np.linalg.pinv(shares, rcond=1e-6)
+        if self.floor is None:
+            errors = [_left_out_error(shares, inverse, bits, weights, floor) for floor in FLOORS]
+            floor = FLOORS[int(np.argmin(errors))]
+        else:
+            floor = self.floor
+        least = floor * bits.min(axis=0)
+        slopes = inverse @ np.log(np.maximum(bits - least, 1e-9))
+
+        def predict(mixtures: Floats) -> Floats:
+            blocks = [
+                np.exp(block @ slopes) @ weights + least @ weights
+                for block in np.array_split(mixtures, -(-len(mixtures) // 4096))
+            ]
+            return np.concatenate(blocks)
+
+        return predict
+
+
+def _left_out_error(
+    shares: Floats, inverse: Floats, bits: Floats, weights: Floats, floor: float
+) -> float:
+    """The mean squared error of the target of runs that are left out one by one, by the diagonal of
+    the hat matrix."""
+    least = floor * bits.min(axis=0)
+    logs = np.log(np.maximum(bits - least, 1e-9))
+    leverage = np.einsum("rs,sr->r", shares, inverse)[:, None]
+    fitted = shares @ (inverse @ logs)
+    without = logs - (logs - fitted) / np.maximum(1 - leverage, 1e-3)
+    error = (np.exp(without) + least - bits) @ weights
+    return float(np.mean(error**2))
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Gradient-boosted trees of the target. ``seed``: of ties between splits."""
+
+    seed: int = 0
+    name: str = "trees"
+
+    def fit(self, shares: Floats, bits: Floats, weights: Floats) -> Predict:
+        from sklearn.ensemble import GradientBoostingRegressor
+
+        model = GradientBoostingRegressor(random_state=self.seed, **TREES)
+        model.fit(shares, bits @ weights)
+        return lambda mixtures: np.asarray(model.predict(mixtures), np.float64)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions of runs that were left out. ``correlation``: of ranks (Spearman 1904), with its
+    ``interval`` over runs (bootstrap)."""
+
+    predictions: Floats
+    rmse: float
+    correlation: float
+    interval: tuple[float, float]
+
+    @property
+    def predicts(self) -> bool:
+        """Whether it ranks mixtures beyond chance."""
+        return self.interval[0] > 0
+
+
+def held_out(
+    regression: Regression, shares: Floats, bits: Floats, weights: Floats, seed: int
+) -> HeldOut:
+    """The error of a regression on runs that it was not fitted to: every tenth is left out in turn,
+    or each of less than ten.
+    """
+    count = len(shares)
+    fold = np.arange(count) % min(FOLDS, count)
+    predictions = np.empty(count)
+    for number in range(fold.max() + 1):
+        fitted = regression.fit(shares[fold != number], bits[fold != number], weights)
+        predictions[fold == number] = fitted(shares[fold == number])
+    target = bits @ weights
+    draw = np.random.default_rng(seed)
+    rows = draw.integers(count, size=(RESAMPLES, count))
+    drawn = _rank_correlation(predictions[rows], target[rows])
+    low, high = np.quantile(drawn, [(1 - SHARE) / 2, (1 + SHARE) / 2])
+    return HeldOut(
+        predictions,
+        float(np.sqrt(np.mean((predictions - target) ** 2))),
+        float(_rank_correlation(predictions[None], target[None])[0]),
+        (float(low), float(high)),
+    )
+
+
+def _rank_correlation(first: Floats, second: Floats) -> Floats:
+    """Of each row; 0 where all values are equal."""
+    from scipy.stats import rankdata
+
+    a, b = (rankdata(rows, axis=1) for rows in (first, second))
+    a, b = a - a.mean(axis=1, keepdims=True), b - b.mean(axis=1, keepdims=True)
+    spread = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
+    return np.divide((a * b).sum(axis=1), spread, out=np.zeros(len(a)), where=spread > 0)
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """``shares`` [sources], the mean of the best simulated mixtures; ``drawn`` [resamples, sources]
+    those of runs drawn anew. ``predicted``: bits a byte of this mixture and of others that were
+    asked for; ``resampled`` [resamples, mixtures] the same of runs drawn anew.
+    """
+
+    shares: Floats
+    drawn: Floats
+    predicted: Floats
+    resampled: Floats
+
+
+def optimum(
+    regression: Regression,
+    shares: Floats,
+    bits: Floats,
+    weights: Floats,
+    simulated: Floats,
+    others: Floats,
+    seed: int,
+) -> Optimum:
+    """The mixture that the regression predicts to be the best of the simulated ones, and how far it
+    and its bits depend on which runs there are (bootstrap)."""
+
+    def best(predict: Predict) -> Floats:
+        lowest = np.argsort(predict(simulated), kind="stable")[:BEST]
+        mean: Floats = simulated[lowest].mean(axis=0)
+        return mean
+
+    fitted = regression.fit(shares, bits, weights)
+    found = best(fitted)
+    asked = np.vstack([found, others])
+    draw = np.random.default_rng([seed, 1])
+    drawn, resampled = [], []
+    read = shares.any(axis=0)
+    while len(drawn) < BOOTSTRAP:
+        rows = draw.integers(len(shares), size=len(shares))
+        if (shares[rows].any(axis=0) != read).any():
+            continue  # none of these read a source, of which they then know nothing
+        again = regression.fit(shares[rows], bits[rows], weights)
+        drawn.append(best(again))
+        resampled.append(again(asked))
+    return Optimum(found, np.array(drawn), fitted(asked), np.array(resampled))
