@@ -34,11 +34,11 @@ Predict = Callable[[Floats], Floats]  # bits a byte of mixtures [mixtures, sourc
 CONCENTRATIONS = (0.1, 5.0)
 WHOLE = 10_000  # shares are whole numbers of this
 TRIES = 1000  # draws of a mixture until it is within its bounds, and another than those before
-CANDIDATES, BEST = 20_000, 100  # mixtures that are simulated, and those whose mean is the optimum
+CANDIDATES, BEST = 10_000, 100  # mixtures that are simulated, and those whose mean is the optimum
 FOLDS = 10
 BOOTSTRAP = 200
 FLOORS = (0.0, 0.25, 0.5, 0.75, 0.9)  # of the least bits that were seen of a document
-TREES: dict[str, Any] = {"n_estimators": 300, "learning_rate": 0.05, "max_depth": 3}
+TREES: dict[str, Any] = {"n_estimators": 100, "learning_rate": 0.1, "max_depth": 3}
 
 
 def draw_mixtures(
@@ -116,10 +116,13 @@ def candidates(prior: Floats, bounds: Floats, seed: int, count: int = CANDIDATES
 
 
 class Regression(Protocol):
-    """``shares`` [runs, sources] and ``bits`` [runs, documents] of the runs, ``weights`` of the
-    documents in the target."""
+    """A way from shares to bits. ``shares`` [runs, sources] and ``bits`` [runs, documents] are of
+    the runs, ``weights`` those of the documents in the target."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As settings call it."""
+        ...
 
     def fit(self, shares: Floats, bits: Floats, weights: Floats) -> Predict:
         """The target's bits a byte by shares."""
@@ -138,7 +141,7 @@ class Linear:
     def fit(self, shares: Floats, bits: Floats, weights: Floats) -> Predict:
         counted = weights > 0
         bits, weights = bits[:, counted], weights[counted]
-        inverse = np.linalg.pinv(shares, rcond=1e-6)
+        inverse = np.asarray(np.linalg.pinv(shares, rcond=1e-6), np.float64)
         if self.floor is None:
             errors = [_left_out_error(shares, inverse, bits, weights, floor) for floor in FLOORS]
             floor = FLOORS[int(np.argmin(errors))]
@@ -271,7 +274,8 @@ def optimum(
     found = best(fitted)
     asked = np.vstack([found, others])
     draw = np.random.default_rng([seed, 1])
-    drawn, resampled = [], []
+    drawn: list[Floats] = []
+    resampled: list[Floats] = []
     read = shares.any(axis=0)
     while len(drawn) < BOOTSTRAP:
         rows = draw.integers(len(shares), size=len(shares))
