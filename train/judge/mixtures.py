@@ -4,11 +4,12 @@ from their shares to the bits of a target text, and the mixture that these predi
 Mixtures are drawn from Dirichlet distributions about the natural shares, those of the sources'
 tokens. Two regressions are fitted to what small models scored.
 
-``linear`` is the exponential law of data mixing (Ye et al. 2024): the bits a byte of a text are
-floor + exp(t . shares), whose logarithm is linear. It is fitted document by document, and the
-target is the sum. A law of a whole text falls for ever towards a corner; a sum of laws, of which
-each falls towards another one, has its least value between the corners. That is how a text of many
-parts shows what it is made of, though nothing says which document is of which.
+``linear`` is a law of mixing whose logarithm is linear: the bits a byte of a text are
+floor + exp(t . f), where f are the shares (Ye et al. 2024) or log(share + e), so that bits fall as a
+power of a source's share, as they do of tokens (Ge et al. 2024). Floor, e and which of both are
+chosen by the error on runs that are left out. A law is fitted to each document and the target is
+their sum: a text of many parts shows what it is made of, though nothing says which document is of
+which.
 
 ``trees`` are gradient-boosted trees (Friedman 2001) of the target's own bits, as RegMix has them,
 from scikit-learn: exact splits, since a histogram of a few dozen runs has nothing to gain.
@@ -37,7 +38,10 @@ TRIES = 1000  # draws of a mixture until it is within its bounds, and another th
 CANDIDATES, BEST = 10_000, 100  # mixtures that are simulated, and those whose mean is the optimum
 FOLDS = 10
 BOOTSTRAP = 200
-FLOORS = (0.0, 0.25, 0.5, 0.75, 0.9)  # of the least bits that were seen of a document
+# Laws of mixing: the floor as a share of the least bits that were seen of a document, and e, the
+# share that a source without text stands for by what others teach; None: the shares themselves.
+LAWS = [(floor, e) for floor in (0.0, 0.5, 0.9) for e in (None, 0.001, 0.003, 0.01, 0.03, 0.1)]
+RIDGE = 1e-3  # of centred features; without it shares, which add up to 1, have no slopes
 TREES: dict[str, Any] = {"n_estimators": 100, "learning_rate": 0.1, "max_depth": 3}
 
 
@@ -124,6 +128,10 @@ class Regression(Protocol):
         """As settings call it."""
         ...
 
+    def chosen(self, shares: Floats, bits: Floats, weights: Floats) -> Regression:
+        """With what it chooses by these runs, for fits to parts of them."""
+        ...
+
     def fit(self, shares: Floats, bits: Floats, weights: Floats) -> Predict:
         """The target's bits a byte by shares."""
         ...
@@ -131,47 +139,75 @@ class Regression(Protocol):
 
 @dataclass(frozen=True)
 class Linear:
-    """The law of mixing of each document. ``floor``: a share of the least bits that were seen of
-    it; None chooses the one that predicts runs best which are left out.
+    """The law of mixing of each document. ``law``: a pair of LAWS; None chooses the one that
+    predicts best each run from the others.
     """
 
-    floor: float | None = None
+    law: tuple[float, float | None] | None = None
     name: str = "linear"
+
+    def chosen(self, shares: Floats, bits: Floats, weights: Floats) -> Linear:
+        """With the law that suits these runs."""
+        errors = [_Fit.of(shares, bits, law).left_out_error(bits, weights) for law in LAWS]
+        return Linear(LAWS[int(np.argmin(errors))])
 
     def fit(self, shares: Floats, bits: Floats, weights: Floats) -> Predict:
         counted = weights > 0
         bits, weights = bits[:, counted], weights[counted]
-        inverse = np.asarray(np.linalg.pinv(shares, rcond=1e-6), np.float64)
-        if self.floor is None:
-            errors = [_left_out_error(shares, inverse, bits, weights, floor) for floor in FLOORS]
-            floor = FLOORS[int(np.argmin(errors))]
-        else:
-            floor = self.floor
-        least = floor * bits.min(axis=0)
-        slopes = inverse @ np.log(np.maximum(bits - least, 1e-9))
+        law = self.law or self.chosen(shares, bits, weights).law
+        assert law is not None
+        fit = _Fit.of(shares, bits, law)
 
         def predict(mixtures: Floats) -> Floats:
-            blocks = [
-                np.exp(block @ slopes) @ weights + least @ weights
-                for block in np.array_split(mixtures, -(-len(mixtures) // 4096))
-            ]
-            return np.concatenate(blocks)
+            blocks = np.array_split(mixtures, -(-len(mixtures) // 4096))
+            return np.concatenate([fit.bits(block) @ weights for block in blocks])
 
         return predict
 
 
-def _left_out_error(
-    shares: Floats, inverse: Floats, bits: Floats, weights: Floats, floor: float
-) -> float:
-    """The mean squared error of the target of runs that are left out one by one, by the diagonal of
-    the hat matrix."""
-    least = floor * bits.min(axis=0)
-    logs = np.log(np.maximum(bits - least, 1e-9))
-    leverage = np.einsum("rs,sr->r", shares, inverse)[:, None]
-    fitted = shares @ (inverse @ logs)
-    without = logs - (logs - fitted) / np.maximum(1 - leverage, 1e-3)
-    error = (np.exp(without) + least - bits) @ weights
-    return float(np.mean(error**2))
+@dataclass(frozen=True)
+class _Fit:
+    """A law of each document, by least squares of logarithms. ``least`` [documents]: the floor;
+    ``slopes`` [sources, documents]; ``fitted`` and ``leverage``: of the runs."""
+
+    law: tuple[float, float | None]
+    least: Floats
+    centre: Floats
+    mean: Floats
+    slopes: Floats
+    fitted: Floats
+    leverage: Floats
+
+    @classmethod
+    def of(cls, shares: Floats, bits: Floats, law: tuple[float, float | None]) -> _Fit:
+        least = law[0] * bits.min(axis=0)
+        logs = np.log(np.maximum(bits - least, 1e-9))
+        features = _features(shares, law)
+        centre, mean = features.mean(axis=0), logs.mean(axis=0)
+        features = features - centre
+        square = features.T @ features + RIDGE * np.eye(features.shape[1])
+        inverse: Floats = np.linalg.solve(square, features.T)
+        slopes = inverse @ (logs - mean)
+        leverage = 1 / len(shares) + np.einsum("rs,sr->r", features, inverse)
+        return cls(law, least, centre, mean, slopes, features @ slopes + mean, leverage)
+
+    def bits(self, mixtures: Floats) -> Floats:
+        """[mixtures, documents]."""
+        logs = (_features(mixtures, self.law) - self.centre) @ self.slopes + self.mean
+        bits: Floats = np.exp(logs) + self.least
+        return bits
+
+    def left_out_error(self, bits: Floats, weights: Floats) -> float:
+        """The mean squared error of the target of each run by a fit without it, by the diagonal of
+        the hat matrix."""
+        logs = np.log(np.maximum(bits - self.least, 1e-9))
+        residuals = (logs - self.fitted) / np.maximum(1 - self.leverage, 1e-3)[:, None]
+        errors = (np.exp(logs - residuals) + self.least - bits) @ weights
+        return float(np.mean(errors**2))
+
+
+def _features(shares: Floats, law: tuple[float, float | None]) -> Floats:
+    return shares if law[1] is None else np.log(shares + law[1])
 
 
 @dataclass(frozen=True)
@@ -180,6 +216,10 @@ class Trees:
 
     seed: int = 0
     name: str = "trees"
+
+    def chosen(self, shares: Floats, bits: Floats, weights: Floats) -> Trees:
+        """Nothing is to be chosen."""
+        return self
 
     def fit(self, shares: Floats, bits: Floats, weights: Floats) -> Predict:
         from sklearn.ensemble import GradientBoostingRegressor
@@ -270,6 +310,7 @@ def optimum(
         mean: Floats = simulated[lowest].mean(axis=0)
         return mean
 
+    regression = regression.chosen(shares, bits, weights)
     fitted = regression.fit(shares, bits, weights)
     found = best(fitted)
     asked = np.vstack([found, others])
