@@ -12,6 +12,7 @@ from train.judge import paired
 
 TRUTH = 0.01
 SEED = 0
+paired.RESAMPLES = 200  # the variance over documents needs no more
 # Of the variance of the difference, the shares of seeds, of documents, and of both together.
 CASES = {
     "seeds": (1.0, 0.0, 0.0),
@@ -58,4 +59,4 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 4000)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 2000)

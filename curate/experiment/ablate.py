@@ -104,6 +104,7 @@ def run_experiment(
         minutes = budgets.run_pilot(request, choice)
         training = replace(training, model=minutes["model"])
         budget = budgets.Budget("tokens", minutes["tokens"])
+    parameters, _ = budgets.cost(shards[corpora[0].name], training.model, training)
     tasks = _tasks(shards, sizes, out / "runs", chosen, training, budget)
     make_runs(tasks, place, "training")
     figures = collect(tasks, dict(training.texts), chosen.seed)
@@ -118,6 +119,7 @@ def run_experiment(
             "sha256": file_digest(tokenizer.file),
         },
         "model": training.model,
+        "parameters": parameters,
         "changes": training.changes,
         "train": training.settings,
         "equal": {"kind": budget.kind, "amount": budget.amount},
@@ -150,7 +152,7 @@ def _encode_apart(
         fact = encode_apart(text, shares, chosen.max_overlap, tokenizer, out)
         facts[text.name] = fact
         if fact["left_out"]:
-            by_corpus = {name: found["left_out"] for name, found in fact["overlap"].items()}
+            by_corpus = {name: shared["left_out"] for name, shared in fact["overlap"].items()}
             largest = max(by_corpus, key=lambda name: by_corpus[name])
             say(
                 f"eval {text.name}: {counted(fact['left_out'], 'document')} of"

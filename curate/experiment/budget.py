@@ -23,7 +23,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from curate.disk.files import write_text
-from curate.disk.units import format_scaled
+from curate.disk.units import counted
+from curate.engines.base import Task
 from curate.errors import UsageError
 from curate.experiment.corpora import PLACEBO
 from curate.experiment.runs import Place, Training, done_of, make_runs
@@ -197,8 +198,8 @@ def run_pilot(request: Request, choice: dict[str, Any]) -> dict[str, Any]:
     detectable = plan["pilot"]["detectable"]
     shown = "" if detectable is None else f"; it could detect {detectable:.4f} bits a byte"
     say(
-        f"{format_scaled(plan['tokens']).strip()} tokens a run,"
-        f" {plan['tokens_per_parameter']:.1f} a parameter{shown} (80 % power at 5 %)",
+        f"a run reads {counted(plan['tokens'], 'token')},"
+        f" {plan['tokens_per_parameter']:.2g} a parameter{shown} (80 % power at 5 %)",
         request.place.quiet,
     )
     return plan
@@ -212,7 +213,7 @@ def _pilot(request: Request, choice: dict[str, Any]) -> dict[str, Any]:
     of_run = request.seconds() * PILOT * SPARE / request.pilot_rounds
     steps = int(of_run * choice["tokens_per_second"] / step)
     steps = max(LEAST_STEPS, min(steps, int(request.most_tokens / step)))
-    tasks = []
+    tasks: list[Task] = []
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
         for name in (first, PLACEBO):
             folder, part = request.out / "pilot", len(tasks)
@@ -254,7 +255,7 @@ def _choose(shards: Path, chosen: Ablate, training: Training, seconds: float) ->
         if timed:
             # A larger model takes more operations a token, and more tokens.
             last = timed[-1]
-            parameters, flops = _cost(shards, name, training)
+            parameters, flops = cost(shards, name, training)
             pace = last["flops_per_second"] / flops
             if PER_PARAMETER * parameters > TOO_SLOW * seconds * pace:
                 break
@@ -268,8 +269,9 @@ def _choose(shards: Path, chosen: Ablate, training: Training, seconds: float) ->
     return {**best, "timed": timed}
 
 
-def _cost(shards: Path, name: str, training: Training) -> tuple[int, float]:
-    """(parameters, operations a token) of a preset with the shards' vocabulary."""
+def cost(shards: Path, name: str, training: Training) -> tuple[int, float]:
+    """(parameters, operations a token) of a preset with the shards' vocabulary; raises TrainError
+    where it cannot be trained so."""
     from train.loop.start import make_plan
     from train.measure.accounting import flops_per_token, parameters
 
@@ -295,7 +297,7 @@ def _timed(shards: Path, name: str, training: Training) -> dict[str, Any]:
     from train.loop.pretrain import pretrain
 
     torch.set_num_threads(training.threads)
-    parameters, flops = _cost(shards, name, training)
+    parameters, flops = cost(shards, name, training)
     settings = _settings(training, TIMED_STEPS + 1)
     with tempfile.TemporaryDirectory(prefix="llmcurate-ablate-") as folder:
         lines: list[dict[str, Any]] = []

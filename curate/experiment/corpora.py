@@ -19,6 +19,15 @@ from curate.steps.shipped import names as shipped_names
 PLACEBO = "placebo"
 ORDER, OTHER_ORDER = 0, 1  # seeds of the order of documents in shards; the second is the placebo's
 _NAME = re.compile(r"\w[\w.+-]*")
+# Settings of `pretrain` that an experiment decides, and by what.
+DECIDED = {
+    "steps": "steps follow from --tokens, --documents, --epochs or --minutes",
+    "seed": "give --seed, the first one, and --seeds",
+    "eval": "give --eval NAME=PATH",
+    "eval_every": "give --points, how often texts are scored",
+    "stages": "an experiment has one stage; leave them out",
+    "sources": "an experiment trains on its corpora; leave sources out",
+}
 TRAINING = ("model", "pretrain", "tokenizer")  # sections of --set that are of no recipe
 
 
@@ -84,6 +93,8 @@ def shares_of_sets(
     }
     for change in map(Change.of, sets):
         if change.section in TRAINING:
+            if change.section == "pretrain" and change.key in DECIDED:
+                raise UsageError(f"{change.given}: {DECIDED[change.key]}")
             training[change.section][change.key] = change.value
             continue
         takers = [name for name, labels in steps.items() if change.section in labels]

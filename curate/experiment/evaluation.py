@@ -21,6 +21,7 @@ import xxhash
 
 from curate.corpus.direct import DirectInput
 from curate.disk.files import text_digest, write_text
+from curate.disk.units import counted
 from curate.errors import UsageError, as_failure
 from curate.experiment.corpora import Corpus
 from curate.formats.part import plan_reading
@@ -72,7 +73,10 @@ def draw_text(name: str, path: str, most_bytes: int, excerpt: int) -> EvalText:
             while held > most_bytes and len(drawn) > 2:
                 held -= len(heapq.heappop(drawn)[2]["text"].encode())
     if len(drawn) < 2:
-        raise UsageError(f"--eval {name}: {path} holds {available} documents with text; give two")
+        raise UsageError(
+            f"--eval {name}: {path} holds {counted(available, 'document')} with text: give"
+            " two or more"
+        )
     rows = [row for _, _, row in sorted(drawn, key=lambda entry: entry[:2], reverse=True)]
     columns = {c: pa.array([row.get(c) for row in rows], pa.large_string()) for c in COLUMNS}
     return EvalText(name, path, pa.table(columns), available, total)
@@ -159,8 +163,7 @@ def encode_apart(
     if apart.sum() < 2:
         corpus = max(by_corpus, key=lambda name: float(by_corpus[name].sum()))
         raise UsageError(
-            f"--eval {text.name}: {len(apart) - int(apart.sum())} of its {len(apart)} documents"
-            f" stand in {corpus}: give a text that no corpus holds"
+            f"--eval {text.name}: its documents stand in {corpus}: give a text that no corpus holds"
         )
     chosen = text.documents.filter(pa.array(apart))
     folder = out / "eval" / text.name

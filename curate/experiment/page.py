@@ -13,6 +13,7 @@ from curate.disk.units import (
     format_short,
 )
 from curate.pages import templates
+from curate.pages.html import plain
 from curate.terminal.tables import table
 
 HEAD = ("", "documents", "tokens", "tokens read", "epochs", "bits a byte", "difference")
@@ -85,12 +86,13 @@ def about(figures: dict[str, Any]) -> list[str]:
     equal, cost, train = figures["equal"], figures["cost"], figures["train"]
     amount = f"{equal['amount']:,.6g}" if equal["kind"] == "epochs" else f"{equal['amount']:,.0f}"
     lines = [
-        f"equal {equal['kind']}: {amount} a run; model {figures['model']},"
+        f"equal {equal['kind']}: {amount} a run; model {figures['model']}"
+        f" ({format_scaled(figures['parameters']).strip()} parameters),"
         f" {counted(len(figures['seeds']), 'seed')} ({', '.join(map(str, figures['seeds']))}),"
-        f" {train['rows']} rows of {train['context']}, learning rate {train['lr']:g}",
+        f" {counted(train['rows'], 'row')} of {train['context']}, learning rate {train['lr']:g}",
         f"tokenizer: {figures['tokenizer']['origin']}",
         f"cost: {counted(cost['runs'], 'run')}, {format_duration(cost['seconds'])} of training in"
-        f" sum, {format_scaled(cost['tokens']).strip()} tokens,"
+        f" sum, {counted(cost['tokens'], 'token')},"
         f" {format_scaled(cost['flops']).strip()}FLOP",
     ]
     lines += [f"machine: {machine_line(machine)}" for machine in figures["machines"]]
@@ -108,13 +110,14 @@ def machine_line(machine: dict[str, Any]) -> str:
 
 def source_rows(figures: dict[str, Any]) -> list[tuple[str, dict[str, Any], list[dict[str, Any]]]]:
     """(text or source, scores of the first corpus, scores of the others)."""
-    first, *others = (*figures["corpora"], figures["placebo"])
+    compared: list[dict[str, Any]] = [*figures["corpora"], figures["placebo"]]
+    first, others = compared[0], compared[1:]
     rows = []
-    for text, scores in first["texts"].items():
-        rows.append((text, scores, [row["texts"][text] for row in others]))
+    for name, scores in first["texts"].items():
+        rows.append((name, scores, [row["texts"][name] for row in others]))
         for source, inner in scores["sources"].items():
-            same = [row["texts"][text]["sources"][source] for row in others]
-            rows.append((f"{text}: {source}", inner, same))
+            same = [row["texts"][name]["sources"][source] for row in others]
+            rows.append((f"{name}: {source}", inner, same))
     return rows
 
 
@@ -125,12 +128,12 @@ def overlap_rows(figures: dict[str, Any]) -> list[list[str]]:
             name,
             corpus,
             f"{fact['drawn']:,} of {fact['available']:,}",
-            f"{found['documents']:,}",
-            format_percent(found["share"], 2),
-            f"{found['left_out']:,}",
+            f"{shared['documents']:,}",
+            format_percent(shared["share"], 2),
+            f"{shared['left_out']:,}",
         ]
         for name, fact in figures["eval"].items()
-        for corpus, found in fact["overlap"].items()
+        for corpus, shared in fact["overlap"].items()
     ]
 
 
@@ -141,7 +144,7 @@ def text(figures: dict[str, Any]) -> str:
     """The experiment for a terminal."""
     names = [row["name"] for row in (*figures["corpora"][1:], figures["placebo"])]
     by_source = [
-        [name, f"{scores['documents']:,}", f"{scores['bits_per_byte']['mean']:.4f}"]
+        [plain(name, 48), f"{scores['documents']:,}", f"{scores['bits_per_byte']['mean']:.4f}"]
         + [with_interval(other["difference"]) for other in others]
         for name, scores, others in source_rows(figures)
     ]

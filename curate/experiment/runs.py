@@ -13,6 +13,7 @@ from typing import Any
 
 from curate.disk.files import file_digest, write_text
 from curate.disk.process import cores, host
+from curate.disk.units import counted
 from curate.engines.base import Task
 from curate.engines.choose import open_engine
 from curate.errors import RunFailed, as_failure
@@ -186,7 +187,7 @@ def make_runs(tasks: Sequence[Task], place: Place, title: str) -> None:
             done = sum(log.read() for log in logs)
             pace = (time.monotonic() - begun) / max(1, done - before)
             left = pace * (sum(steps) - done) if done > before else None
-            progress.update(done, f"{finished} of {len(tasks)} runs", left)
+            progress.update(done, f"{finished} of {counted(len(tasks), 'run')}", left)
 
         device, threads = tasks[0]["train"].get("device", "auto"), tasks[0]["threads"]
         count = place.count(device, threads)

@@ -17,6 +17,7 @@ OTHERWISE = {
     "dedup evaluate": "--documents says of how many copies are planted",
     "dedup audit": "a part of a corpus holds fewer of its duplicates",
     "extract-eval": "the pages whose main text is known, by name",
+    "ablate": "corpora are compared whole; --set read.share=0.1 is for all recipes",
     "demo": "it makes its own web",
 }
 

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 from curate.cli.app import invoke
+from curate.errors import CurateError
 from curate.experiment.page import render, text
 from tests.curate.experiment.small_experiments import (
     CHOSEN,
@@ -22,11 +23,12 @@ from tests.curate.experiment.small_experiments import (
     without_cost,
     write,
 )
+from train.errors import TrainError
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    """(a corpus of text, one of letters, an evaluation text that has two documents of the first)."""
+    """(a corpus of text, one of letters, an evaluation text with two documents of the first)."""
     import torch
 
     torch.set_num_threads(1)
@@ -187,7 +189,10 @@ def test_minutes_choose_model_and_tokens_and_say_what_could_be_detected(
             ["{clean}", "{noise}", "--eval", "n={news}", "--tokens", "9", "--set", "c4.x=1"],
             "no step of a recipe here",
         ),
-        (["{clean}", "{noise}", "--eval", "n={clean}", "--tokens", "9"], "stand in clean"),
+        (
+            ["{clean}", "{noise}", "--eval", "n={clean}", "--tokens", "9"],
+            "its documents stand in clean",
+        ),
         (
             ["{clean}", "{noise}", "--eval", "n=no.jsonl", "--tokens", "9"],
             "no.jsonl does not exist",
@@ -212,11 +217,27 @@ def test_wrong_use_is_one_line(inputs, arguments, message, tmp_path, capsys, mon
     assert message in error and error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"lr": 0.1}, "lr: 0.1, not 0.003"),
+        ({"model": "gigantic"}, "model 'gigantic': not a preset"),
+    ],
+    ids=["other settings in OUT", "no preset"],
+)
+def test_what_cannot_be_trained_says_why(inputs, done, setting, message, monkeypatch):
+    clean, noise, news = inputs
+    monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
+    with pytest.raises((CurateError, TrainError), match=message) as raised:
+        experiment([clean, noise], {"news": news}, done[1], **setting)
+    assert raised.value.exit_code == 2
+
+
 def test_the_command_writes_its_figures_and_a_page(inputs, done, tmp_path, capsys, monkeypatch):
     clean, noise, news = inputs
     monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
     options = [f"--{name}={value}" for name, value in CHOSEN.items()]
-    sets = [f"--set={one}" for one in SETS]
+    sets = [f"--set={setting}" for setting in SETS]
     command = ["ablate", clean, noise, "--eval", f"news={news}", *options, *sets, "-q", "--json"]
     assert invoke([*command, "--workers=1", "-o", str(done[1])]) == 0
     figures = json.loads(capsys.readouterr().out)

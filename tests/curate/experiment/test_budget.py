@@ -34,7 +34,7 @@ def timed(monkeypatch):
 
     monkeypatch.setattr(budget, "_timed", row)
     monkeypatch.setattr(
-        budget, "_cost", lambda shards, name, t: (PARAMETERS[name], 6 * PARAMETERS[name])
+        budget, "cost", lambda shards, name, t: (PARAMETERS[name], 6 * PARAMETERS[name])
     )
     return names
 

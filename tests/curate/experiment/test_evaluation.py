@@ -46,7 +46,7 @@ def test_two_documents_are_drawn_at_least(tmp_path):
     path = write(tmp_path / "a.jsonl", [sentences(n) for n in range(5)])
     assert len(draw_text("news", path, 1, 1000).documents) == 2
     single = write(tmp_path / "b.jsonl", ["a single document", " "])
-    with pytest.raises(UsageError, match="holds 1 documents with text; give two"):
+    with pytest.raises(UsageError, match="holds 1 document with text: give two"):
         draw_text("news", single, 100, 100)
 
 

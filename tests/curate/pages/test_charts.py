@@ -167,3 +167,12 @@ def test_named_curves_share_axes_and_where_they_fall_from_hides_nothing() -> Non
 
 def pairs_of(names: str) -> list[tuple[str, float]]:
     return [(name, float(nth + 1)) for nth, name in enumerate(names)]
+
+
+def test_intervals_stand_about_their_values_beside_a_line_at_zero() -> None:
+    rows = [("b", -0.2, (-0.3, -0.1)), ("one seed", 0.1, None)]
+    svg = charts.intervals(rows, "differences", "bits a byte")
+    assert svg.count("<circle") == 2 and ">one seed<" in svg and ">bits a byte<" in svg
+    centres = [float(part.split('"')[0]) for part in svg.split('cx="')[1:]]
+    assert centres[0] < centres[1] and "could not be drawn" not in svg
+    assert re.search(r'd="M[\d.]+ [\d.]+H[\d.]+" stroke="var\(--accent\)"', svg)

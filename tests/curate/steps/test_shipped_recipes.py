@@ -117,6 +117,29 @@ def test_c4_of_the_paper_takes_shorter_lines_of_longer_pages(
     assert not {"copy", "copied"} <= set(texts["c4@paper"])
 
 
+def test_unfiltered_c4_keeps_english_pages_whatever_they_hold(
+    model: Path, shared_bench: Any
+) -> None:
+    """What C4's heuristics drop stays: short pages, lines that are no sentences, copies of another
+    address; another language and an older copy of a page go."""
+    english = [a.text for a in load_articles() if a.lang == "en"][:2]
+    german = next(a.text for a in load_articles() if a.lang == "de")
+    menu = english[0].replace(". ", "\n").replace(".", "") + "\nJavaScript { lorem ipsum }"
+    pages = {"menu": menu, "copy": english[1], "copied": english[1], "german": german}
+    rows = [{"id": k, "text": v, "url": f"https://x.example/{k}"} for k, v in pages.items()]
+    rows.append({"id": "again", "text": english[1], "url": "https://x.example/copy"})
+    rows[1]["date"], rows[-1]["date"] = "2020-01-01", "2019-01-01"
+    long = {
+        "id": "long",
+        "text": english[0] * (190_000 // len(english[0]) + 1),
+        "url": "https://y.example",
+    }
+    source = shared_bench.jsonl("unfiltered.jsonl", [*rows, long])
+    recipe = load("c4-unfiltered", (f"language.model={model}",))
+    carry_out(recipe, [str(source)], shared_bench.folder / "out-unfiltered", Options(1, True))
+    assert set(shared_bench.ids("out-unfiltered")) == {"menu", "copy", "copied"}
+
+
 def test_wangchanberta_keeps_thai_text_and_cleans_it(shared_bench: Any) -> None:
     thai = [a for a in load_articles() if a.lang == "th"]
     rows = [{"id": a.id, "text": a.text} for a in thai]
