@@ -137,7 +137,7 @@ def test_caps_hold_and_what_is_printed_is_taken_by_mix_and_pretrain(
     mix[mix.index("mixed")] = str(tmp_path / "mixed")
     assert invoke([*mix[1:], "-q", "--nearest"]) == 0
     mixed = json.loads((tmp_path / "mixed" / "run.json").read_text())
-    rows = {r["name"]: r["share"] for r in mixed["products"]["mix"]["mix"]["rows"]}
+    rows = {r["name"]: r["share"] for r in mixed["products"][0]["mix"]["rows"]}
     for name, share in figures["mixtures"]["optimum"]["shares"].items():
         assert rows[name] == pytest.approx(share, abs=0.03)
     recipe = yaml.safe_load((out / "mixture.yaml").read_text())
