@@ -4,9 +4,9 @@ from their shares to the bits of a target text, and the mixture that these predi
 Mixtures are drawn from Dirichlet distributions about the natural shares, those of the sources'
 tokens. Two regressions are fitted to what small models scored.
 
-``linear`` is a law of mixing whose logarithm is linear: the bits a byte of a text are
-floor + exp(t . f), where f are the shares (Ye et al. 2024) or log(share + e), so that bits fall as a
-power of a source's share, as they do of tokens (Ge et al. 2024). Floor, e and which of both are
+``linear`` is a law of mixing whose logarithm is linear. The bits a byte of a text are
+floor + exp(t . f), where f are the shares (Ye et al. 2024) or log(share + e), so that bits fall as
+a power of a source's share as they do of tokens (Ge et al. 2024). Which of both, floor and e are
 chosen by the error on runs that are left out. A law is fitted to each document and the target is
 their sum: a text of many parts shows what it is made of, though nothing says which document is of
 which.

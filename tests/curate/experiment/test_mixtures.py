@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,15 @@ from curate.cli.app import invoke
 from curate.cli.model_settings import MixSearch
 from curate.experiment import runs
 from curate.experiment.mixture_page import commands, render, text
+from curate.experiment.mixture_sources import prepare
 from curate.experiment.mixtures import search_mixture
 from curate.experiment.runs import Place
 from tests.curate.experiment.small_experiments import SETS, Here, write
+from train.judge import trials
 
 ALPHABETS = {"greek": "αβγδεζηθ", "latin": "abcdefgh", "digits": "12345678"}
-CHOSEN = {"tokens": 1000, "total": 3000, "runs": 6, "rows": 2, "context": 32}
-CHOSEN |= {"vocab": 280, "regression": "linear", "max_epochs": 4.0}
+CHOSEN = {"tokens": 1000, "total": 3000, "runs": 4, "rows": 2, "context": 32}
+CHOSEN |= {"vocab": 280, "regression": "linear", "max_epochs": 4.0, "eval_excerpt": 70}
 
 
 def words(alphabet: str, seed: int, count: int = 60) -> str:
@@ -53,15 +56,14 @@ def inputs(tmp_path_factory):
 def trained(monkeypatch):
     """The names of runs that are trained, in this process; those that are there are passed over."""
     names: list[str] = []
-    trial = __import__("train.judge.trials", fromlist=["run_trial"])
-    run = trial.run_trial
+    run = trials.run_trial
 
-    def counting(one, out, *rest):
-        if not (one.folder(out) / "train.json").is_file():
-            names.append(one.name)
-        return run(one, out, *rest)
+    def counting(trial, out, *rest):
+        if not (trial.folder(out) / "train.json").is_file():
+            names.append(trial.name)
+        return run(trial, out, *rest)
 
-    monkeypatch.setattr(trial, "run_trial", counting)
+    monkeypatch.setattr(trials, "run_trial", counting)
     monkeypatch.setattr(runs, "open_engine", Here())
     return names
 
@@ -76,40 +78,48 @@ def two(inputs):
     return {name: inputs[0][name] for name in ("greek", "latin")}
 
 
-def test_the_text_asks_for_its_own_source_and_a_source_that_comes_keeps_runs(
-    inputs, trained, tmp_path
+@pytest.fixture(scope="module")
+def done(inputs, tmp_path_factory):
+    """(figures, OUT) of a search over two sources."""
+    out = tmp_path_factory.mktemp("done") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "open_engine", Here())
+        return search(two(inputs), {"mixed": inputs[1]}, out), out
+
+
+def test_the_text_asks_for_its_own_source(done):
+    mixtures = done[0]["mixtures"]
+    assert mixtures["optimum"]["shares"]["latin"] > mixtures["natural"]["shares"]["latin"]
+    assert mixtures["optimum"]["predicted"] < mixtures["natural"]["predicted"]
+    assert mixtures["best sampled"]["measured"] == min(
+        point["bits_per_byte"] for point in done[0]["points"]
+    )
+
+
+def test_more_runs_another_source_and_other_texts_keep_the_runs_that_are_there(
+    inputs, done, trained, tmp_path
 ):
-    first = search(two(inputs), {"mixed": inputs[1]}, tmp_path)
-    assert len(trained) == 6
-    shares = first["mixtures"]["optimum"]["shares"]
-    assert shares["latin"] > first["mixtures"]["natural"]["shares"]["latin"]
-    assert first["mixtures"]["optimum"]["predicted"] < first["mixtures"]["natural"]["predicted"]
+    first, out = done[0], tmp_path / "out"
+    shutil.copytree(done[1], out)
+    more = search(two(inputs), {"mixed": inputs[1]}, out, runs=5)
+    assert len(trained) == 1
+    assert [p["run"] for p in more["points"][:4]] == [p["run"] for p in first["points"]]
 
     trained.clear()
-    more = search(two(inputs), {"mixed": inputs[1]}, tmp_path, runs=8)
-    assert len(trained) == 2
-    assert [p["run"] for p in more["points"][:6]] == [p["run"] for p in first["points"]]
-
-    trained.clear()
-    three = search(inputs[0], {"mixed": inputs[1]}, tmp_path, runs=4)
+    three = search(inputs[0], {"mixed": inputs[1]}, out)
     scored = {p["run"]: p["bits_per_byte"] for p in more["points"]}
     kept = [point for point in three["points"] if point["run"] in scored]
-    assert len(kept) == 8 and all(point["shares"]["digits"] == 0 for point in kept)
+    assert len(kept) == 5 and all(point["shares"]["digits"] == 0 for point in kept)
     assert all(p["bits_per_byte"] == pytest.approx(scored[p["run"]]) for p in kept)
     assert sorted(trained) == sorted({p["run"] for p in three["points"]} - set(scored))
     assert 3 <= len(trained) <= 4 and not any(p["earlier"] for p in three["points"][:4])
     assert three["tokenizer"]["sha256"] == first["tokenizer"]["sha256"]
 
     trained.clear()
-    weighted = search(
-        two(inputs),
-        {"a": inputs[1], "b": inputs[0]["digits"]},
-        tmp_path,
-        weights={"a": 3, "b": 1},
-        confirm=2,
-    )
-    assert len(trained) == 4  # other texts are scored by the runs that are there
-    assert len(weighted["points"]) == 8  # not those that read a third source
+    texts, weights = {"a": inputs[1], "b": inputs[0]["digits"]}, {"a": 3, "b": 1}
+    weighted = search(two(inputs), texts, out, weights, confirm=2)
+    assert len(trained) == 4  # of the confirmation
+    assert len(weighted["points"]) == 5  # not those that read a third source
     for point in weighted["points"]:
         pooled = 0.75 * point["texts"]["a"] + 0.25 * point["texts"]["b"]
         assert point["bits_per_byte"] == pytest.approx(pooled)
@@ -117,21 +127,30 @@ def test_the_text_asks_for_its_own_source_and_a_source_that_comes_keeps_runs(
     assert confirmed["seeds"] == [1, 2] and len(confirmed["difference"]["values"]) == 2
     gain = confirmed["optimum"] - confirmed["natural"]
     assert gain == pytest.approx(confirmed["difference"]["mean"])
+    assert "trained from 2 seeds" in text(weighted)
 
-    lines, page = text(weighted), render(weighted)
-    for part in ("held-out error", "rank correlation", "trained from 2 seeds", "at most 4 epochs"):
+
+def test_page_and_lines_say_all_that_decides(done):
+    lines, page = text(done[0]), render(done[0])
+    for part in ("held-out error", "rank correlation", "at most 4 epochs", "seed 0"):
         assert part in lines
-    assert re.search(r"machine: .*1 thread a run, PyTorch", lines) and "seed 0" in lines
+    assert re.search(r"machine: .*1 thread a run, PyTorch", lines)
+    assert "the optimum is predicted by the regression linear" in lines
+    doubtful = json.loads(json.dumps(done[0]))
+    for error in doubtful["regressions"].values():
+        error["predicts"] = False
+    assert "neither regression ranks mixtures beyond chance" in text(doubtful)
     assert page.count("<svg") == 1 and "could not be drawn" not in page
 
 
 def test_caps_hold_and_what_is_printed_is_taken_by_mix_and_pretrain(
-    inputs, trained, tmp_path, capsys
+    inputs, done, trained, tmp_path, capsys
 ):
     out = tmp_path / "out"
-    figures = search(two(inputs), {"mixed": inputs[1]}, out, runs=4, total=25000, max_epochs=3)
-    epochs = figures["mixtures"]["optimum"]["epochs"]
-    assert max(epochs.values()) <= 3 * 1.001
+    shutil.copytree(done[1], out)
+    figures = search(two(inputs), {"mixed": inputs[1]}, out, total=25000, max_epochs=3)
+    assert not trained
+    assert max(figures["mixtures"]["optimum"]["epochs"].values()) <= 3 * 1.001
     mix, run = (shlex.split(line) for line in commands(figures, str(out)))
     assert mix[:2] == ["llmcurate", "mix"]
     mix[mix.index("mixed")] = str(tmp_path / "mixed")
@@ -149,22 +168,32 @@ def test_caps_hold_and_what_is_printed_is_taken_by_mix_and_pretrain(
     assert list(Path(tmp_path / "model").rglob("train.json"))
 
 
-def test_shards_of_one_tokenizer_are_taken_as_they_are(inputs, trained, tmp_path, capsys):
-    first = search(two(inputs), {"mixed": inputs[1]}, tmp_path / "a", runs=4)
-    shards = {s["name"]: s["shards"] for s in first["sources"]}
-    again = search(shards, {"mixed": inputs[1]}, tmp_path / "b", runs=4)
-    bits = [[p["bits_per_byte"] for p in figures["points"]] for figures in (first, again)]
-    assert bits[0] == bits[1] and again["eval"]["mixed"]["overlap"] is None
+def test_shards_are_taken_as_they_are_and_keep_the_runs_of_their_documents(
+    inputs, done, trained, tmp_path
+):
+    out = tmp_path / "out"
+    shutil.copytree(done[1], out)
+    shards = {source["name"]: source["shards"] for source in done[0]["sources"]}
+    again = search(shards, {"mixed": inputs[1]}, out)
+    bits = [[p["bits_per_byte"] for p in figures["points"]] for figures in (done[0], again)]
+    assert bits[0] == bits[1] and not trained
+    assert again["eval"]["mixed"]["overlap"] is None
     assert commands(again)[0].startswith("--weights greek=")
 
-    trained.clear()
-    other = search(two(inputs), {"mixed": inputs[1]}, tmp_path / "c", runs=4, vocab=270)
-    shards["latin"] = next(s["shards"] for s in other["sources"] if s["name"] == "latin")
-    words = [f"{name}={path}" for name, path in shards.items()]
+
+def test_shards_of_different_tokenizers_are_refused_in_a_line(inputs, done, tmp_path, capsys):
+    other = MixSearch.of({**CHOSEN, "vocab": 270})
+    place = Place(quiet=True, workers=1)
+    texts = {"mixed": inputs[1]}
+    latin = prepare(two(inputs), texts, tmp_path / "other", other, SETS, place).sources[1].shards
+    words = [f"greek={done[0]['sources'][0]['shards']}", f"latin={latin}"]
     command = ["mix", "search", *words, "--eval", f"m={inputs[1]}", "--tokens=99", "--total=99"]
-    assert invoke([*command, "-q", "-o", str(tmp_path / "d")]) == 2
+    assert invoke([*command, "-q", "-o", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
     assert "were encoded by different tokenizers" in error and error.count("\n") == 1
+    command[2] = f"greek={inputs[0]['greek']}"
+    assert invoke([*command, "-q", "-o", str(tmp_path / "out")]) == 2
+    assert "for all" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -190,13 +219,13 @@ def test_wrong_use_is_one_line(inputs, trained, arguments, message, tmp_path, ca
     assert message in error and error.count("\n") == 1
 
 
-def test_the_command_writes_its_figures_and_a_page(inputs, trained, tmp_path, capsys):
-    out = tmp_path / "out"
+def test_the_command_writes_its_figures_and_a_page(inputs, done, trained, capsys):
     options = [f"--{name.replace('_', '-')}={value}" for name, value in CHOSEN.items()]
     words = [f"{name}={path}" for name, path in two(inputs).items()]
     sets = [f"--set={setting}" for setting in SETS]
     command = ["mix", "search", *words, "--eval", f"mixed={inputs[1]}", *options, *sets, "--json"]
-    assert invoke([*command, "--runs=4", "--workers=1", "-q", "-o", str(out)]) == 0
+    assert invoke([*command, "--workers=1", "-q", "-o", str(done[1])]) == 0
     figures = json.loads(capsys.readouterr().out)
-    assert figures == json.loads((out / "mixtures.json").read_text())
-    assert (out / "mixtures.html").is_file() and len(figures["points"]) == 4
+    assert figures == json.loads((done[1] / "mixtures.json").read_text())
+    assert figures["mixtures"] == json.loads(json.dumps(done[0]["mixtures"])) and not trained
+    assert (done[1] / "mixtures.html").is_file()
