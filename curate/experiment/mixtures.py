@@ -33,12 +33,14 @@ from train.judge.mixtures import (
     WHOLE,
     HeldOut,
     Linear,
+    Optimum,
     Regression,
     Trees,
     candidates,
     draw_mixtures,
     held_out,
     optimum,
+    whole_shares,
 )
 from train.judge.paired import paired_difference
 
@@ -87,8 +89,8 @@ def search_mixture(
 
 @dataclass(frozen=True)
 class _Point:
-    """A mixture that was tried. shares: whole numbers by source, those above 0; steps: of its run;
-    earlier: from a search of fewer sources, or of fewer runs."""
+    """A mixture that was tried. shares: in 10,000ths by source, those above 0; earlier: from another
+    search in OUT, of fewer sources or of more runs."""
 
     shares: dict[str, int]
     task: Task
@@ -269,26 +271,36 @@ class _Search:
             "texts": texts,
             "mixtures": mixtures,
             "confirmed": confirmed and confirmed.figures,
-            "points": [
-                {
-                    "shares": {s.name: float(v) for s, v in zip(self.sources, row, strict=True)},
-                    "bits_per_byte": float(score),
-                    "texts": {name: float(row_ @ w) for name, w in target.by_text.items()},
-                    "predicted": {
-                        r.name: float(e.predictions[n])
-                        for r, e in zip(regressions, errors, strict=True)
-                    },
-                    "run": point.task["name"],
-                    "earlier": point.earlier,
-                }
-                for n, (point, row, score, row_) in enumerate(
-                    zip(points, shares, scores, bits, strict=True)
-                )
-            ],
+            "points": self._tried(points, shares, bits, target, regressions, errors),
             **_cost(tasks + (confirmed.tasks if confirmed else [])),
         }
 
-    def _mixture(self, shares: np.ndarray, fitted: Any, number: int) -> dict[str, Any]:
+    def _tried(
+        self,
+        points: Sequence[_Point],
+        shares: np.ndarray,
+        bits: np.ndarray,
+        target: Target,
+        regressions: Sequence[Regression],
+        errors: Sequence[HeldOut],
+    ) -> list[dict[str, Any]]:
+        """What was measured of each mixture, and what regressions predict of it without its run."""
+        return [
+            {
+                "shares": {s.name: float(v) for s, v in zip(self.sources, row, strict=True)},
+                "bits_per_byte": float(of_run @ target.weights),
+                "texts": {name: float(of_run @ w) for name, w in target.by_text.items()},
+                "predicted": {
+                    regression.name: float(error.predictions[number])
+                    for regression, error in zip(regressions, errors, strict=True)
+                },
+                "run": point.task["name"],
+                "earlier": point.earlier,
+            }
+            for number, (point, row, of_run) in enumerate(zip(points, shares, bits, strict=True))
+        ]
+
+    def _mixture(self, shares: np.ndarray, fitted: Optimum, number: int) -> dict[str, Any]:
         """Its shares and epochs in the real run, and what is predicted of it."""
         low, high = np.quantile(fitted.resampled[:, number], [0.025, 0.975])
         epochs = {
@@ -306,13 +318,16 @@ class _Search:
         """The optimum beside the natural mixture, both trained from seeds that are no run's."""
         if not self.chosen.confirm:
             return None
-        whole = draw_mixtures(shares, 1, 0)[0], draw_mixtures(self.natural, 1, 0)[0]
+        whole = whole_shares(self.natural), whole_shares(shares)
+        if (whole[0] == whole[1]).all():
+            say("the optimum is the natural mixture: nothing to confirm", self.place.quiet)
+            return None
         first = self.chosen.seed + 1
         seeds = range(first, first + self.chosen.confirm)
         points = [
             self.point(counts, seed, 2 * nth + side)
             for nth, seed in enumerate(seeds)
-            for side, counts in enumerate(reversed(whole))
+            for side, counts in enumerate(whole)
         ]
         rows = self.make(points, "confirmation")
         base, other = (rows.nats[point.task["name"]] * target.scale for point in points[:2])
@@ -333,7 +348,7 @@ class _Search:
         return Confirmed(figures, [point.task for point in points])
 
     def _write_recipe(self, shares: np.ndarray) -> None:
-        whole = draw_mixtures(shares, 1, 0)[0]
+        whole = whole_shares(shares)
         sources = [
             {"name": source.name, "shards": str(source.shards), "weight": int(count)}
             for source, count in zip(self.sources, whole, strict=True)

@@ -1,5 +1,5 @@
-"""Mixtures of sources by evidence (RegMix, Liu et al. 2024): mixtures that are tried, regressions
-from their shares to the bits of a target text, and the mixture that these predict to be the best.
+"""Mixtures of sources that are tried, regressions from their shares to the bits of a target text,
+and the mixture that these predict to be the best, as RegMix has it (Liu et al. 2024).
 
 Mixtures are drawn from Dirichlet distributions about the natural shares, those of the sources'
 tokens. Two regressions are fitted to what small models scored.
@@ -52,13 +52,13 @@ def draw_mixtures(
     ``prior``: the natural shares, which are the first mixture; ``bounds``: the largest share of
     each source. Raises ``TrainError`` where none is within the bounds.
     """
-    drawn: dict[tuple[int, ...], None] = {tuple(_whole(prior)): None}  # in their order
+    drawn: dict[tuple[int, ...], None] = {tuple(whole_shares(prior)): None}  # in their order
     for number in range(1, count):
         draw = np.random.default_rng([seed, number])
         parameters = np.maximum(_concentration(number) * prior, 1e-3)
         for _ in range(TRIES):
             shares = _normal(draw.dirichlet(parameters))
-            mixture = tuple(_whole(shares)) if shares.any() else None
+            mixture = tuple(whole_shares(shares)) if shares.any() else None
             within = bounds is None or (shares <= bounds).all()
             if mixture is not None and mixture not in drawn and within:
                 drawn[mixture] = None
@@ -88,8 +88,8 @@ def _normal(shares: Floats) -> Floats:
     return shares / max(shares.sum(), 1e-300)
 
 
-def _whole(shares: Floats) -> npt.NDArray[np.int64]:
-    """In 10,000ths, by the largest remainders."""
+def whole_shares(shares: Floats) -> npt.NDArray[np.int64]:
+    """In 10,000ths that add up, by the largest remainders."""
     exact = shares / shares.sum() * WHOLE
     counts = np.floor(exact).astype(np.int64)
     missing = WHOLE - int(counts.sum())
@@ -312,8 +312,8 @@ def optimum(
 
     regression = regression.chosen(shares, bits, weights)
     fitted = regression.fit(shares, bits, weights)
-    found = best(fitted)
-    asked = np.vstack([found, others])
+    mixture = best(fitted)
+    asked = np.vstack([mixture, others])
     draw = np.random.default_rng([seed, 1])
     drawn: list[Floats] = []
     resampled: list[Floats] = []
@@ -325,4 +325,4 @@ def optimum(
         again = regression.fit(shares[rows], bits[rows], weights)
         drawn.append(best(again))
         resampled.append(again(asked))
-    return Optimum(found, np.array(drawn), fitted(asked), np.array(resampled))
+    return Optimum(mixture, np.array(drawn), fitted(asked), np.array(resampled))
