@@ -1,23 +1,39 @@
-"""`llmcurate mix`: sources mixed in stated proportions."""
+"""`llmcurate mix`: sources mixed in stated proportions, and the search of these."""
 
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Sets, app, command_options, corpus_of
+from curate.cli.options import (
+    DEFAULT,
+    Address,
+    EngineName,
+    Json,
+    Quiet,
+    Sets,
+    TrustCode,
+    Workers,
+    command_options,
+    corpus_of,
+    group,
+)
 from curate.cli.settings import command
+from curate.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
 
 Pairs = Optional[list[str]]
 
+mix_app = group("mix", "Mix sources into one shuffled corpus (mix IN...).", default=True)
+
 
 # The settings that are mappings have short forms of their own.
-@command(app, "mix", shared=command_options)
+@command(mix_app, "mix", DEFAULT, hidden=True, shared=command_options)
 def mix(
     inputs: Annotated[
         Optional[list[str]],
@@ -99,3 +115,79 @@ def mix(
         from curate.mix.make import preview
 
         preview(recipe.products[0], options.as_json)
+
+
+@command(mix_app, "MixSearch", "search")
+def search(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Sources, as PATH or NAME=PATH: token shards of one tokenizer, or documents or"
+            " runs, which one tokenizer encodes.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write.")],
+    texts: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            "--eval",
+            metavar="NAME=PATH",
+            help="Text that the mixture is to be good for: documents that llmcurate reads."
+            " [repeatable]",
+        ),
+    ] = None,
+    text_weights: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            "--eval-weights",
+            metavar="NAME=WEIGHT,...",
+            help="Weights of the texts' bits a byte. Without any, by their bytes.",
+        ),
+    ] = None,
+    workers: Workers = 0,
+    engine: EngineName = "local",
+    address: Address = None,
+    sets: Sets = None,
+    trust_code: TrustCode = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Search the mixture of sources that a text asks for.
+
+    Small models are trained on mixtures drawn about the natural one; a regression from shares to
+    bits a byte (RegMix, Liu et al. 2024) predicts the best mixture within the epochs that sources
+    may have. Stopped, the same command goes on; runs stay when sources or --runs are added.
+
+    \b
+    Example:
+    llmcurate mix search web=web.jsonl wiki=wiki.jsonl --eval news=news.jsonl --tokens 500000 \\
+      --total 1e9 -o search
+    """
+    from curate.cli.model_settings import MixSearch
+    from curate.cli.training import needs_training
+    from curate.engines.choose import check_engine
+    from curate.inspect import results
+    from curate.mix.sources import named
+    from curate.mix.step import pairs
+    from curate.products.eval_texts import named_paths
+
+    chosen = MixSearch.of(settings)
+    check_engine(engine, address)
+    if engine == "slurm":
+        raise UsageError("--engine slurm: small models are trained by local or ray")
+    sources = {name: paths[0] for name, paths in named(inputs).items()}
+    weights = pairs("--eval-weights", text_weights or [])
+    with needs_training():
+        from curate.experiment.mixture_page import render, text
+        from curate.experiment.mixtures import search_mixture
+        from curate.experiment.runs import Place
+
+        place = Place(engine, address, workers, quiet)
+        figures = search_mixture(
+            sources, named_paths(texts or []), weights, out, chosen, sets or [], place
+        )
+        results.show(
+            figures, lambda: text(figures), lambda: render(figures), out, as_json, "mixtures"
+        )

@@ -3,8 +3,9 @@ command_settings.py."""
 
 from __future__ import annotations
 
+from copy import copy
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -247,6 +248,61 @@ class Ablate(CommandSettings):
     device: str = Field(
         "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
     )
+
+
+def _as_in_ablate(name: str) -> Any:
+    """A field that means the same there."""
+    return copy(Ablate.model_fields[name])
+
+
+class MixSearch(CommandSettings):
+    """The search of a mixture by small models that are trained on many."""
+
+    command = "mix search"
+
+    tokens: int = Field(ge=1, description="Tokens that each small model is trained on.")
+    total: float = Field(
+        gt=0, description="Tokens of the real run, whose epochs of each source are bounded."
+    )
+    max_epochs: float = Field(
+        4.0,
+        gt=0,
+        description="Most epochs of a source, in the real run and in each small one (up to 4"
+        " repeated text is nearly as good as new: Muennighoff et al. 2023).",
+    )
+    runs: int = Field(
+        32,
+        ge=4,
+        description="Mixtures that are drawn, the natural one first. Earlier runs in OUT of the"
+        " same sources, or of some of them, count beside them.",
+    )
+    confirm: int = Field(
+        0,
+        ge=0,
+        description="Number of further seeds from which the predicted optimum and the natural"
+        " mixture are trained, to compare them.",
+    )
+    regression: Literal["auto", "linear", "trees"] = Field(
+        "auto",
+        description="Regression that the optimum is of; `auto` is the one with the smaller error"
+        " on mixtures that are left out.",
+    )
+    model: str = Field("tiny", description="Preset of the small models.")
+    tokenizer: Path | None = Field(
+        None,
+        description="Tokenizer of all documents, a file or its folder. Without a value one is"
+        " trained on the union of the sources.",
+    )
+    vocab: int = _as_in_ablate("vocab")
+    eval_bytes: int = _as_in_ablate("eval_bytes")
+    eval_excerpt: int = _as_in_ablate("eval_excerpt")
+    max_overlap: float = _as_in_ablate("max_overlap")
+    seed: int = Field(0, ge=0, description="Seed of the draws and of every run.")
+    rows: int = _as_in_ablate("rows")
+    context: int = _as_in_ablate("context")
+    lr: float = _as_in_ablate("lr")
+    threads: int = _as_in_ablate("threads")
+    device: str = _as_in_ablate("device")
 
 
 class ModelCoordinates(CommandSettings):

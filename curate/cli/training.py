@@ -54,7 +54,7 @@ def needs_training() -> Iterator[None]:
     except TrainError as error:
         raise as_failure(error) from None
     except ModuleNotFoundError as error:
-        if error.name not in ("torch", "safetensors", "tokenizers"):
+        if error.name not in ("torch", "safetensors", "tokenizers", "sklearn"):
             raise
         raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
     except Exception as error:

@@ -35,13 +35,16 @@ class Training:
     texts: Mapping[str, str] = field(default_factory=dict)
     threads: int = 1
 
-    def task(self, name: str, shards: Path, seed: int, steps: int, out: Path, part: int) -> Task:
-        """A run as JSON values. part: its number, for messages."""
+    def task(
+        self, name: str, shards: Path | None, seed: int, steps: int, out: Path, part: int
+    ) -> Task:
+        """A run as JSON values. shards: None where the settings have `sources`, each with a name;
+        part: its number, for messages."""
         settings = {**self.settings, "seed": seed, "steps": steps, "eval": dict(self.texts)}
         return {
             "part": part,
             "name": name,
-            "shards": str(shards),
+            "shards": None if shards is None else str(shards),
             "model": self.model,
             "changes": self.changes,
             "train": settings,
@@ -84,7 +87,7 @@ def train_run(task: Task) -> dict[str, Any]:
         settings = from_dict(TrainConfig, unflat_but_texts(task["train"], unflat), "pretrain")
         trial = Trial(
             name=task["name"],
-            shards=Path(task["shards"]),
+            shards=Path(task["shards"]) if task["shards"] else None,
             train=settings,
             model=task["model"],
             changes=task["changes"],
@@ -115,10 +118,20 @@ def train_run(task: Task) -> dict[str, Any]:
 def identity(task: Task) -> dict[str, Any]:
     """What of a task its result depends on; shards and texts by their manifests."""
     settings = dict(task["train"])
-    folders = {"shards": task["shards"], **settings.pop("eval")}
+    folders = {**trained_on(task), **settings.pop("eval")}
+    if "sources" in settings:
+        settings["sources"] = [{**source, "shards": None} for source in settings["sources"]]
     digests = {name: file_digest(Path(path) / "manifest.json") for name, path in folders.items()}
     kept = {name: task[name] for name in ("name", "model", "changes", "threads")}
     return {**kept, "train": settings, "content": digests}
+
+
+def trained_on(task: Task) -> dict[str, str]:
+    """The folders of shards that a task trains on: of sources by their names."""
+    sources = task["train"].get("sources", ())
+    return {f"source {source['name']}": source["shards"] for source in sources} or {
+        "shards": task["shards"]
+    }
 
 
 def done_of(task: Task) -> dict[str, Any] | None:
@@ -182,7 +195,7 @@ def make_runs(tasks: Sequence[Task], place: Place, title: str) -> None:
         finished = len(tasks) - len(waiting)
         if not waiting:
             return
-        shared = [tasks[0]["shards"] + "/manifest.json"]
+        shared = [f"{folder}/manifest.json" for folder in trained_on(tasks[0]).values()]
         with open_engine(
             place.engine, place.address, (place.workers, count), len(waiting), tick, shared
         ) as engine:

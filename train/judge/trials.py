@@ -24,12 +24,13 @@ POINTS = 100  # of a curve
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """``name``: of what is compared, and of its folder. ``model``: a preset, or the folder of a
+    """``name``: of what is compared, and of its folder. ``shards``: None where the settings have
+    sources. ``model``: a preset, or the folder of a
     trained model; ``changes``: its settings by dotted names.
     """
 
     name: str
-    shards: Path
+    shards: Path | None
     train: TrainConfig
     model: str = "tiny"
     changes: dict[str, Any] = field(default_factory=dict)

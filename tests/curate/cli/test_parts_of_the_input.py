@@ -13,6 +13,7 @@ from curate.cli.app import app
 DOCUMENTS = {"inputs", "corpus", "on", "positive", "negative", "verify"}
 OTHERWISE = {
     "mix": "--total and --amount say how much of which source",
+    "mix search": "--tokens says how much small models read",
     "refresh": "it takes all that is new; --set read.share works, by id",
     "dedup evaluate": "--documents says of how many copies are planted",
     "dedup audit": "a part of a corpus holds fewer of its duplicates",
