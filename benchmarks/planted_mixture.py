@@ -21,7 +21,8 @@ TEXT_BYTES, PIECE = 100_000, 1900
 HELD_OUT = 8  # one of so many documents
 MOST = 8_000_000  # bytes of a source
 OPTIONS = [
-    *"--runs=40 --confirm=8 --tokens=100000 --total=2000000 --vocab=2048 --rows=4 --context=128".split(),
+    *"--runs=40 --confirm=8 --tokens=100000 --total=2000000".split(),
+    *"--vocab=2048 --rows=4 --context=128".split(),
     *"--set=model.layers=2 --set=model.hidden=96 --set=model.attention.heads=4".split(),
     *"--set=model.attention.kv_heads=4 --set=model.feed_forward.width=256".split(),
 ]

@@ -11,7 +11,7 @@ OUT/  tokenizer/  shards/NAME/   of sources that are documents, as of `llmcurate
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,8 +89,8 @@ def search_mixture(
 
 @dataclass(frozen=True)
 class _Point:
-    """A mixture that was tried. shares: in 10,000ths by source, those above 0; earlier: from another
-    search in OUT, of fewer sources or of more runs."""
+    """A mixture that was tried. shares: in 10,000ths by source, those above 0; earlier: from
+    another search in OUT, of fewer sources or of more runs."""
 
     shares: dict[str, int]
     task: Task
@@ -136,7 +136,7 @@ class _Search:
         there = np.array([source.tokens for source in self.sources], np.float64)
         return np.minimum(1.0, self.chosen.max_epochs * there / tokens)
 
-    def point(self, counts: Sequence[int], seed: int, part: int) -> _Point:
+    def point(self, counts: Iterable[int], seed: int, part: int) -> _Point:
         """A mixture and its run."""
         named = zip(self.sources, map(int, counts), strict=True)
         taken = [(source, count) for source, count in named if count]
