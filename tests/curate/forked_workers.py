@@ -56,8 +56,9 @@ def spawn(environment: Mapping[str, str], *warm_up: str) -> subprocess.Popen[byt
 
 
 def _imported_by(variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables that count when modules are imported."""
-    kinds = ("NUMBA_", "PYTHON", "LD_", "LLMCURATE_CACHE", "XDG_CACHE", "HOME", "ARROW_")
+    """Variables that count when a process begins, or when modules are imported."""
+    kinds = ("NUMBA_", "PYTHON", "LD_", "GLIBC_", "MALLOC_", "LLMCURATE_CACHE", "XDG_CACHE")
+    kinds += ("HOME", "ARROW_")
     return {k: v for k, v in variables.items() if k.startswith(kinds) and k != "PYTHONPATH"}
 
 

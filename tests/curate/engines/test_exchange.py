@@ -477,6 +477,8 @@ def test_every_function_that_is_mapped_says_which_files_it_touches():
     functions = {f for f in functions if ".rehearsal:" not in f}
     functions -= {"curate.run.resolve:resolve_one_partition"}
     functions -= {exchange_engine.WORK}
+    # Experiments have no exchange: their machines see OUT.
+    functions -= {"curate.experiment.runs:train_run"}
     assert len(functions) >= 10
     for function in functions:
         assert exchange_engine.files_of(function)
