@@ -101,13 +101,13 @@ def about(figures: dict[str, Any]) -> list[str]:
     count = counted(len(figures["points"]), "mixture")
     lines = [
         f"{count}{f' ({earlier} of earlier runs)' if earlier else ''}, seed {figures['seed']},"
-        f" {figures['tokens']:,} tokens each; model {figures['model']}, {train['rows']} rows of"
-        f" {train['context']}, learning rate {train['lr']:g}",
-        f"for a run of {figures['total']:,.0f} tokens, at most {figures['max_epochs']:g} epochs of"
-        " a source",
+        f" {counted(figures['tokens'], 'token')} each; model {figures['model']},"
+        f" {counted(train['rows'], 'row')} of {train['context']}, learning rate {train['lr']:g}",
+        f"for a run of {counted(round(figures['total']), 'token')}, at most"
+        f" {figures['max_epochs']:g} epochs of a source",
         f"tokenizer: {figures['tokenizer']['origin']}",
         f"cost: {counted(cost['runs'], 'run')}, {format_duration(cost['seconds'])} of training in"
-        f" sum, {format_scaled(cost['tokens']).strip()} tokens,"
+        f" sum, {counted(cost['tokens'], 'token')},"
         f" {format_scaled(cost['flops']).strip()}FLOP",
     ]
     return lines + [f"machine: {machine_line(machine)}" for machine in figures["machines"]]

@@ -115,8 +115,8 @@ class _Search:
         there = sum(source.tokens for source in self.sources)
         if tokens > self.chosen.max_epochs * there:
             raise UsageError(
-                f"mix search: {option} {tokens:,.0f}: the sources have {there:,} tokens, which"
-                f" {self.chosen.max_epochs:g} epochs do not make so many: ask for less, or give"
+                f"mix search: {option} {tokens:,.0f}: the sources have"
+                f" {counted(there, 'token')}, which {self.chosen.max_epochs:g} epochs do not make so many: ask for less, or give"
                 " more --max-epochs"
             )
 
