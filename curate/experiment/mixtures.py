@@ -116,8 +116,8 @@ class _Search:
         if tokens > self.chosen.max_epochs * there:
             raise UsageError(
                 f"mix search: {option} {tokens:,.0f}: the sources have"
-                f" {counted(there, 'token')}, which {self.chosen.max_epochs:g} epochs do not make so many: ask for less, or give"
-                " more --max-epochs"
+                f" {counted(there, 'token')}, which {self.chosen.max_epochs:g} epochs do not"
+                " make so many: ask for less, or give more --max-epochs"
             )
 
     @property
