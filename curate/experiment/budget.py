@@ -70,10 +70,10 @@ class Budget:
 
 def chosen_budget(chosen: Ablate) -> Budget:
     """The one that was asked for; UsageError where it is none or several."""
-    given = {kind: value for kind in KINDS if (value := getattr(chosen, kind)) is not None}
-    if len(given) != 1:
+    amounts = {kind: value for kind in KINDS if (value := getattr(chosen, kind)) is not None}
+    if len(amounts) != 1:
         raise UsageError("give --tokens, --documents, --epochs or --minutes, one of them")
-    ((kind, amount),) = given.items()
+    ((kind, amount),) = amounts.items()
     return Budget(kind, amount)
 
 

@@ -116,15 +116,15 @@ def run_recipes(
 ) -> list[Corpus]:
     """The corpora as their recipes make them, in OUT/corpora/NAME; others as they are. What is done
     is not done again."""
-    made = []
+    ready = []
     for corpus in corpora:
         if corpus.recipe is not None:
             folder = out / "corpora" / corpus.name
             recipe = load(corpus.recipe, changes[corpus.name])
             carry_out(recipe, list(corpus.inputs), folder, options)
             corpus = corpus.at(folder)
-        made.append(corpus)
-    return made
+        ready.append(corpus)
+    return ready
 
 
 @dataclass(frozen=True)
@@ -137,16 +137,16 @@ class Tokenizer:
 
 def tokenizer_for(
     corpora: Sequence[Corpus],
-    given: Path | None,
+    named: Path | None,
     out: Path,
     settings: dict[str, Any],
     options: Options,
 ) -> Tokenizer:
     """One for all: the one that is given, or one trained on all documents of all corpora."""
-    if given is not None:
-        file = given / "tokenizer.json" if given.is_dir() else given
+    if named is not None:
+        file = named / "tokenizer.json" if named.is_dir() else named
         if not file.is_file() or file.suffix != ".json":
-            raise UsageError(f"--tokenizer {given}: no tokenizer.json, nor a folder that holds one")
+            raise UsageError(f"--tokenizer {named}: no tokenizer.json, nor a folder that holds one")
         return Tokenizer(file, "as given")
     folder = out / "tokenizer"
     inputs = [path for corpus in corpora for path in corpus.inputs]

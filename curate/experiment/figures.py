@@ -159,14 +159,14 @@ def _nats(task: Task, texts: dict[str, str]) -> np.ndarray:
 def collect(tasks: Sequence[Task], texts: dict[str, str], seed: int) -> dict[str, Any]:
     """All rows, the placebo apart, what could be detected, and what it cost."""
     rows = Rows(tasks, texts, seed)
-    made = {name: rows.row(name) for name in rows.tasks}
-    placebo = made.pop(PLACEBO)
+    by_name = {name: rows.row(name) for name in rows.tasks}
+    placebo = by_name.pop(PLACEBO)
     interval = placebo["difference"]["interval"]
-    runs = [run for row in (*made.values(), placebo) for run in row["runs"]]
+    runs = [run for row in (*by_name.values(), placebo) for run in row["runs"]]
     machines = [(done_of(task) or {}).get("machine") for task in tasks]
     seeds = len(placebo["runs"])
     return {
-        "corpora": list(made.values()),
+        "corpora": list(by_name.values()),
         "placebo": {
             **placebo,
             "holds_zero": None if interval is None else interval[0] <= 0 <= interval[1],
@@ -180,8 +180,8 @@ def collect(tasks: Sequence[Task], texts: dict[str, str], seed: int) -> dict[str
         "cost": {
             "runs": len(runs),
             "seconds": sum(run["seconds"] for run in runs),
-            "tokens": sum(row["tokens"] * seeds for row in (*made.values(), placebo)),
-            "flops": sum(row["flops"] * seeds for row in (*made.values(), placebo)),
+            "tokens": sum(row["tokens"] * seeds for row in (*by_name.values(), placebo)),
+            "flops": sum(row["flops"] * seeds for row in (*by_name.values(), placebo)),
         },
         "machines": [m for nth, m in enumerate(machines) if m and m not in machines[:nth]],
     }

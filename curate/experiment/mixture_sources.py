@@ -82,8 +82,8 @@ def prepare(
             tokenizer, origin = kept, "the one in OUT, trained when the search began"
         else:
             trained = {"vocab": chosen.vocab, **settings["tokenizer"]}
-            made = tokenizer_for(corpora, chosen.tokenizer, out, trained, local)
-            tokenizer, origin = made.file, made.origin
+            new_tokenizer = tokenizer_for(corpora, chosen.tokenizer, out, trained, local)
+            tokenizer, origin = new_tokenizer.file, new_tokenizer.origin
         folders = {corpus.name: _encode(corpus, tokenizer, out, local) for corpus in corpora}
     sources = [_source(name, inputs[name], folders[name]) for name in sorted(inputs)]
     facts = _encode_texts(drawn, corpora, folders, tokenizer, out, chosen, place.quiet)

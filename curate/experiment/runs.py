@@ -186,8 +186,8 @@ def make_runs(tasks: Sequence[Task], place: Place, title: str) -> None:
         def tick() -> None:
             done = sum(log.read() for log in logs)
             pace = (time.monotonic() - begun) / max(1, done - before)
-            left = pace * (sum(steps) - done) if done > before else None
-            progress.update(done, f"{finished} of {counted(len(tasks), 'run')}", left)
+            seconds_left = pace * (sum(steps) - done) if done > before else None
+            progress.update(done, f"{finished} of {counted(len(tasks), 'run')}", seconds_left)
 
         device, threads = tasks[0]["train"].get("device", "auto"), tasks[0]["threads"]
         count = place.count(device, threads)

@@ -74,16 +74,16 @@ def points_of(rows: Sequence[dict[str, Any]], source: str) -> Points:
     for number, row in enumerate(rows, 1):
         values: dict[str, float] = {}
         for name in columns:
-            given = row.get(name)
-            if given in (None, "") and name in OTHERWISE:
+            cell = row.get(name)
+            if cell in (None, "") and name in OTHERWISE:
                 values[name] = OTHERWISE[name](values)
                 continue
             try:
-                values[name] = float(given)  # type: ignore[arg-type]
+                values[name] = float(cell)  # type: ignore[arg-type]
             except (TypeError, ValueError):
                 values[name] = np.nan
             if not 0 < values[name] < np.inf:
-                what = "nothing" if given is None else repr(given)
+                what = "nothing" if cell is None else repr(cell)
                 raise TrainError(
                     f"{source}: {name} of point {number} is {what}; every point has"
                     f" {', '.join(NEEDED)}, above 0",
@@ -107,9 +107,9 @@ def read(path: Path) -> Measured:
         if path.suffix.lower() == ".csv":
             rows = list(csv.DictReader(text.splitlines()))
         else:
-            given = json.loads(text)
-            about = given if isinstance(given, dict) else {}
-            rows = about.get("points", ()) if about else given
+            content = json.loads(text)
+            about = content if isinstance(content, dict) else {}
+            rows = about.get("points", ()) if about else content
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise ValueError("no list of points in it")
     except (OSError, ValueError, csv.Error) as error:
