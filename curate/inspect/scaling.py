@@ -13,10 +13,10 @@ from curate.disk.process import cores
 from curate.disk.units import counted, format_duration, format_scaled
 from curate.errors import UsageError
 from curate.inspect import results
+from curate.inspect.compare.models import model_changes, runs_progress
 from curate.pages import templates
-from curate.steps.recipe import Change
 from curate.terminal.output import echo, echo_json
-from curate.terminal.progress import Progress, say
+from curate.terminal.progress import say
 from curate.terminal.tables import table
 
 if TYPE_CHECKING:
@@ -48,25 +48,11 @@ def run_sweep(
     from train.settings import from_dict, unflat
 
     settings = SETTINGS | chosen.model_dump(include={"seed", "rows", "context", "lr", "device"})
-    common: dict[str, Any] = {}
-    for item in map(Change.of, sets):
-        if item.section not in ("model", "pretrain"):
-            raise UsageError(f"{item.given}: write model.KEY=VALUE or pretrain.KEY=VALUE")
-        (common if item.section == "model" else settings)[item.key] = item.value
+    common = model_changes(sets, settings)
     budgets = _budgets(chosen)
     variants = ladder(chosen.sizes, changes=common)
     total = chosen.seeds * len(variants) * len(budgets)
-    with Progress("training a sweep", total, quiet) as progress:
-        begun: list[str] = []
-
-        def on_run(name: str, seed: int) -> None:
-            progress.update(len(begun), f"{name}, seed {seed}")
-            begun.append(f"{name}, seed {seed}")
-
-        def on_progress(line: dict[str, Any]) -> None:
-            at = f"{begun[-1]}, step {line['step']} of {line['steps']}"
-            progress.update(progress.done, at)
-
+    with runs_progress("training a sweep", total, quiet) as hooks:
         figures = sweep(
             shards,
             out,
@@ -74,8 +60,8 @@ def run_sweep(
             budgets=budgets,
             train=from_dict(TrainConfig, unflat(settings), "pretrain"),
             seeds=chosen.seeds,
-            on_run=on_run,
-            on_progress=on_progress,
+            on_run=hooks[0],
+            on_progress=hooks[1],
         )
     figures["cores"] = cores()
     write_text(out / SWEEP, json.dumps(figures, indent=1) + "\n")

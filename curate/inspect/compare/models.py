@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,9 @@ from curate.terminal.tables import table
 if TYPE_CHECKING:
     from curate.cli.model_settings import ModelCompare
     from train.judge.compare import Variant
+
+OnRun = Callable[[str, int], None]
+OnProgress = Callable[[dict[str, Any]], None]
 
 HEAD = (
     "",
@@ -59,6 +64,34 @@ def variant_of(text: str) -> Variant:
     return Variant(name=name, model=model if equals else name, changes=changes)
 
 
+def model_changes(sets: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]:
+    """The model's settings among those of ``--set``; those of pretrain go into ``settings``.
+    UsageError for others."""
+    changes: dict[str, Any] = {}
+    for item in map(Change.of, sets):
+        if item.section not in ("model", "pretrain"):
+            raise UsageError(f"{item.given}: write model.KEY=VALUE or pretrain.KEY=VALUE")
+        (changes if item.section == "model" else settings)[item.key] = item.value
+    return changes
+
+
+@contextmanager
+def runs_progress(title: str, total: int, quiet: bool) -> Iterator[tuple[OnRun, OnProgress]]:
+    """A bar over runs of training: what ``compare`` calls as a run begins, and on its way."""
+    begun: list[str] = []
+    with Progress(title, total, quiet) as progress:
+
+        def on_run(name: str, seed: int) -> None:
+            progress.update(len(begun), f"{name}, seed {seed}")
+            begun.append(f"{name}, seed {seed}")
+
+        def on_progress(line: dict[str, Any]) -> None:
+            at = f"{begun[-1]}, step {line['step']} of {line['steps']}"
+            progress.update(progress.done, at)
+
+        yield on_run, on_progress
+
+
 def compare_models(
     texts: list[str],
     shards: Path,
@@ -79,25 +112,11 @@ def compare_models(
         include={"seed", "rows", "context", "lr", "device"}
     )
     settings |= {"log_every": 1, "keep_checkpoints": 1, "keep_best": False}
-    common: dict[str, Any] = {}
-    for item in map(Change.of, sets):
-        if item.section not in ("model", "pretrain"):
-            raise UsageError(f"{item.given}: write model.KEY=VALUE or pretrain.KEY=VALUE")
-        (common if item.section == "model" else settings)[item.key] = item.value
+    common = model_changes(sets, settings)
     variants = [variant_of(text) for text in texts]
     variants = [Variant(name=v.name, model=v.model, changes=common | v.changes) for v in variants]
     total = chosen.seeds * len(variants)
-    with Progress("training variants", total, quiet) as progress:
-        begun: list[str] = []
-
-        def on_run(name: str, seed: int) -> None:
-            progress.update(len(begun), f"{name}, seed {seed}")
-            begun.append(f"{name}, seed {seed}")
-
-        def on_progress(line: dict[str, Any]) -> None:
-            at = f"{begun[-1]}, step {line['step']} of {line['steps']}"
-            progress.update(progress.done, at)
-
+    with runs_progress("training variants", total, quiet) as hooks:
         figures = compare(
             shards,
             out,
@@ -105,8 +124,8 @@ def compare_models(
             train=from_dict(TrainConfig, unflat(settings), "pretrain"),
             budget=Budget(tokens=chosen.tokens, flops=chosen.flops),
             seeds=chosen.seeds,
-            on_run=on_run,
-            on_progress=on_progress,
+            on_run=hooks[0],
+            on_progress=hooks[1],
         )
     results.show(
         figures, lambda: text(figures), lambda: render(figures), out, as_json, name="comparison"
