@@ -115,12 +115,12 @@ def serve(requests: socket.socket) -> None:
         if not length:
             os._exit(0)
         task = json.loads(_read(requests, int.from_bytes(length, "big")))
-        ready, told = os.pipe()
+        ready, worker_number = os.pipe()
         middle = os.fork()
         if middle == 0:
             middle = os.getpid()
             if worker := os.fork():
-                os.write(told, worker.to_bytes(8, "big"))
+                os.write(worker_number, worker.to_bytes(8, "big"))
                 os._exit(0)
             while os.getppid() == middle:
                 time.sleep(0.0005)
@@ -128,7 +128,7 @@ def serve(requests: socket.socket) -> None:
             return _become(task, streams)
         os.waitpid(middle, 0)
         requests.sendall(os.read(ready, 8))
-        for file in (ready, told, *streams):
+        for file in (ready, worker_number, *streams):
             os.close(file)
 
 

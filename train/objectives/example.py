@@ -205,7 +205,9 @@ def examples(
         for row, epoch in numbered
     ]
     joined: dict[str, Any] = {
-        name: None if first is None else torch.cat([getattr(one, name) for one in per_row])
+        name: None
+        if first is None
+        else torch.cat([getattr(row_example, name) for row_example in per_row])
         for name, first in per_row[0]._parts()
     }
     if objective.sparse:

@@ -53,13 +53,13 @@ WEIGHTS = np.full(40, 1 / 40)
 def test_the_planted_optimum_is_found_within_a_tenth(seed):
     shares, bits = trials(seed)
     simulated = candidates(PRIOR, FREE, seed)
-    found = optimum(Linear(), shares, bits, WEIGHTS, simulated, PRIOR[None], seed)
-    assert np.abs(found.shares - best_mixture()).sum() / 2 < 0.1
+    best = optimum(Linear(), shares, bits, WEIGHTS, simulated, PRIOR[None], seed)
+    assert np.abs(best.shares - best_mixture()).sum() / 2 < 0.1
     assert np.abs(PRIOR - best_mixture()).sum() / 2 > 0.5
-    assert found.predicted[0] < found.predicted[1] - 0.2
-    assert found.predicted[0] == pytest.approx((surface(found.shares[None]) @ WEIGHTS)[0], abs=0.1)
-    low, high = np.quantile(found.drawn, [0.025, 0.975], axis=0)
-    assert (low <= found.shares).all() and (found.shares <= high).all()
+    assert best.predicted[0] < best.predicted[1] - 0.2
+    assert best.predicted[0] == pytest.approx((surface(best.shares[None]) @ WEIGHTS)[0], abs=0.1)
+    low, high = np.quantile(best.drawn, [0.025, 0.975], axis=0)
+    assert (low <= best.shares).all() and (best.shares <= high).all()
 
 
 @pytest.mark.parametrize("noise", [0.03, 0.1])
@@ -128,8 +128,8 @@ def test_the_optimum_lies_on_a_cap_that_counts():
     shares, bits = trials(0)
     bounds = np.array([0.25, 1, 1, 1])
     simulated = candidates(PRIOR, bounds, 0)
-    found = optimum(Linear(), shares, bits, WEIGHTS, simulated, PRIOR[None], 0)
-    assert found.shares[0] == pytest.approx(0.25, abs=0.01)
+    best = optimum(Linear(), shares, bits, WEIGHTS, simulated, PRIOR[None], 0)
+    assert best.shares[0] == pytest.approx(0.25, abs=0.01)
 
 
 def test_draws_within_bounds_or_an_error():

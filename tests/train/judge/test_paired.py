@@ -99,10 +99,10 @@ def test_documents_are_drawn_within_their_source():
 
 
 def test_one_seed_or_one_document_has_no_interval():
-    one = np.ones((1, 5))
-    assert paired_difference(one, 2 * one, np.ones(5, np.int64), [0] * 5, seed=0).interval is None
-    one = np.ones((3, 1))
-    difference = paired_difference(one, 2 * one, np.ones(1, np.int64), [0], seed=0)
+    nats = np.ones((1, 5))
+    assert paired_difference(nats, 2 * nats, np.ones(5, np.int64), [0] * 5, seed=0).interval is None
+    nats = np.ones((3, 1))
+    difference = paired_difference(nats, 2 * nats, np.ones(1, np.int64), [0], seed=0)
     assert difference.interval is None and difference.detectable() is None
     assert difference.to_json()["interval"] is None
 

@@ -94,12 +94,12 @@ def scores(config: ModelConfig, shards: Path) -> list[list[float]]:
     with ranks(plan) as group:
         split = place_model(partial(Decoder, config), plan, group)
     text, alone = Text(read_shards(shards), 32), Ranks(device=torch.device("cpu"))
-    found = []
+    per_text = []
     for model, by in ((whole, alone), (whole, group), (split, group)):
         model.initialise(0)
         how = Scoring(batch_rows=3, ranks=by, autocast=autocast(by.device, "fp32"))
-        found.append(text.nats(model, how).tolist())
-    return found
+        per_text.append(text.nats(model, how).tolist())
+    return per_text
 
 
 def experts(config: ModelConfig, shared: bool) -> dict[str, Any]:
