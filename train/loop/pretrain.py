@@ -31,7 +31,7 @@ from train.loop.backends import backends_line, layer_backends, try_kernels
 from train.loop.distributed import Ranks, ranks, settle
 from train.loop.run import Evaluation, Progress, Run
 from train.loop.start import make_plan
-from train.loop.texts import notice, texts_of
+from train.loop.texts import Text, fingerprints, notice, texts_of
 from train.measure.accounting import active_parameters, parameters
 from train.measure.which import remember
 from train.model.config import ModelConfig
@@ -127,6 +127,7 @@ def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, 
         "scored_documents": scores.documents,
         "scored_tokens": scores.tokens,
         "eval": evaluation.of_texts(),
+        "eval_shards": fingerprints(run.texts),
         "train_documents": sum(source["documents"] for source in sources),
         "train_tokens": sum(source["unique_tokens"] for source in sources),
         "data": data,
@@ -157,7 +158,8 @@ def pretrain(
 
     Stopped at any point and started again with the same settings, it goes on from the newest
     checkpoint, and on a CPU (same PyTorch, same number of threads) ends with the same bits as a run
-    never stopped. A finished run returns at once. ``resume=False`` deletes the run in ``out`` and
+    never stopped. A finished run returns at once, and is scored again where other texts are to be
+    scored. ``resume=False`` deletes the run in ``out`` and
     starts over. ``on_progress`` gets each line of metrics, with ``steps`` and
     ``seconds_left`` of the run; ``on_notice`` before it how the text was packed, how often it is
     gone through, and how attention is computed. Raises ``TrainError``;
@@ -193,8 +195,10 @@ def _pretrain(
     group.wait()
     start = start_from(plan, checkpoints)
     done = start is not None and step_of(start) == plan.train.steps
-    if done and start is not None and (summary := _finished(out / "train.json", start)):
-        return summary
+    if done and start is not None:
+        summary = _finished(out / "train.json", start)
+        if summary is not None and _scored_alike(summary, plan, texts):
+            return summary
     group.wait()  # all have looked at what is there
     if group.first:
         (out / "train.json").unlink(missing_ok=True)
@@ -292,3 +296,10 @@ def _finished(path: Path, last: Path) -> dict[str, Any] | None:
         return unseal(json.loads(path.read_bytes()))
     except (OSError, ValueError, TrainError):
         return None
+
+
+def _scored_alike(summary: dict[str, Any], plan: Plan, texts: dict[str, Text]) -> bool:
+    """Whether a finished run was scored on what this plan wants scored."""
+    same_texts = summary.get("eval_shards", {}) == fingerprints(texts)
+    scored: dict[str, Any] = summary["plan"]["train"]
+    return same_texts and scored["eval_tokens"] == plan.train.eval_tokens

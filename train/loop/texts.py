@@ -140,6 +140,11 @@ def texts_of(feed: Feed) -> dict[str, Text]:
     return texts
 
 
+def fingerprints(texts: dict[str, Text]) -> dict[str, str]:
+    """What stands for the content of each text."""
+    return {name: text.shards.fingerprint for name, text in texts.items()}
+
+
 def notice(name: str, text: Text) -> str:
     """What of a text is scored, in a line to be read before training."""
     tokens = counted(int(text.shards.length.sum()), "token")

@@ -131,13 +131,13 @@ def test_a_run_scores_its_texts_when_it_scores_held_out_text(shard_folder, tmp_p
     assert any(line.startswith("eval same: 40 documents") for line in notices)
 
 
-def test_other_texts_are_no_other_run(shard_folder, tmp_path):
+def test_other_texts_are_no_other_run_and_are_scored_when_it_has_ended(shard_folder, tmp_path):
     first = pretrain(shard_folder, tmp_path, train=SMALL)
-    (tmp_path / "train.json").unlink()
     settings = {**vars(SMALL), "eval": {"same": str(shard_folder)}}
     second = pretrain(shard_folder, tmp_path, train=TrainConfig(**settings))
     assert "same" in second["eval"]
     assert second["held_out_loss"] == first["held_out_loss"]
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == SMALL.steps
 
 
 def test_a_text_of_another_tokenizer_is_refused_before_a_step(shard_folder, tmp_path):
