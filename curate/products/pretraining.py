@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -17,74 +14,12 @@ from pydantic import Field, NonNegativeInt, ValidationInfo, field_validator, mod
 from curate.disk.files import text_digest
 from curate.errors import RunFailed, UsageError, as_failure
 from curate.products.eval_texts import are_shards, as_shards, check_names
+from curate.products.torchrun import pretrain_in
 from curate.steps.contracts import Estimate, Product, ProductContext, field_of, sha256
 from curate.steps.functions import FunctionInFile, is_function
 from curate.terminal.tables import table
 from train.config import TrainConfig, stages_of
 from train.errors import TrainError
-
-LAST_LINES = 5  # of what the processes said, where they failed
-
-
-def pretrain_in(
-    processes: int,
-    shards: Path | None,
-    out: Path,
-    *,
-    model: str,
-    changes: dict[str, Any],
-    settings: dict[str, Any],
-    fresh: bool,
-    on_progress: Callable[[dict[str, Any]], None],
-    on_notice: Callable[[str], None],
-) -> dict[str, Any]:
-    """As `train.loop.pretrain.pretrain`, by as many processes of `python -m train`; raises
-    RunFailed with the error they ended with, and its exit code."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(processes), "-m", "train", str(shards or "-"), str(out)]
-    command += ["--json", "--model", model, *(["--fresh"] if fresh else [])]
-    changed = settings | {f"model.{name}": value for name, value in changes.items()}
-    for name, value in changed.items():
-        command += ["--set", f"{name}={json.dumps(value)}"]
-    summary: dict[str, Any] | None = None
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as run:
-            assert run.stdout is not None
-            try:
-                for line in run.stdout:
-                    event = _object(line)
-                    if "summary" in event:
-                        summary = event["summary"]
-                    elif "notice" in event:
-                        on_notice(event["notice"])
-                    elif "step" in event:
-                        on_progress(event)
-            except BaseException:
-                run.terminate()  # torchrun ends its processes
-                raise
-        if run.returncode == 0 and summary is not None:
-            return summary
-        errors.seek(0)
-        raise _failure(errors.read(), run.returncode)
-
-
-def _object(line: str) -> dict[str, Any]:
-    """A line of `--json`; what a library prints beside it is nothing."""
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _failure(output: str, code: int) -> RunFailed:
-    lines = [line for line in output.splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("error: ")]
-    shown = ours[:1] or lines[-LAST_LINES:] or [f"torchrun ended with status {code}"]
-    failure = RunFailed(" / ".join(shown).removeprefix("error: "))
-    if ours and "exitcode  : 2" in output:
-        failure.exit_code = 2
-    return failure
 
 
 def _shards_digest(path: Path) -> str:
@@ -98,6 +33,11 @@ def _shards_digest(path: Path) -> str:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
     return text_digest(repr(entries))
+
+
+def _text_digest(path: Path) -> str:
+    """The same of a text that is scored; of what is no path here, such as a URL, its name."""
+    return _shards_digest(path) if path.exists() else str(path)
 
 
 def _weights_digest(folder: Path) -> str:
@@ -389,12 +329,15 @@ class PretrainProduct(Product):
             settings["model"] = [digest, self._changes] if self._changes else digest
         if self.teacher is not None:
             settings["teacher"] = _weights_digest(Path(self.teacher))
-        return identity | {"settings": _placeless(settings), "shards": digests}
+        texts = {name: _text_digest(Path(path)) for name, path in self.eval.items()}
+        scored = {"eval": texts, "eval_tokens": self.eval_tokens}
+        return identity | {"settings": _placeless(settings), "shards": digests, "scored": scored}
 
     def lineage(self) -> dict[str, Any]:
-        """All but the number of steps: training says itself whether it may go on to more."""
+        """All but the number of steps, for training says itself whether it may go on to more, and
+        but what is scored, which changes no weight."""
         identity = self.identity()
-        del identity["settings"]["steps"]
+        del identity["settings"]["steps"], identity["scored"]
         return identity
 
     def estimate(self, out: Path, inputs: dict[str, Path], fresh: bool) -> Estimate | None:

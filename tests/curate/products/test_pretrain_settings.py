@@ -90,3 +90,14 @@ def test_an_objective_has_settings_in_a_mapping_and_under_dotted_names():
 def test_a_wrong_setting_of_a_model_is_one_line_before_anything_runs(name, value, message):
     with pytest.raises(ValidationError, match=message):
         PretrainProduct(**{name: value})
+
+
+def test_what_is_scored_makes_a_run_unfinished_but_no_other_one(tmp_path):
+    text = tmp_path / "text.jsonl"
+    text.write_text('{"text": "one"}\n', encoding="utf-8")
+    plain, scored = PretrainProduct(), PretrainProduct(eval={"x": str(text)})
+    assert plain.identity() != scored.identity()
+    assert plain.lineage() == scored.lineage()
+    before = scored.identity()
+    text.write_text('{"text": "another"}\n', encoding="utf-8")
+    assert scored.identity() != before

@@ -211,7 +211,7 @@ def test_a_model_is_trained_by_two_processes(built):
 
 
 def test_the_error_of_several_processes_is_the_line_of_one():
-    from curate.products.pretraining import _failure
+    from curate.products.torchrun import _failure
 
     log = (
         "W1121 torch/distributed/run.py: Setting OMP_NUM_THREADS\n"
