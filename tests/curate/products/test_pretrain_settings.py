@@ -49,10 +49,10 @@ def test_a_run_is_known_by_what_is_in_its_sources(tmp_path):
     assert identity(tmp_path / "a") == identity(moved) != identity(tmp_path / "b")
 
 
-def test_texts_that_are_scored_make_no_other_run():
+def test_texts_that_are_scored_join_those_of_the_recipe():
     plain, scored = PretrainProduct(), PretrainProduct(**{"eval.news": "news.jsonl"})
     assert scored.eval == {"news": "news.jsonl"}
-    assert scored.identity() == plain.identity()
+    assert scored.lineage() == plain.lineage()
     both = PretrainProduct(**{"eval": {"a": "x", "b": "y"}, "eval.b": "z"})
     assert both.eval == {"a": "x", "b": "z"}
     with pytest.raises(ValidationError, match="cannot name a text"):
