@@ -132,6 +132,14 @@ class TrainConfig:
         float | None,
         Setting("Largest number of epochs of any source. Without a value there is no limit.", gt=0),
     ] = None
+    unique_tokens: Annotated[
+        int | None,
+        Setting(
+            "Tokens of each source that there are to train on, in whole documents that the seed "
+            "draws; the others are left out. What is held out stays. Without a value all.",
+            ge=1,
+        ),
+    ] = None
     vocab_size: Annotated[
         int | None, Setting("Size of the vocabulary, for shards that do not state it.", ge=1)
     ] = None

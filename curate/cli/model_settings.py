@@ -379,6 +379,13 @@ class ScalingRun(CommandSettings):
     tokens: str | None = Field(
         None, description="Tokens of a run, in place of operations, with commas between budgets."
     )
+    unique_tokens: str | None = Field(
+        None,
+        description=(
+            "Distinct tokens, with commas between them: each budget is also run on so many tokens"
+            " of the corpus, again and again."
+        ),
+    )
     seeds: int = Field(1, ge=1, description="Number of seeds that each run is done from.")
     seed: int = Field(0, ge=0, description="The first seed; the others follow it.")
     rows: int = Field(4, ge=1, description="Rows of `context` tokens in the batch of a step.")

@@ -29,12 +29,14 @@ def scaling_run(
     """Train a sweep over sizes and budgets.
 
     With --flops all sizes of a budget cost as much (IsoFLOP); with --tokens they read as much. Each
-    run has a learning rate that falls to its own end. Stopped, the same command goes on.
+    run has a learning rate that falls to its own end. With --unique-tokens budgets are also run on
+    a part of the corpus, which is read again and again. Stopped, the same command goes on.
 
     \b
     Example:
     llmcurate scaling run shards/ -o sweep --flops 2e11,6e11,2e12
     llmcurate scaling run shards/ -o sweep --tokens 1e5,1e6 --sizes 64x2,128x3
+    llmcurate scaling run shards/ -o sweep --tokens 1e5,3e5,1e6 --unique-tokens 2e4,1e5
     """
     from curate.cli.model_settings import ScalingRun
     from curate.cli.options import workspace

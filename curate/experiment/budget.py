@@ -83,8 +83,13 @@ def size_of(shards: Path, training: Training) -> Size:
     from train.data.shards import read_shards
 
     opened = read_shards(shards)
-    seed = training.settings.get("seed", 0)
-    documents, _ = split(opened, held_out=training.settings["held_out"], seed=seed)
+    settings = training.settings
+    documents, _ = split(
+        opened,
+        held_out=settings["held_out"],
+        seed=settings.get("seed", 0),
+        unique_tokens=settings.get("unique_tokens"),
+    )
     assert opened.bytes is not None
     lengths = opened.length[documents]
     return Size(len(documents), int(lengths.sum()), int(opened.bytes[documents].sum()))

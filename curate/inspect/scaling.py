@@ -44,14 +44,16 @@ def run_sweep(
     """Trains the sweep into OUT, prints its table and writes OUT/sweep.json. Raises TrainError."""
     results.check_folder(out)
     from train.config import TrainConfig
-    from train.scaling.sweep import ladder, sweep
+    from train.scaling.sweep import ladder, parts_of, sweep
     from train.settings import from_dict, unflat
 
     settings = SETTINGS | chosen.model_dump(include={"seed", "rows", "context", "lr", "device"})
     common = model_changes(sets, settings)
     budgets = _budgets(chosen)
+    distinct = chosen.unique_tokens
+    unique = [int(each) for each in _amounts("unique-tokens", distinct)] if distinct else []
     variants = ladder(chosen.sizes, changes=common)
-    total = chosen.seeds * len(variants) * len(budgets)
+    total = chosen.seeds * len(variants) * len(parts_of(budgets, unique))
     with runs_progress("training a sweep", total, quiet) as hooks:
         figures = sweep(
             shards,
@@ -59,6 +61,7 @@ def run_sweep(
             variants,
             budgets=budgets,
             train=from_dict(TrainConfig, unflat(settings), "pretrain"),
+            unique_tokens=unique,
             seeds=chosen.seeds,
             on_run=hooks[0],
             on_progress=hooks[1],
@@ -79,15 +82,21 @@ def _budgets(chosen: ScalingRun) -> list[Budget]:
     kind, text = ("flops", chosen.flops) if chosen.flops else ("tokens", chosen.tokens)
     if not text or (chosen.flops and chosen.tokens):
         raise UsageError("give --flops or --tokens, one of the two")
+    amounts = _amounts(kind, text)
+    if kind == "flops":
+        return [Budget(flops=amount) for amount in amounts]
+    return [Budget(tokens=int(amount)) for amount in amounts]
+
+
+def _amounts(option: str, text: str) -> list[float]:
+    """The numbers of an option, each once, the least first."""
     try:
         amounts = sorted({float(amount) for amount in text.split(",")})
     except ValueError:
         amounts = [0.0]
     if not 1 <= amounts[0] <= amounts[-1] < math.inf:
-        raise UsageError(f"--{kind} {text}: give numbers with commas between them, as 1e11,1e12")
-    if kind == "flops":
-        return [Budget(flops=amount) for amount in amounts]
-    return [Budget(tokens=int(amount)) for amount in amounts]
+        raise UsageError(f"--{option} {text}: give numbers with commas between them, as 1e11,1e12")
+    return amounts
 
 
 def machine(figures: dict[str, Any]) -> str:

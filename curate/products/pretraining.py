@@ -149,6 +149,7 @@ class PretrainProduct(Product):
     sources: tuple[dict[str, Any], ...] = _setting("sources")
     stages: tuple[dict[str, Any], ...] = _setting("stages")
     max_epochs: float | None = _setting("max_epochs")
+    unique_tokens: int | None = _setting("unique_tokens")
     vocab_size: int | None = _setting("vocab_size")
     end_of_text: int | None = _setting("end_of_text")
     tokenizer: str | None = _setting("tokenizer")

@@ -187,7 +187,10 @@ class Feed:
         total = 0
         for path, opened in self.shards.items():
             self.train[path], self.held_out[path] = split(
-                opened, held_out=self.config.held_out, seed=self.config.seed
+                opened,
+                held_out=self.config.held_out,
+                seed=self.config.seed,
+                unique_tokens=self.config.unique_tokens,
             )
             self.first[path] = total
             total += opened.documents

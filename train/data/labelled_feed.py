@@ -154,6 +154,7 @@ class LabelledFeed(Feed):
             "sources": bool(config.sources),
             "stages": bool(config.stages),
             "eval": bool(config.eval),
+            "unique_tokens": config.unique_tokens is not None,
             "teacher": config.teacher is not None,
             f"context_parallel {config.context_parallel}": config.context_parallel > 1,
         }

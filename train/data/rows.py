@@ -47,12 +47,15 @@ class Piece:
     counted: npt.NDArray[np.bool_] | None = None
 
 
-def split(shards: Shards, *, held_out: float, seed: int) -> tuple[Ints, Ints]:
-    """Document numbers for training and held out, both in shard order.
+def split(
+    shards: Shards, *, held_out: float, seed: int, unique_tokens: int | None = None
+) -> tuple[Ints, Ints]:
+    """Document numbers for training and held out, both in shard order. Of those for training
+    ``unique_tokens`` takes as few as have so many tokens; fewer tokens take some of the same.
 
     A document's side depends on the seed, its length and its first 512 tokens alone, so exact
     copies are never on both sides. At least one document is on each side. Raises ``TrainError``
-    where all documents are the same one.
+    where all documents are the same one, or have fewer tokens than are to be taken.
     """
     from train.data.kernels import beginnings
 
@@ -71,7 +74,18 @@ def split(shards: Shards, *, held_out: float, seed: int) -> tuple[Ints, Ints]:
             "training and held-out text need two different ones at least"
         )
     chosen = sides(draws, held_out)
-    return np.flatnonzero(~chosen), np.flatnonzero(chosen)
+    training = np.flatnonzero(~chosen)
+    if unique_tokens is not None:
+        drawn = training[np.argsort(draws[training], kind="stable")]
+        ends = np.cumsum(shards.length[drawn])
+        if ends[-1] < unique_tokens:
+            raise TrainError(
+                f"{shards.folder}: unique_tokens is {unique_tokens}, it has"
+                f" {counted(int(ends[-1]), 'token')} to train on: give fewer",
+                exit_code=2,
+            )
+        training = np.sort(drawn[: np.searchsorted(ends, unique_tokens) + 1])
+    return training, np.flatnonzero(chosen)
 
 
 def sides(draws: npt.NDArray[np.uint64], held_out: float) -> npt.NDArray[np.bool_]:

@@ -161,6 +161,7 @@ def _row(
                 "seed": run["seed"],
                 "first_loss": run["summary"]["first_loss"],
                 "last_loss": run["summary"]["last_loss"],
+                "epochs": run["summary"]["epochs"],
                 **{name: run["summary"][key] for name, key in FIGURES.items()},
                 "seconds": run["summary"]["timing"]["seconds"],
             }

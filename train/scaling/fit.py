@@ -32,7 +32,7 @@ def fit(measured: Measured, *, seed: int = 0, resamples: int = RESAMPLES) -> dic
     """
     once = measured.points.take(~measured.points.repeated)
     again = measured.points.take(measured.points.repeated)
-    law = _parametric(once, ChinchillaForm(), once.parameters, seed, resamples)
+    law, drawn = _parametric(once, ChinchillaForm(), once.parameters, seed, resamples)
     return {
         "seed": seed,
         "resamples": resamples,
@@ -43,8 +43,8 @@ def fit(measured: Measured, *, seed: int = 0, resamples: int = RESAMPLES) -> dic
             ISOFLOP: _isoflop(once, seed, resamples),
             PARAMETRIC: law,
         },
-        "kaplan": _parametric(once, KaplanForm(), once.non_embedding, seed, resamples),
-        "repeats": _repeats(again, law, seed, min(resamples, 200)),
+        "kaplan": _parametric(once, KaplanForm(), once.non_embedding, seed, resamples)[0],
+        "repeats": _repeats(again, law, drawn[:200], seed),
     }
 
 
@@ -123,12 +123,14 @@ def _isoflop(points: Points, seed: int, resamples: int) -> dict[str, Any]:
 
 def _parametric(
     points: Points, form: Form, parameters: Floats, seed: int, resamples: int
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], list[Any]]:
+    """The figures, and the law of each draw that gave one."""
     enough = len(points) > form.count and min(
         len(np.unique(values)) for values in (parameters, points.tokens)
     )
     if enough < 3:
-        return {"reason": f"it takes {form.count + 1} points of 3 sizes and 3 numbers of tokens"}
+        reason = f"it takes {form.count + 1} points of 3 sizes and 3 numbers of tokens"
+        return {"reason": reason}, []
     law, constants = fit_law(form, parameters, points.tokens, points.loss)
     laws: list[Chinchilla | Kaplan] = []
 
@@ -143,7 +145,7 @@ def _parametric(
 
     pairs = _resampled(seed, resamples, estimate)
     predicted = law.loss(parameters, points.tokens)
-    return {
+    figures = {
         **_figures(law.best, pairs),
         "law": vars(law),
         "intervals": {name: limits([getattr(each, name) for each in laws]) for name in vars(law)},
@@ -151,20 +153,22 @@ def _parametric(
         "error": float(np.sqrt(np.mean(np.log(points.loss / predicted) ** 2))),
         "predicted": np.stack([predicted, points.loss], axis=1).tolist(),
     }
+    return figures, laws
 
 
 def _repeats(
-    points: Points, law: dict[str, Any], seed: int, resamples: int
+    points: Points, law: dict[str, Any], laws: Sequence[Chinchilla], seed: int
 ) -> dict[str, Any] | None:
-    """R_D* and R_N* of points that read text again, at the law of those that do not; R_N* is the
-    published one where no model is larger than its text calls for. None of fewer than 3 points.
+    """R_D* and R_N* of points that read text again, at the law of those that do not, and again of
+    points drawn anew at each of its ``laws``; R_N* is the published one where no model is larger
+    than its text calls for. None of fewer than 3 points.
     """
     if len(points) < 3 or "law" not in law:
         return None
     base = Chinchilla(**law["law"])
     excess = bool((points.parameters > base.parameters_for(points.unique_tokens)).any())
 
-    def nearest(taken: npt.NDArray[Any]) -> Repeats:
+    def nearest(taken: npt.NDArray[Any], base: Chinchilla) -> Repeats:
         from scipy.optimize import minimize
 
         own = points.take(taken)
@@ -184,10 +188,10 @@ def _repeats(
 
     draw = np.random.default_rng(seed)
     count = len(points)
-    drawn = [nearest(draw.integers(count, size=count)) for _ in range(resamples)]
+    drawn = [nearest(draw.integers(count, size=count), each) for each in laws]
     names = ("tokens", "parameters") if excess else ("tokens",)
     return {
-        **vars(nearest(np.arange(count))),
+        **vars(nearest(np.arange(count), base)),
         "points": count,
         "intervals": {name: limits([getattr(each, name) for each in drawn]) for name in names},
     }

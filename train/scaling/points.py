@@ -16,6 +16,7 @@ from train.errors import TrainError
 from train.scaling.laws import PER_PAIR, Floats
 
 NEEDED = ("parameters", "tokens", "loss")
+REPEATED = 1.001  # epochs above which text is read again
 # What is taken for a column that is not there.
 OTHERWISE = {
     "flops": lambda row: PER_PAIR * row["parameters"] * row["tokens"],
@@ -45,7 +46,7 @@ class Points:
     @property
     def repeated(self) -> npt.NDArray[np.bool_]:
         """Which read some of their text more than once."""
-        return self.tokens > 1.001 * self.unique_tokens
+        return self.tokens > REPEATED * self.unique_tokens
 
 
 @dataclass(frozen=True, eq=False)

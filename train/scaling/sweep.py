@@ -1,14 +1,16 @@
 """A sweep: sizes of a model trained at several budgets, whose losses a scaling law is fitted to.
 
 Each budget is a comparison of the sizes (train/judge/compare.py) in a folder of its own, so that a
-run that is finished is not done again. The learning rate of every run falls to its floor at its own
-end, as Hoffmann et al. 2022 advise.
+run that is finished is not done again; so is each amount of distinct text that a budget goes
+through again and again (Muennighoff et al. 2023). The learning rate of every run falls to its floor
+at its own end, as Hoffmann et al. 2022 advise.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from train.config import TrainConfig
 from train.errors import TrainError
 from train.judge.compare import Budget, Variant, compare
 from train.model.presets import preset
+from train.scaling.points import REPEATED
 from train.settings import change
 
 _SIZE = re.compile(r"([1-9]\d*)x([1-9]\d*)")
@@ -53,6 +56,21 @@ def ladder(sizes: str, model: str = "tiny", changes: dict[str, Any] | None = Non
     return variants
 
 
+def parts_of(
+    budgets: Sequence[Budget], unique_tokens: Sequence[int]
+) -> list[tuple[Budget, int | None]]:
+    """Each budget, the least first, with all of the corpus, and with each amount of distinct text
+    that it reads more than once; of operations, each.
+    """
+    ordered = sorted(budgets, key=lambda each: each.flops or each.tokens or 0)
+    return [
+        (budget, unique)
+        for budget in ordered
+        for unique in (None, *sorted(set(unique_tokens)))
+        if unique is None or budget.tokens is None or unique < budget.tokens
+    ]
+
+
 def sweep(
     shards: Path,
     out: Path,
@@ -60,28 +78,30 @@ def sweep(
     *,
     budgets: list[Budget],
     train: TrainConfig,
+    unique_tokens: Sequence[int] = (),
     seeds: int = 1,
     on_run: Callable[[str, int], None] = lambda name, seed: None,
     on_progress: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
-    """Train every variant at every budget, from ``seeds`` seeds. ``points``: a row a run, with its
-    held-out loss; ``curves``: [operations, loss of the training batches] of each size at each
-    budget. Stopped, it goes on. Raises ``TrainError``.
+    """Train every variant at every budget of ``parts_of`` these, from ``seeds`` seeds. ``points``:
+    a row a run, with its held-out loss; ``curves``: [operations, loss of the training batches] of
+    each size at each budget, of text read once. Stopped, it goes on. Raises ``TrainError``.
     """
     points: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
-    for budget in sorted(budgets, key=lambda each: each.flops or each.tokens or 0):
+    for budget, unique in parts_of(budgets, unique_tokens):
         kind = "tokens" if budget.flops is None else "flops"
         amount = f"{getattr(budget, kind):g}"
+        part = "" if unique is None else f"-unique-{unique:g}"
 
-        def begun(name: str, seed: int, at: str = f"at {amount} {kind}") -> None:
+        def begun(name: str, seed: int, at: str = f"at {amount} {kind}{part}") -> None:
             on_run(f"{name} {at}", seed)
 
         figures = compare(
             shards,
-            out / f"{kind}-{amount}",
+            out / f"{kind}-{amount}{part}",
             variants,
-            train=train,
+            train=train if unique is None else replace(train, unique_tokens=unique),
             budget=budget,
             seeds=seeds,
             on_run=begun,
@@ -89,18 +109,20 @@ def sweep(
         )
         for row in figures["variants"]:
             shared = {key: row[key] for key in ("name", "parameters", "non_embedding", "tokens")}
-            shared["unique_tokens"] = round(row["tokens"] / max(1.0, row["epochs"]))
             shared["flops"] = row["flops"]
             for run in row["runs"]:
                 own = {"loss": run["held_out_loss"], "seed": run["seed"], "seconds": run["seconds"]}
+                own["unique_tokens"] = round(row["tokens"] / max(1.0, run["epochs"]))
                 points.append(shared | own)
+            if row["epochs"] > REPEATED:
+                continue
             per_token = row["flops_per_token"]
             losses = [[tokens * per_token, loss] for tokens, loss in row["curve"]]
             curves.append({"name": row["name"], "parameters": row["parameters"], "losses": losses})
     return {
         "shards": str(shards),
         "seeds": figures["seeds"],
-        "train": figures["train"],
+        "train": figures["train"] | {"unique_tokens": train.unique_tokens},
         "device": figures["device"],
         "seconds": sum(point["seconds"] for point in points),
         "points": points,

@@ -6,6 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.train.data.causal_rows import causal
 from train.data.feed import Sampler
@@ -113,6 +115,21 @@ def test_exact_copies_are_never_on_both_sides(tmp_path):
     for seed in range(5):
         train, held_out = split(shards, held_out=0.3, seed=seed)
         assert not {texts[index] for index in train} & {texts[index] for index in held_out}
+
+
+@given(st.integers(1, 2**32), st.data())
+def test_so_much_distinct_text_takes_few_documents_and_leaves_what_is_held_out(shards, seed, data):
+    train, held_out = split(shards, held_out=0.2, seed=seed)
+    there = int(shards.length[train].sum())
+    less, more = sorted(data.draw(st.integers(1, there)) for _ in range(2))
+    parts = [split(shards, held_out=0.2, seed=seed, unique_tokens=each) for each in (less, more)]
+    (few, aside), (many, also_aside) = parts
+    assert set(few) <= set(many) <= set(train) and list(many) == sorted(many)
+    assert aside.tolist() == also_aside.tolist() == held_out.tolist()
+    longest = int(shards.length[few].max())
+    assert less <= shards.length[few].sum() < less + longest
+    with pytest.raises(TrainError, match=f"it has {there:,} tokens to train on: give fewer"):
+        split(shards, held_out=0.2, seed=seed, unique_tokens=there + 1)
 
 
 def test_one_document_cannot_be_split(tmp_path):

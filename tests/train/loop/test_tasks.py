@@ -170,6 +170,7 @@ def test_what_does_not_go_together_is_one_line(files, shard_folder, tmp_path):
         ({"context_parallel": 3, "context": 36}, "context_parallel 3 with objective classify"),
         ({"teacher": "x"}, "teacher with objective classify"),
         ({"eval": {"own": "x"}}, "eval with objective classify"),
+        ({"unique_tokens": 9}, "unique_tokens with objective classify"),
         ({"objective": Task(kind="span")}, "classify.jsonl:1: question must be a text"),
     ):
         with pytest.raises(TrainError, match=message):

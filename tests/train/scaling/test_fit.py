@@ -130,6 +130,7 @@ def test_the_worth_of_repeated_text_is_fitted_beside_the_law():
     assert figures["repeats"]["tokens"] == pytest.approx(9.0, rel=0.01)
     assert figures["repeats"]["parameters"] == pytest.approx(4.0, rel=0.01)
     assert figures["repeats"]["points"] == 20
+    assert figures["repeats"]["intervals"]["tokens"] == pytest.approx([9.0, 9.0], rel=0.01)
 
 
 def test_points_that_do_not_determine_an_exponent_are_said_to_be_such():

@@ -65,6 +65,38 @@ def test_text_that_is_read_again_is_no_more_text(shard_folder, tmp_path):
     assert often["unique_tokens"] < often["tokens"] == 6400
 
 
+def test_a_part_of_the_corpus_is_read_again_and_scored_on_the_same_text(shard_folder, tmp_path):
+    torch.set_num_threads(1)
+    budgets, sizes = [Budget(tokens=64), Budget(tokens=640)], ladder("32x1")
+    figures = sweep(
+        shard_folder,
+        tmp_path,
+        sizes,
+        budgets=budgets,
+        train=TRAIN,
+        unique_tokens=[64, 150],
+        seeds=2,
+    )
+    runs = ["tokens-64", "tokens-640", "tokens-640-unique-64", "tokens-640-unique-150"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(runs)
+    amounts = [(point["tokens"], point["seed"]) for point in figures["points"]]
+    assert amounts == [(tokens, seed) for tokens in (64, 640, 640, 640) for seed in (0, 1)]
+    unique = [point["unique_tokens"] for point in figures["points"]]
+    assert unique[:4] == [64, 64, 640, 640]
+    for own, least in zip(unique[4:], (64, 64, 150, 150), strict=True):
+        assert least <= own < least + 130  # and its last document
+    for seed in (0, 1):
+        summaries = [
+            json.loads((tmp_path / run / "32x1" / f"seed-{seed}" / "train.json").read_text())
+            for run in runs
+        ]
+        assert len({each["held_out_documents"] for each in summaries}) == 1
+        assert len({each["scored_tokens"] for each in summaries}) == 1
+    read_once = [curve["losses"][-1][0] for curve in figures["curves"]]
+    assert read_once == [point["flops"] for point in figures["points"][:4:2]]
+    assert figures["train"]["unique_tokens"] is None
+
+
 def test_what_is_done_is_not_done_again(figures, shard_folder):
     out, whole = figures
     stepped = []
@@ -116,5 +148,9 @@ def test_the_commands_train_a_sweep_and_fit_it(shard_folder, tmp_path, capsys):
     assert 'aria-label="loss by operations"' in page and "measured loss by predicted loss" in page
     assert invoke(["scaling", "plan", "--flops", "1e12", "--fit", str(out)]) == 0
     assert "fit, approach 3: parametric" in capsys.readouterr().out
+    repeated = [*line[:6], "64,192", "--unique-tokens", "64", *line[7:]]
+    assert invoke(repeated) == 0 and "9 runs" in capsys.readouterr().out
+    assert invoke([*line, "--unique-tokens", "few"]) == 2
+    assert "--unique-tokens few: give numbers with commas" in capsys.readouterr().err
     assert invoke([*line, "--set", "read.limit=3"]) == 2
     assert "write model.KEY=VALUE or pretrain.KEY=VALUE" in capsys.readouterr().err
