@@ -1,14 +1,18 @@
 #!/bin/sh
-# D4: are the pages that are farthest from the centroids of their clusters better to train on than as
-# many that are drawn at random, and those that are nearest worse?
+# SemDeDup and D4: of a corpus of which half is to stay, is the half without similar documents, or
+# the half that is farthest from the centroids of clusters, better to train on than one drawn at
+# random, and the nearest half worse?
 #
-# Paper: Tirumala et al. 2023 (D4, arXiv:2308.12284): the farthest are better than
-# random ones. Expected sign: - for the farthest, + for the nearest, against random.
-# Reads: CORPORA/wcxb/dev.warc.gz, all visible text of half of the pages. Scored: the main texts of
-# the other half (dev-gold.jsonl.gz), and novels.
-# Takes 4 minutes on two cores that others use too.
+# Paper: Abbas et al. 2023 (SemDeDup, arXiv:2303.09540); Tirumala et al. 2023 (D4,
+# arXiv:2308.12284): D4 is SemDeDup to three quarters, and of these the farthest; it is better than
+# SemDeDup, and both are better than random. Expected sign: + for the nearest, - for the others.
+# Reads: CORPORA/wcxb/dev.warc.gz, all visible text of half of the pages, 2,000 pieces of 1,000
+# characters. Scored: the main texts of the other half (dev-gold.jsonl.gz), and novels.
+# Embeddings are hashed words; with MODEL, a folder of transformers or sentence-transformers such as
+# all-MiniLM-L6-v2's, also that model's.
+# Takes TIME on two cores that others use too.
 #
-#   sh pipelines/experiments/d4/run.sh CORPORA OUT
+#   sh pipelines/experiments/d4/run.sh CORPORA OUT [MODEL]
 set -eu
 corpora=$1 out=$2 here=$(dirname "$0")
 . "$here/../small.sh"
@@ -18,17 +22,30 @@ llmcurate extract "$corpora/wcxb/dev.warc.gz" -o "$out/extracted" --extractor te
 "$PYTHON" - "$corpora" "$out" <<'END'
 import sys
 
-from experiments.texts import novels, shuffled, web_pages, write
+from experiments.texts import novels, pieces, shuffled, web_pages, write
 
 corpora, out = sys.argv[1:]
 pages, main = web_pages(f"{out}/extracted/corpus", f"{corpora}/wcxb/dev-gold.jsonl.gz")
-write(f"{out}/pages.jsonl", pages)
-write(f"{out}/random.jsonl", shuffled(pages, 2)[: len(pages) // 2])
+drawn = shuffled(pieces(pages, 1000), 2)[:2000]
+write(f"{out}/pieces.jsonl", drawn)
+write(f"{out}/random.jsonl", shuffled(drawn, 3)[:1000])
 write(f"{out}/main.jsonl", main)
 write(f"{out}/novels.jsonl", novels(f"{corpora}/longtext/en-novels.jsonl.zst", 2000)[1][:100])
 END
 
-llmcurate run "$here/farthest.yaml" "$out/pages.jsonl" -o "$out/farthest"
-llmcurate ablate "$out/random.jsonl" "$out/farthest" nearest="$out/farthest/rejected" \
-  --eval main="$out/main.jsonl" --eval novels="$out/novels.jsonl" --eval-bytes 60000 \
-  --eval-excerpt 1000 --tokens 80000 $small -o "$out/ablation"
+arms=$out/random.jsonl
+for embedding in hashed ${3:+"$3"}; do
+  name=$([ "$embedding" = hashed ] && echo hashed || echo model)
+  # One folder, so that a model embeds once; what each recipe leaves is written elsewhere.
+  for half in semdedup d4 farthest; do
+    llmcurate run "$here/$half.yaml" "$out/pieces.jsonl" -o "$out/run-$name" \
+      --set dedup_semantic.embedding="$embedding"
+    llmcurate export "$out/run-$name" -o "$out/$half-$name"
+    arms="$arms $half-$name=$out/$half-$name"
+  done
+  llmcurate export "$out/run-$name/rejected" -o "$out/nearest-$name"
+  arms="$arms nearest-$name=$out/nearest-$name"
+done
+# shellcheck disable=SC2086
+llmcurate ablate $arms --eval main="$out/main.jsonl" --eval novels="$out/novels.jsonl" \
+  --eval-bytes 60000 --eval-excerpt 1000 --tokens 200000 $small -o "$out/ablation"
