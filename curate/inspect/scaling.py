@@ -193,11 +193,6 @@ def law_rows(figures: dict[str, Any]) -> list[list[str]]:
         for law, own in laws.items()
         for name, value in own.get("law", {}).items()
     ]
-    rows += [
-        [law, "", "an exponent is at the limit of the fit: the points do not determine it"]
-        for law, own in laws.items()
-        if own.get("at_limit")
-    ]
     repeats = figures["repeats"]
     for name, title in (("tokens", "R_D*"), ("parameters", "R_N*")) if repeats else ():
         ends = repeats["intervals"].get(name)
@@ -210,7 +205,14 @@ def law_rows(figures: dict[str, Any]) -> list[list[str]]:
                 else f"{repeats[name]:.4g}, as published",
             ]
         )
-    return rows
+    return rows + [
+        [law, "", f"{what} is at the limit of the fit: the points do not determine it"]
+        for law, own, what in (
+            *((law, own, "an exponent") for law, own in laws.items()),
+            ("repetition", repeats or {}, "an R*"),
+        )
+        if own.get("at_limit")
+    ]
 
 
 def about_fit(figures: dict[str, Any]) -> str:

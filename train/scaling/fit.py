@@ -23,6 +23,7 @@ from train.scaling.points import Curve, Measured, Points
 Draw = np.random.Generator
 RESAMPLES = 400
 POINTS = 60  # of the envelope that are kept for a chart
+REPEATS = (1e-3, 1e3)  # beyond which an R* says no more
 ENVELOPE, ISOFLOP, PARAMETRIC = "1: envelope", "2: IsoFLOP", "3: parametric"
 
 
@@ -175,7 +176,7 @@ def _repeats(
         count = 2 if excess else 1
 
         def repeats(logs: Floats) -> Repeats:
-            values = np.exp(np.clip(logs, -7, 12)).tolist()
+            values = np.clip(np.exp(np.clip(logs, -99, 99)), *REPEATS).tolist()
             return Repeats(**dict(zip(("tokens", "parameters"), values, strict=False)))
 
         def total(logs: Floats) -> float:
@@ -190,8 +191,10 @@ def _repeats(
     count = len(points)
     drawn = [nearest(draw.integers(count, size=count), each) for each in laws]
     names = ("tokens", "parameters") if excess else ("tokens",)
+    best = vars(nearest(np.arange(count), base))
     return {
-        **vars(nearest(np.arange(count), base)),
+        **best,
         "points": count,
+        "at_limit": any(best[name] in REPEATS for name in names),
         "intervals": {name: limits([getattr(each, name) for each in drawn]) for name in names},
     }

@@ -66,7 +66,7 @@ class Chinchilla:
     def parameters_for(self, tokens: Any) -> Any:
         """The N whose best D is ``tokens``."""
         ratio = self.beta / self.alpha
-        return np.exp(self._log_g * (1 + ratio) + ratio * np.log(tokens))
+        return np.exp(np.clip(self._log_g * (1 + ratio) + ratio * np.log(tokens), -300, 300))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@
 # characters. Scored: the main texts of the other half (dev-gold.jsonl.gz), and novels.
 # Embeddings are hashed words; with MODEL, a folder of transformers or sentence-transformers such as
 # all-MiniLM-L6-v2's, also that model's.
-# Takes TIME on two cores that others use too.
+# Takes 29 minutes with MODEL on two cores that others use too, 8 of them to embed.
 #
 #   sh pipelines/experiments/d4/run.sh CORPORA OUT [MODEL]
 set -eu

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from curate.inspect.scaling import law_rows
 from train.errors import TrainError
 from train.scaling.fit import ENVELOPE, ISOFLOP, PARAMETRIC, fit, interval
 from train.scaling.laws import BESIROGLU, HOFFMANN, KAPLAN, Chinchilla, Power, Repeats
@@ -13,6 +14,7 @@ from train.scaling.parametric import fit as fit_law
 from train.scaling.points import Curve, Measured, points_of, read
 
 BUDGETS = np.geomspace(1e18, 1e22, 9)
+SAID = "an R* is at the limit of the fit: the points do not determine it"
 TIMES = np.geomspace(1 / 6, 6, 9)  # the sizes of a budget, over its best
 
 
@@ -131,6 +133,18 @@ def test_the_worth_of_repeated_text_is_fitted_beside_the_law():
     assert figures["repeats"]["parameters"] == pytest.approx(4.0, rel=0.01)
     assert figures["repeats"]["points"] == 20
     assert figures["repeats"]["intervals"]["tokens"] == pytest.approx([9.0, 9.0], rel=0.01)
+
+
+@pytest.mark.filterwarnings("error")
+def test_repeated_text_that_is_as_good_as_new_has_its_worth_at_the_limit():
+    sizes, tokens, losses = made(HOFFMANN)
+    more = np.array([(n, 1e10 * e) for n in (2e7, 5e7) for e in (2, 8, 40)]).T
+    distinct = np.append(tokens, np.full(6, 1e10))
+    sizes, tokens = np.append(sizes, more[0]), np.append(tokens, more[1])
+    losses = np.append(losses, HOFFMANN.loss(*more))
+    figures = fit(measured(sizes, tokens, losses, unique_tokens=distinct), resamples=3)
+    assert figures["repeats"]["tokens"] > 100 and figures["repeats"]["at_limit"]
+    assert ["repetition", "", SAID] in law_rows(figures)
 
 
 def test_points_that_do_not_determine_an_exponent_are_said_to_be_such():
