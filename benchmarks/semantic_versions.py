@@ -17,7 +17,6 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,16 +70,14 @@ def main() -> None:
 
     def line(name: str, sets: list[set[str]]) -> str:
         """The means over the sets of ids that a method leaves."""
-
-        def mean(count: Callable[[set[str]], int]) -> float:
-            return sum(map(count, sets)) / len(sets)
-
-        figures = [mean(len)]
-        for least in ALIKE:
-            alike = [{pair["a"], pair["b"]} for pair in near if pair["jaccard"] >= least]
-            figures.append(mean(lambda ids, alike=alike: sum(pair <= ids for pair in alike)))
-        lost = mean(lambda ids: len(set(pages.values())) - len({pages[each] for each in ids}))
-        return f"| {name} | " + " | ".join(f"{figure:,.0f}" for figure in [*figures, lost]) + " |"
+        counts = []
+        for ids in sets:
+            there = [pair["jaccard"] for pair in near if {pair["a"], pair["b"]} <= ids]
+            left = [sum(jaccard >= least for jaccard in there) for least in ALIKE]
+            lost = len(set(pages.values())) - len({pages[each] for each in ids})
+            counts.append([len(ids), *left, lost])
+        means = [sum(column) / len(sets) for column in zip(*counts, strict=True)]
+        return f"| {name} | " + " | ".join(f"{figure:,.0f}" for figure in means) + " |"
 
     print(f"| {len(pages):,} versions of {options.pages} pages | left | "
           + " | ".join(f"pairs J >= {least}" for least in ALIKE) + " | pages lost |")  # fmt: skip
