@@ -23,9 +23,10 @@ Pairs = namedtuple("Pairs", "table key count waiting")
 # Entries: the number of a pair, the pair, its count when last looked up, its positions in `where`,
 # which lie there in the order of entries. heap: entries that wait.
 Entries = namedtuple("Entries", "pair key count start size heap where")
-# n: int64[7], how many there are: pairs, entries, entries in the heap, positions, positions of
-# entries that wait; and of one turn neighbours and occurrences.
-PAIRS, ENTRIES, HEAP, POSITIONS, LIVE, TOUCHED, EVENTS = range(7)
+# n: int64[COUNTERS], how many there are: pairs, entries, entries in the heap, positions, positions
+# of entries that wait; and of one turn neighbours, occurrences, and the weight of all merged.
+PAIRS, ENTRIES, HEAP, POSITIONS, LIVE, TOUCHED, EVENTS, MERGED = range(8)
+COUNTERS = 8
 
 
 @njit(nogil=True, allocates=True)

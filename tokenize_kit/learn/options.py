@@ -18,7 +18,7 @@ from tokenize_kit.learn.cutting import (
     own_pattern,
 )
 from tokenize_kit.learn.weights import parse_weights
-from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, pattern_with
+from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, pattern_with, superwords
 from tokenize_kit.settings import Setting, check, either
 
 COVERAGE = 0.9995  # SentencePiece's default: rarer characters are spelled in bytes
@@ -173,6 +173,14 @@ class TrainingOptions:
             ge=2,
         ),
     ] = None
+    superwords: Annotated[
+        int | None,
+        Setting(
+            "Size of the vocabulary from which on tokens may span words, four at most (SuperBPE, "
+            "Liu et al. 2025). Without a value none does.",
+            ge=2,
+        ),
+    ] = None
     character_coverage: Annotated[
         float | None,
         Setting(
@@ -217,6 +225,7 @@ class TrainingOptions:
         self._check_cutting()
         self._check_mixture()
         self._check_model()
+        self._check_superwords()
         if self.model == "unigram":
             self._check_unigram()
         self._check_special()
@@ -305,6 +314,24 @@ class TrainingOptions:
             if is_given:
                 raise usage_error(f"{name}: not for unigram; use bpe or char-bpe")
 
+    def _check_superwords(self) -> None:
+        if self.superwords is None:
+            return
+        if self.model != "bpe" or self.learner != "own":
+            raise usage_error("superwords: only for the model bpe and the backend own")
+        excluded = {
+            "regex": bool(self.regex),
+            "graphemes": self.pattern_name == "graphemes",
+            "dictionary": self.dictionary is not None,
+            "space-token": self.space_token is not None,
+        }
+        for name, is_given in excluded.items():
+            if is_given:
+                raise usage_error(f"{name}: not with superwords; leave one of them out")
+        least, size = self._least_size, min(self.sizes, default=0)
+        if not least <= self.superwords < size:
+            raise usage_error(f"superwords {self.superwords}: give {least} to {size - 1}")
+
     def _check_mixture(self) -> None:
         if self.weights is not None:
             parse_weights(self.weights)
@@ -345,11 +372,19 @@ class TrainingOptions:
             raise usage_error("vocab: give at least one size")
         if len(set(self.sizes)) != len(self.sizes):
             raise usage_error("vocab: give each size once")
-        runs = max(0, self.space_runs - 1)
-        least = _FIXED[self.model] + len(self.first_tokens) + runs + 1
         for size in self.sizes:
-            if size < least:
-                raise usage_error(f"vocab {size}: ask for {least} or more")
+            if size < self._least_size:
+                raise usage_error(f"vocab {size}: ask for {self._least_size} or more")
+
+    @property
+    def _least_size(self) -> int:
+        """The least size of a vocabulary with a merge."""
+        return _FIXED[self.model] + self.unlearned + 1
+
+    @property
+    def unlearned(self) -> int:
+        """How many tokens are neither symbols nor learned: the first ones and runs of spaces."""
+        return len(self.first_tokens) + max(0, self.space_runs - 1)
 
     @property
     def first_tokens(self) -> tuple[str, ...]:
@@ -395,21 +430,31 @@ class TrainingOptions:
 
     @property
     def cutting(self) -> Pattern:
-        """The pattern with its rule for digits, and the parts before and behind it."""
-        name = self.pattern_name
-        if self.regex:
-            pattern = own_pattern(self.regex)
-        else:
-            named = self.pattern or self.graphemes or self.model == "wordpiece"
-            pattern_digits = PATTERNS[name].digits if named else "single"
-            pattern = pattern_with(name, self.digits or pattern_digits)
+        """The pattern with its rule for digits, and the parts before and behind it: what cuts texts
+        in the tokenizer."""
+        pattern = self._pattern if self.superwords is None else superwords(self._pattern.digits)
         return compose(pattern, self.forbid, self.newlines, self.space_runs, self.script_boundaries)
 
     @property
+    def _pattern(self) -> Pattern:
+        name = self.pattern_name
+        if self.regex:
+            return own_pattern(self.regex)
+        named = self.pattern or self.graphemes or self.model == "wordpiece"
+        pattern_digits = PATTERNS[name].digits if named else "single"
+        return pattern_with(name, self.digits or pattern_digits)
+
+    @property
     def counted_parts(self) -> tuple[str, ...]:
-        """The patterns that cut texts in training; spaces that are a token of their own stand
-        apart, as they will in the tokenizer."""
-        return (*(() if self.space_token is None else (" ",)), *self.cutting.parts)
+        """The patterns that cut texts into words in training; spaces that are a token of their own
+        stand apart, as they will in the tokenizer."""
+        space = () if self.space_token is None else (" ",)
+        words = (
+            ()
+            if self.superwords is None
+            else compose(self._pattern, space_runs=self.space_runs).parts
+        )
+        return (*space, *self.cutting.parts, *words)
 
     @property
     def pattern_name(self) -> str:
