@@ -69,6 +69,8 @@ class TokenizerProduct(Product):
     weights: str | None = _setting("weights")
     temperature: float | None = _setting("temperature")
     by: str | None = _setting("by")
+    parity_by: str | None = _setting("parity_by")
+    parity_dev: str | None = _setting("parity_dev")
 
     @field_validator("vocab", mode="before")
     @classmethod
@@ -98,7 +100,8 @@ class TokenizerProduct(Product):
         return TrainingOptions(sizes=sizes, **settings)
 
     def identity(self) -> dict[str, Any]:
-        files = {"dictionary": self.dictionary, "chat_template": self.chat_template}
+        named = ("dictionary", "chat_template", "parity_dev")
+        files = {name: getattr(self, name) for name in named}
         read = {name: sha256(Path(path)) for name, path in files.items() if path}
         return super().identity() | read
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, AnyStr
 import numpy as np
 from tokenizers import Tokenizer
 
-from tokenize_kit.formats.tokenizer_json import ORDER
 from tokenize_kit.learn.backends import Words, learn_sentencepiece, learn_tokenizers
 from tokenize_kit.learn.bpe_merges import LONGEST
 from tokenize_kit.learn.byte_words import (
@@ -22,9 +21,11 @@ from tokenize_kit.learn.byte_words import (
     count_words,
     lay_out_words,
     learn_merges,
+    merged_names,
 )
 from tokenize_kit.learn.cutting import run_merges
 from tokenize_kit.learn.options import DEFAULT_PATTERN, TrainingOptions
+from tokenize_kit.learn.parity import Parity, learn_parity
 from tokenize_kit.learn.superwords import learn_superwords
 from tokenize_kit.pattern.named import Digits, pattern_with
 
@@ -80,13 +81,15 @@ def train_sizes(
     options: TrainingOptions,
     scale: int = 1,
     dictionary: Dictionary | None = None,
+    parity: Parity | None = None,
 ) -> list[Tokenizer]:
     """A tokenizer of each of the sizes, from one count and one learning.
 
     documents: texts, each with the number of times that it counts; scale: what that number is of a
-    text that counts once. Special tokens take ids 0, 1, ...; then come the 256 bytes, then what
-    merges make, then tokens that pad. A small corpus gives fewer tokens than asked. Equal counts
-    are broken by the pair's ids, so the result depends on the texts alone.
+    text that counts once; parity: with it, documents have the numbers of their groups. Special
+    tokens take ids 0, 1, ...; then come the 256 bytes, then what merges make, then tokens that pad.
+    A small corpus gives fewer tokens than asked. Equal counts are broken by the pair's ids, so the
+    result depends on the texts alone.
     """
     first, parts, padding = options.first_tokens, options.cutting.parts, options.padding
     most = max(options.sizes) - options.unlearned
@@ -95,6 +98,10 @@ def train_sizes(
     least, cut = options.min_frequency * scale, options.counted_parts
     if options.learner == "tokenizers":
         names, merges = learn_tokenizers(documents, cut, most, least, longest, banned)
+    elif parity is not None:
+        names, merges = learn_parity(
+            documents, parity, cut, dictionary, most, banned, least, longest
+        )
     elif options.superwords is not None:
         subwords = options.superwords - options.unlearned
         names, merges = learn_superwords(
@@ -128,12 +135,8 @@ def _by_sentencepiece(
     numbers = byte_ids()
     words = Words(numbers[letters], np.diff(ends), counts, 256)
     tokens = [numbers[list(token)].tolist() for token in banned]
-    names = [bytes([byte]) for byte in ORDER]
     merges = learn_sentencepiece(words, most, longest, tokens)
-    for left, right, merged in merges:
-        if merged == len(names):
-            names.append(names[left] + names[right])
-    return names, [(left, right) for left, right, _ in merges]
+    return merged_names(np.array(merges, np.int64).reshape(-1, 3))
 
 
 def train_bpe(

@@ -118,7 +118,7 @@ def _words_in(letters, start, end, gaps):
 
 
 @njit(nogil=True)
-def _token_slot(letters, ends, names, token):
+def token_slot(letters, ends, names, token):
     """Slot of names: int64[slots] that holds the token spelled as this one is, or a free one."""
     start, size = ends[token], ends[token + 1] - ends[token]
     value = np.uint64(size)
@@ -140,7 +140,7 @@ def _token_slot(letters, ends, names, token):
 
 
 @njit(nogil=True, allocates=True)
-def _spell(letters, ends, a, b, new):
+def spell_token(letters, ends, a, b, new):
     """Spells token `new` as a and b are; returns letters, grown where need be."""
     at = ends[new]
     letters = enlarged(letters, at + ends[a + 1] - ends[a] + ends[b + 1] - ends[b])
@@ -287,7 +287,7 @@ def _fill_positions(event, position, less, starts, sizes, where, n):
 
 
 @njit(nogil=True, allocates=True)
-def _merge_entry(text, pairs, entries, beside, n, entry, new, again, threshold, longest):
+def merge_entry(text, pairs, entries, beside, n, entry, new, again, threshold, longest):
     """Merges an entry's pair; (pairs, entries, beside) with what has come up."""
     cells, lengths, blocks, bounds, values, _ = text
     sums, less, touched, event, position = beside
@@ -330,7 +330,7 @@ def _drop_entry(entries, pairs, n, entry):
 
 
 @njit(nogil=True)
-def _is_refused(letters, start, end, longest, banned, banned_ends, gaps, words):
+def is_refused(letters, start, end, longest, banned, banned_ends, gaps, words):
     """Whether no merge may make a token that is spelled so."""
     if end - start > longest or _is_banned(letters, start, end, banned, banned_ends):
         return True
@@ -351,7 +351,7 @@ def _learn(
     names = np.full(1 << (np.int64(np.log2(width)) + 2), -1, np.int64)
     for t in range(bases):
         if ends[t + 1] - ends[t] > 1:
-            names[_token_slot(letters, ends, names, t)] = t
+            names[token_slot(letters, ends, names, t)] = t
     again = np.zeros(width, np.bool_)  # tokens that several merges make
     merges = np.empty((3 * (most + 16)), np.int64)
     merged, tokens = 0, bases
@@ -367,11 +367,11 @@ def _learn(
             pairs, entries = scan(text, pairs, entries, n, threshold, _ALL, longest)
             continue
         a, b = entries.key[entry] >> 32, entries.key[entry] & 0xFFFFFFFF
-        letters = _spell(letters, ends, a, b, tokens)
-        refused = _is_refused(
+        letters = spell_token(letters, ends, a, b, tokens)
+        refused = is_refused(
             letters, ends[tokens], ends[tokens + 1], longest, banned, banned_ends, gaps, words
         )
-        slot = _token_slot(letters, ends, names, tokens)
+        slot = token_slot(letters, ends, names, tokens)
         new = names[slot]
         if refused or (len(gaps) > 0 and new >= 0):
             _drop_entry(entries, pairs, n, entry)
@@ -387,7 +387,7 @@ def _learn(
         merges = enlarged(merges, 3 * merged + 3)
         merges[3 * merged], merges[3 * merged + 1], merges[3 * merged + 2] = a, b, new
         merged += 1
-        pairs, entries, beside = _merge_entry(
+        pairs, entries, beside = merge_entry(
             text, pairs, entries, beside, n, entry, new, again, threshold, longest
         )
     return merges[: 3 * merged].reshape(-1, 3)

@@ -93,8 +93,18 @@ def learn_merges(
     the count under which no pair is merged; longest: bytes of a token at most; share, step: of the
     threshold below which pairs are forgotten (bpe_merges.py), on which no merge depends.
     """
-    joined, bounds = _join(list(banned))
-    merges = learn(text, 256, tokens, least, longest, byte_ids()[joined], bounds, share, step)
+    merges = learn(text, 256, tokens, least, longest, *spelled(banned), share, step)
+    return merged_names(merges)
+
+
+def spelled(tokens: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """(ids of the tokens' bytes, one token after the other: int32[], ends: int64[tokens + 1])."""
+    joined, bounds = _join(list(tokens))
+    return byte_ids()[joined], bounds
+
+
+def merged_names(merges: np.ndarray) -> tuple[list[bytes], list[tuple[int, int]]]:
+    """Learned merges as `learn_merges` returns them."""
     names = [bytes([byte]) for byte in ORDER]
     for left, right, merged in merges.tolist():
         if merged == len(names):

@@ -74,11 +74,14 @@ _ALGORITHMS = {
 def _algorithm(options: TrainingOptions) -> str:
     if options.superwords is not None:
         return f"SuperBPE: byte-level BPE whose tokens span words from {options.superwords} on"
+    if options.parity_by is not None:
+        measure = "bytes a token" if options.parity_dev is None else "tokens a parallel text"
+        return f"parity-aware byte-level BPE by {options.parity_by}, in {measure}"
     return _ALGORITHMS[options.model]
 
 
 # Of the options, what the card has elsewhere, with the content of the files that they name.
-_NOT_SETTINGS = ("sizes", "dictionary", "chat_template")
+_NOT_SETTINGS = ("sizes", "dictionary", "chat_template", "parity_dev")
 
 
 class Reading(Protocol):

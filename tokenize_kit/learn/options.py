@@ -219,12 +219,29 @@ class TrainingOptions:
         Setting("Column of the groups that the temperature weighs. Without a value `lang`."),
     ] = None
 
+    parity_by: Annotated[
+        str | None,
+        Setting(
+            "Column of groups, as `lang`, that are to be encoded alike: each merge is that of the "
+            "group with the fewest bytes a token (parity-aware BPE, Foroutan et al. 2025)."
+        ),
+    ] = None
+    parity_dev: Annotated[
+        str | None,
+        Setting(
+            "Path of a JSONL file of parallel texts, each with its group in the column of "
+            "parity-by: the group with the most tokens a text goes first, in place of bytes a "
+            "token."
+        ),
+    ] = None
+
     def __post_init__(self) -> None:
         check(self)
         self._check_backend()
         self._check_cutting()
         self._check_mixture()
         self._check_model()
+        self._check_parity()
         self._check_superwords()
         if self.model == "unigram":
             self._check_unigram()
@@ -314,11 +331,23 @@ class TrainingOptions:
             if is_given:
                 raise usage_error(f"{name}: not for unigram; use bpe or char-bpe")
 
+    def _check_parity(self) -> None:
+        if self.parity_dev is not None and self.parity_by is None:
+            raise usage_error("parity-dev: only with parity-by")
+        for name in ("superwords", "parity_by"):
+            if getattr(self, name) is not None and (self.model, self.learner) != ("bpe", "own"):
+                name = name.replace("_", "-")
+                raise usage_error(f"{name}: only for the model bpe and the backend own")
+        if self.parity_by is None:
+            return
+        excluded = ("superwords", "weights", "temperature")
+        for name in excluded:
+            if getattr(self, name) is not None:
+                raise usage_error(f"parity-by and {name}: give one of them")
+
     def _check_superwords(self) -> None:
         if self.superwords is None:
             return
-        if self.model != "bpe" or self.learner != "own":
-            raise usage_error("superwords: only for the model bpe and the backend own")
         excluded = {
             "regex": bool(self.regex),
             "graphemes": self.pattern_name == "graphemes",
@@ -423,9 +452,11 @@ class TrainingOptions:
 
     @property
     def column(self) -> str | None:
-        """The column whose values decide how often a document counts, if any does."""
+        """The column whose values decide how a document counts, if any does."""
         if self.weights is not None:
             return parse_weights(self.weights).column
+        if self.parity_by is not None:
+            return self.parity_by
         return None if self.temperature is None else self.by or "lang"
 
     @property

@@ -19,6 +19,7 @@ from tokenize_kit.learn.byte_words import (
     count_cuttings,
     lay_out_words,
     learn_merges,
+    spelled,
 )
 from tokenize_kit.learn.words import lay_out
 
@@ -51,22 +52,14 @@ def learn_superwords(
     ids, sizes = Encoder(build_tokenizer(names, merges, (), (), lines)).encode(letters, ends)
     del letters
     text = lay_out(ids.astype(np.int32), np.append(0, np.cumsum(sizes)), counts)
-    learned = learn(
-        text, len(names), tokens, least, longest, *_spelled(banned), begun=_begun(names)
-    )
+    learned = learn(text, len(names), tokens, least, longest, *spelled(banned), begun=_begun(names))
     for left, right, _ in learned.tolist():
         merges.append((left, right))
         names.append(names[left] + names[right])
     return names, merges
 
 
-def _spelled(tokens: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """(numbers of their bytes, one token after the other: int32[], ends: int64[tokens + 1])."""
-    letters = np.frombuffer(b"".join(tokens), np.uint8)
-    return byte_ids()[letters], np.cumsum([0, *map(len, tokens)])
-
-
 def _begun(names: Sequence[bytes]) -> Begun:
     gaps = np.zeros(256, np.bool_)
     gaps[byte_ids()[list(_WHITE_SPACE)]] = True
-    return Begun(*_spelled(names), gaps, WORDS)
+    return Begun(*spelled(names), gaps, WORDS)

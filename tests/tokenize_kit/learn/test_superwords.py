@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Regex, pre_tokenizers
 
+from tests.tokenize_kit.learn.reference_bpe import cut, go_on, renewed, symbols
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import ORDER, from_letters, load_tokenizer
@@ -26,58 +24,6 @@ PROSE = [
     "One of the three, by the way, of the 1234 in the end; at the end of the day\n\n" * 8,
     "ภาษาไทย ครับ 漢字かな 'tis  a\ttab  in the end of the day of the end\r\n" * 8,
 ]
-
-
-def cut(texts, parts):
-    """Pieces of the texts with their counts, by `tokenizers`."""
-    splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
-    split = pre_tokenizers.Sequence(splits)
-    return Counter(piece for text in texts for piece, _ in split.pre_tokenize_str(text))
-
-
-def merged(piece, pair, token):
-    result = []
-    for symbol in piece:
-        if result and (result[-1], symbol) == pair:
-            result[-1] = token
-        else:
-            result.append(symbol)
-    return tuple(result)
-
-
-def go_on(pieces, names, merges, size, refused=lambda spelled, names: False):
-    """Merges the most frequent pair of pieces (symbols: count) until there are `size` tokens; where
-    none is refused, one that spells a token gives that token."""
-    while len(names) < size:
-        pairs = Counter()
-        for piece, count in pieces.items():
-            for pair in pairwise(piece):
-                pairs[pair] += count
-        allowed = {
-            pair: count
-            for pair, count in pairs.items()
-            if count >= 2 and not refused(names[pair[0]] + names[pair[1]], names)
-        }
-        if not allowed:
-            return
-        pair = min(allowed, key=lambda pair: (-allowed[pair], pair))
-        spelled = names[pair[0]] + names[pair[1]]
-        if spelled not in names:
-            names.append(spelled)
-        merges.append(pair)
-        pieces = renewed(pieces, pair, names.index(spelled))
-
-
-def renewed(pieces, pair, token):
-    changed = Counter()
-    for piece, count in pieces.items():
-        changed[merged(piece, pair, token)] += count
-    return changed
-
-
-def symbols(pieces):
-    numbers = {byte: number for number, byte in enumerate(ORDER)}
-    return Counter({tuple(numbers[b] for b in p.encode()): n for p, n in pieces.items()})
 
 
 def by_hand(texts, words, lines, subwords, size):
