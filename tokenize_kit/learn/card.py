@@ -75,7 +75,9 @@ def _algorithm(options: TrainingOptions) -> str:
     if options.superwords is not None:
         return f"SuperBPE: byte-level BPE whose tokens span words from {options.superwords} on"
     if options.parity_by is not None:
-        measure = "bytes a token" if options.parity_dev is None else "tokens a parallel text"
+        measure = (
+            "tokens a compressed byte" if options.parity_dev is None else "tokens a parallel text"
+        )
         return f"parity-aware byte-level BPE by {options.parity_by}, in {measure}"
     return _ALGORITHMS[options.model]
 

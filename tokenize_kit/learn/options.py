@@ -223,15 +223,15 @@ class TrainingOptions:
         str | None,
         Setting(
             "Column of groups, as `lang`, that are to be encoded alike: each merge is that of the "
-            "group with the fewest bytes a token (parity-aware BPE, Foroutan et al. 2025)."
+            "group encoded worst (parity-aware BPE, Foroutan et al. 2025)."
         ),
     ] = None
     parity_dev: Annotated[
         str | None,
         Setting(
-            "Path of a JSONL file of parallel texts, each with its group in the column of "
-            "parity-by: the group with the most tokens a text goes first, in place of bytes a "
-            "token."
+            "Path of a JSONL file of parallel texts, each with its group: the group with the most "
+            "tokens a text is encoded worst. Without a value the one with the most for what bz2 "
+            "makes of its texts."
         ),
     ] = None
 
