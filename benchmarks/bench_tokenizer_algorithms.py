@@ -76,9 +76,9 @@ def trained(
 
 
 def rows(head: str, names: list[str], values: dict[str, list[float]], form: str) -> None:
-    print(f"{head:16}" + "".join(f"{name:>16}" for name in names))
+    print(f"{head:16}" + "".join(f"{name:>18}" for name in names))
     for label, row in values.items():
-        print(f"{label:16}" + "".join(f"{value:16{form}}" for value in row), flush=True)
+        print(f"{label:16}" + "".join(f"{value:18{form}}" for value in row), flush=True)
 
 
 def compare_superwords(mb: float, vocab: int) -> bool:

@@ -134,7 +134,7 @@ def _gguf_note(options: TrainingOptions) -> str:
     if not options.lossless:
         return f"{begin}no text that is changed before it is cut; any other program can use it"
     if options.superwords is not None:
-        return f"{begin}no lines as pieces; any other program can use it"
+        return f"{begin}no pattern that leaves lines whole; any other program can use it"
     names = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
     named_pattern = PATTERNS.get(options.pattern_name)
     around = options.forbid or options.newlines or options.space_runs or options.script_boundaries

@@ -48,7 +48,8 @@ def read_parity(
     """With the texts of the options' file; raises TokenizerError naming its line."""
     if options.parity_dev is None:
         return Parity(groups)
-    path, parallel = Path(options.parity_dev), {}
+    path = Path(options.parity_dev)
+    parallel: dict[str, list[str]] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
