@@ -10,6 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tokenize_kit.learn.reference_bpe import cut, go_on, renewed, symbols
+from tokenize_kit.change.extend import extend
+from tokenize_kit.change.prune import prune
+from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import ORDER, from_letters, load_tokenizer
@@ -109,6 +112,25 @@ def test_few_texts_give_superwords_before_the_size_is_reached(tmp_path):
     card = train_tokenizer(["by the way " * 3], tmp_path, vocab=500, superwords=400)
     vocab = json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"]
     assert "ĠtheĠway" in vocab and card["vocab"] < 400
+
+
+def test_the_order_of_texts_decides_nothing(tmp_path):
+    for name, texts in (("a", PROSE), ("b", PROSE[::-1])):
+        train_tokenizer(texts, tmp_path / name, vocab=400, superwords=330)
+    files = [(tmp_path / name / "tokenizer.json").read_bytes() for name in "ab"]
+    assert files[0] == files[1]
+
+
+def test_it_is_extended_and_pruned_as_other_bpe_is(tmp_path):
+    train_tokenizer(PROSE, tmp_path, vocab=360, superwords=330)
+    texts = [*PROSE, *[f"by the way, the other end {k}\n" for k in range(60)]]
+    extend(tmp_path, [pack_texts(texts)], tmp_path / "more", 10)
+    prune(tmp_path, lambda: [pack_texts(PROSE)], tmp_path / "less", most=340)
+    for name, tokens in (("more", 370), ("less", 340)):
+        encoder = Encoder(load_tokenizer(tmp_path / name / "tokenizer.json"))
+        assert encoder.tokenizer.get_vocab_size() == tokens
+        ours, theirs, back = ids_of(encoder, texts)
+        assert ours == theirs and back == texts
 
 
 def test_real_texts_come_back_from_ids_that_both_encoders_give(real_texts, tmp_path):
