@@ -17,6 +17,7 @@ from tokenize_kit.learn.cutting import (
     compose,
     own_pattern,
 )
+from tokenize_kit.learn.options_together import check_together
 from tokenize_kit.learn.weights import parse_weights
 from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, pattern_with, superwords
 from tokenize_kit.settings import Setting, check, either
@@ -218,7 +219,6 @@ class TrainingOptions:
         str | None,
         Setting("Column of the groups that the temperature weighs. Without a value `lang`."),
     ] = None
-
     parity_by: Annotated[
         str | None,
         Setting(
@@ -239,12 +239,7 @@ class TrainingOptions:
         check(self)
         self._check_backend()
         self._check_cutting()
-        self._check_mixture()
-        self._check_model()
-        self._check_parity()
-        self._check_superwords()
-        if self.model == "unigram":
-            self._check_unigram()
+        check_together(self)
         self._check_special()
         self._check_sizes()
 
@@ -293,82 +288,6 @@ class TrainingOptions:
         if not all(self.forbid) or len(set(self.forbid)) != len(self.forbid):
             raise usage_error("forbid: give each string once, and none that is empty")
 
-    def _check_model(self) -> None:
-        if self.model == "bpe" and self.character_coverage is not None:
-            raise usage_error("character-coverage: bpe has all bytes and covers everything")
-        if self.model == "wordpiece":
-            excluded = {
-                "pattern": self.pattern not in (None, "bert"),
-                "graphemes": self.graphemes,
-                "regex": bool(self.regex),
-                "newlines": self.newlines is not None,
-                "space-runs": bool(self.space_runs),
-                "space-token": self.space_token is not None,
-            }
-            for name, is_given in excluded.items():
-                if is_given:
-                    raise usage_error(f"{name}: wordpiece is cut as BERT cuts; leave it out")
-        if self.model not in ("wordpiece", "unigram") and self.pattern == "bert":
-            raise usage_error("pattern bert: only for wordpiece, which leaves white space out")
-
-    def _check_unigram(self) -> None:
-        if self.normalise == "nfc":
-            raise usage_error("normalise nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
-        if self.digits not in (None, "single"):
-            raise usage_error("unigram splits digits one by one: use digits single")
-        excluded = {
-            "pattern": self.pattern not in (None, "metaspace"),  # SentencePiece's own
-            "regex": bool(self.regex),
-            "graphemes": self.graphemes,
-            "forbid": bool(self.forbid),
-            "newlines": self.newlines is not None,
-            "space-runs": bool(self.space_runs),
-            "script-boundaries": self.script_boundaries,  # SentencePiece's has them by itself
-            "min-frequency": self.min_frequency != 2,
-            "max-token-length": self.max_token_length is not None,
-        }
-        for name, is_given in excluded.items():
-            if is_given:
-                raise usage_error(f"{name}: not for unigram; use bpe or char-bpe")
-
-    def _check_parity(self) -> None:
-        if self.parity_dev is not None and self.parity_by is None:
-            raise usage_error("parity-dev: only with parity-by")
-        for name in ("superwords", "parity_by"):
-            if getattr(self, name) is not None and (self.model, self.learner) != ("bpe", "own"):
-                name = name.replace("_", "-")
-                raise usage_error(f"{name}: only for the model bpe and the backend own")
-        if self.parity_by is None:
-            return
-        excluded = ("superwords", "weights", "temperature")
-        for name in excluded:
-            if getattr(self, name) is not None:
-                raise usage_error(f"parity-by and {name}: give one of them")
-
-    def _check_superwords(self) -> None:
-        if self.superwords is None:
-            return
-        excluded = {
-            "regex": bool(self.regex),
-            "graphemes": self.pattern_name == "graphemes",
-            "dictionary": self.dictionary is not None,
-            "space-token": self.space_token is not None,
-        }
-        for name, is_given in excluded.items():
-            if is_given:
-                raise usage_error(f"{name}: not with superwords; leave one of them out")
-        least, size = self._least_size, min(self.sizes, default=0)
-        if not least <= self.superwords < size:
-            raise usage_error(f"superwords {self.superwords}: give {least} to {size - 1}")
-
-    def _check_mixture(self) -> None:
-        if self.weights is not None:
-            parse_weights(self.weights)
-            if self.temperature is not None:
-                raise usage_error("weights and temperature: give one of them")
-        if self.by is not None and self.temperature is None:
-            raise usage_error("by: only with temperature")
-
     def _check_special(self) -> None:
         tokens = self.special_tokens
         if self.model == "wordpiece" and tokens == (END_OF_TEXT[0],):
@@ -402,11 +321,11 @@ class TrainingOptions:
         if len(set(self.sizes)) != len(self.sizes):
             raise usage_error("vocab: give each size once")
         for size in self.sizes:
-            if size < self._least_size:
-                raise usage_error(f"vocab {size}: ask for {self._least_size} or more")
+            if size < self.least_size:
+                raise usage_error(f"vocab {size}: ask for {self.least_size} or more")
 
     @property
-    def _least_size(self) -> int:
+    def least_size(self) -> int:
         """The least size of a vocabulary with a merge."""
         return _FIXED[self.model] + self.unlearned + 1
 
@@ -480,12 +399,10 @@ class TrainingOptions:
         """The patterns that cut texts into words in training; spaces that are a token of their own
         stand apart, as they will in the tokenizer."""
         space = () if self.space_token is None else (" ",)
-        words = (
-            ()
-            if self.superwords is None
-            else compose(self._pattern, space_runs=self.space_runs).parts
-        )
-        return (*space, *self.cutting.parts, *words)
+        if self.superwords is None:
+            return (*space, *self.cutting.parts)
+        words = compose(self._pattern, space_runs=self.space_runs)
+        return (*self.cutting.parts, *words.parts)
 
     @property
     def pattern_name(self) -> str:
