@@ -141,10 +141,8 @@ def timed(folder: Path, texts: list[str]) -> float:
     return ratio
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mb", type=float, default=24, help="megabytes of text, all kinds")
-    options = parser.parse_args()
+def split_texts(mb: float) -> tuple[list[str], dict[str, list[str]]]:
+    """(texts to learn from, those held out by kind), so many megabytes together."""
     train: list[str] = []
     kept: dict[str, list[str]] = {}
     for kind, pattern in KINDS.items():
@@ -156,8 +154,16 @@ def main() -> None:
                 for text in (whole[k : k + PIECE] for k in range(0, len(whole), PIECE)):
                     (kept[kind] if held_out(text) else train).append(text)
                     size += len(text.encode())
-                if size > options.mb * 1e6 / len(KINDS) * (files.index(file) + 1) / len(files):
+                if size > mb * 1e6 / len(KINDS) * (files.index(file) + 1) / len(files):
                     break
+    return train, kept
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mb", type=float, default=24, help="megabytes of text, all kinds")
+    options = parser.parse_args()
+    train, kept = split_texts(options.mb)
     every = [text for texts in kept.values() for text in texts]
     print(
         f"learned from {sum(len(t.encode()) for t in train) / 1e6:.1f} MB, held out"

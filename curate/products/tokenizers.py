@@ -62,12 +62,15 @@ class TokenizerProduct(Product):
     pad_to: int = _setting("pad_to")
     min_frequency: int = _setting("min_frequency")
     max_token_length: int | None = _setting("max_token_length")
+    superwords: int | None = _setting("superwords")
     character_coverage: float | None = _setting("character_coverage")
     sample_bytes: int | None = _setting("sample_bytes")
     seed: int = _setting("seed")
     weights: str | None = _setting("weights")
     temperature: float | None = _setting("temperature")
     by: str | None = _setting("by")
+    parity_by: str | None = _setting("parity_by")
+    parity_dev: str | None = _setting("parity_dev")
 
     @field_validator("vocab", mode="before")
     @classmethod
@@ -97,7 +100,8 @@ class TokenizerProduct(Product):
         return TrainingOptions(sizes=sizes, **settings)
 
     def identity(self) -> dict[str, Any]:
-        files = {"dictionary": self.dictionary, "chat_template": self.chat_template}
+        named = ("dictionary", "chat_template", "parity_dev")
+        files = {name: getattr(self, name) for name in named}
         read = {name: sha256(Path(path)) for name, path in files.items() if path}
         return super().identity() | read
 

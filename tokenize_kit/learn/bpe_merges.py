@@ -21,9 +21,11 @@ import numpy as np
 from kernel_cache import njit
 from kernel_cache.intrinsics import mix
 from tokenize_kit.learn.bpe_pairs import (
+    COUNTERS,
     EVENTS,
     FREE,
     LIVE,
+    MERGED,
     PAIRS,
     TOUCHED,
     add_pair,
@@ -57,68 +59,88 @@ _ALL, _ONCE = np.int64(-1), np.int64(1)
 Beside = namedtuple("Beside", "sums less touched event position")
 
 
-def learn(text, bases, most, least, longest, banned, banned_ends, share=SHARE, step=STEP):
+def learn(
+    text, bases, most, least, longest, banned, banned_ends, share=SHARE, step=STEP, begun=None
+):
     """Merges: int64[n, 3] of left, right and merged id.
 
     text: words.lay_out's, of symbols 0 to bases - 1, which is merged in; most: tokens at most,
     bases included; least: the count under which nothing is merged; longest: symbols of a token at
     most, 2 or more; banned: int32[], banned_ends: int64[n + 1]: tokens as symbols that no merge may
     make. A merge that spells a token that another one has made gives that token, and counts as a
-    merge but not as a token.
+    merge but not as a token. begun: learning goes on with tokens that there are already.
     """
     least = max(1, least)
     threshold = max(least, int(text.pairs / (share * max(1, most))))
-    lengths = np.ones(max(bases, most) + 1, np.int32)
-    text = text._replace(lengths=lengths)
-    return _learn(text, bases, most, least, threshold, step, longest, banned, banned_ends)
+    width = max(bases, most) + 1
+    text = text._replace(lengths=np.ones(width, np.int32))
+    begun = begun or Begun(
+        np.arange(bases, dtype=np.int32), np.arange(bases + 1), np.zeros(0, np.bool_), 0
+    )
+    letters = np.concatenate([begun.letters, np.zeros(16 * width, np.int32)])
+    ends = np.concatenate([begun.ends, np.zeros(width - bases, np.int64)])
+    return _learn(
+        text, bases, most, least, threshold, step, longest, banned, banned_ends, letters, ends,
+        begun.gaps, begun.words,
+    )  # fmt: skip
 
 
-# letters: int32[], the symbols of all tokens one after the other; ends: int64[tokens + 1].
-
-
-@njit(nogil=True)
-def _is_both(letters, ends, a, b, other, start, end):
-    """Whether other[start:end] spells the tokens a and b."""
-    n, m = ends[a + 1] - ends[a], ends[b + 1] - ends[b]
-    if end - start != n + m:
-        return False
-    for k in range(n):
-        if other[start + k] != letters[ends[a] + k]:
-            return False
-    for k in range(m):
-        if other[start + n + k] != letters[ends[b] + k]:
-            return False
-    return True
+# Tokens that the text is made of at the beginning. letters: int32[], their symbols one after the
+# other; ends: int64[tokens + 1]; gaps: bool[symbols]: those between words; words: how many a token
+# may hold. One of them is a cell, whatever it spells, so no merge spells a token that there is.
+Begun = namedtuple("Begun", "letters ends gaps words")
 
 
 @njit(nogil=True)
-def _token_slot(letters, ends, names, a, b):
-    """Slot of names: int64[slots] that holds the token spelled as a and b are, or a free one."""
-    value = np.uint64(ends[a + 1] - ends[a] + ends[b + 1] - ends[b])
-    for k in range(ends[a], ends[a + 1]):
-        value = mix(value ^ np.uint64(letters[k]))
-    for k in range(ends[b], ends[b + 1]):
-        value = mix(value ^ np.uint64(letters[k]))
+def _is_banned(letters, start, end, banned, banned_ends):
+    for t in range(len(banned_ends) - 1):
+        first = banned_ends[t]
+        if banned_ends[t + 1] - first == end - start:
+            equal = True
+            for k in range(end - start):
+                if letters[start + k] != banned[first + k]:
+                    equal = False
+                    break
+            if equal:
+                return True
+    return False
+
+
+@njit(nogil=True)
+def _words_in(letters, start, end, gaps):
+    """Runs of symbols that are no gaps."""
+    count, before = 0, True
+    for k in range(start, end):
+        gap = gaps[letters[k]]
+        count += before and not gap
+        before = gap
+    return count
+
+
+@njit(nogil=True)
+def token_slot(letters, ends, names, token):
+    """Slot of names: int64[slots] that holds the token spelled as this one is, or a free one."""
+    start, size = ends[token], ends[token + 1] - ends[token]
+    value = np.uint64(size)
+    for k in range(size):
+        value = mix(value ^ np.uint64(letters[start + k]))
     mask = np.uint64(len(names) - 1)
     slot = value & mask
     while names[slot] >= 0:
-        t = names[slot]
-        if _is_both(letters, ends, a, b, letters, ends[t], ends[t + 1]):
+        first = ends[names[slot]]
+        equal = ends[names[slot] + 1] - first == size
+        for k in range(size if equal else 0):
+            if letters[first + k] != letters[start + k]:
+                equal = False
+                break
+        if equal:
             break
         slot = (slot + np.uint64(1)) & mask
     return slot
 
 
-@njit(nogil=True)
-def _is_banned(letters, ends, a, b, banned, banned_ends):
-    for t in range(len(banned_ends) - 1):
-        if _is_both(letters, ends, a, b, banned, banned_ends[t], banned_ends[t + 1]):
-            return True
-    return False
-
-
 @njit(nogil=True, allocates=True)
-def _add_token(letters, ends, a, b, new):
+def spell_token(letters, ends, a, b, new):
     """Spells token `new` as a and b are; returns letters, grown where need be."""
     at = ends[new]
     letters = enlarged(letters, at + ends[a + 1] - ends[a] + ends[b + 1] - ends[b])
@@ -180,12 +202,13 @@ def _merge_pair(
     beside."""
     first, second, width = lengths[a], lengths[b], len(less) // 2
     touches, left_again, right_again = np.int64(0), np.int64(0), np.int64(0)
-    events = 0
+    events, merged = 0, np.int64(0)
     for k in range(len(where)):
         at = np.int64(where[k])
         if cells[at] != a or cells[at + first] != b:
             continue
         weight = weight_at(blocks, bounds, values, at)
+        merged += weight
         behind = at + first + second
         left, right = np.int64(cells[at - 1]), np.int64(cells[behind])
         cells[at + first] = _GONE
@@ -216,7 +239,7 @@ def _merge_pair(
         touches = _subtract(sums, less, touched, touches, width + a, left_again)
     if right_again:
         touches = _subtract(sums, less, touched, touches, b, right_again)
-    n[TOUCHED], n[EVENTS] = touches, events
+    n[TOUCHED], n[EVENTS], n[MERGED] = touches, events, merged
 
 
 @njit(nogil=True)
@@ -264,7 +287,7 @@ def _fill_positions(event, position, less, starts, sizes, where, n):
 
 
 @njit(nogil=True, allocates=True)
-def _merge_entry(text, pairs, entries, beside, n, entry, new, again, threshold, longest):
+def merge_entry(text, pairs, entries, beside, n, entry, new, again, threshold, longest):
     """Merges an entry's pair; (pairs, entries, beside) with what has come up."""
     cells, lengths, blocks, bounds, values, _ = text
     sums, less, touched, event, position = beside
@@ -306,18 +329,29 @@ def _drop_entry(entries, pairs, n, entry):
     entries.size[entry] = 0
 
 
+@njit(nogil=True)
+def is_refused(letters, start, end, longest, banned, banned_ends, gaps, words):
+    """Whether no merge may make a token that is spelled so."""
+    if end - start > longest or _is_banned(letters, start, end, banned, banned_ends):
+        return True
+    return len(gaps) > 0 and _words_in(letters, start, end, gaps) > words
+
+
 @njit(cache=True, nogil=True)
-def _learn(text, bases, most, least, threshold, step, longest, banned, banned_ends):
+def _learn(
+    text, bases, most, least, threshold, step, longest, banned, banned_ends, letters, ends, gaps,
+    words,
+):  # fmt: skip
     width = len(text.lengths)
-    pairs, entries, n = empty_pairs(), empty_entries(), np.zeros(7, np.int64)
+    pairs, entries, n = empty_pairs(), empty_entries(), np.zeros(COUNTERS, np.int64)
     beside = Beside(
         np.zeros((2 * width, 2), np.int64), np.zeros(2 * width, np.int64),
         np.zeros(2 * width, np.int32), np.zeros(1 << 10, np.int32), np.zeros(1 << 10, np.int32),
     )  # fmt: skip
-    letters, ends = np.zeros(16 * width, np.int32), np.zeros(width + 1, np.int64)
-    for t in range(bases):
-        letters[t], ends[t + 1] = t, t + 1
     names = np.full(1 << (np.int64(np.log2(width)) + 2), -1, np.int64)
+    for t in range(bases):
+        if ends[t + 1] - ends[t] > 1:
+            names[token_slot(letters, ends, names, t)] = t
     again = np.zeros(width, np.bool_)  # tokens that several merges make
     merges = np.empty((3 * (most + 16)), np.int64)
     merged, tokens = 0, bases
@@ -333,16 +367,19 @@ def _learn(text, bases, most, least, threshold, step, longest, banned, banned_en
             pairs, entries = scan(text, pairs, entries, n, threshold, _ALL, longest)
             continue
         a, b = entries.key[entry] >> 32, entries.key[entry] & 0xFFFFFFFF
-        if _is_banned(letters, ends, a, b, banned, banned_ends):
+        letters = spell_token(letters, ends, a, b, tokens)
+        refused = is_refused(
+            letters, ends[tokens], ends[tokens + 1], longest, banned, banned_ends, gaps, words
+        )
+        slot = token_slot(letters, ends, names, tokens)
+        new = names[slot]
+        if refused or (len(gaps) > 0 and new >= 0):
             _drop_entry(entries, pairs, n, entry)
             continue
-        slot = _token_slot(letters, ends, names, a, b)
-        new = names[slot]
         if new < 0:
             new = tokens
             names[slot] = new
-            letters = _add_token(letters, ends, a, b, new)
-            text.lengths[new] = ends[new + 1] - ends[new]
+            text.lengths[new] = text.lengths[a] + text.lengths[b]
             tokens += 1
         elif not again[new]:
             pairs, entries = scan(text, pairs, entries, n, _ONCE, new, longest)
@@ -350,7 +387,7 @@ def _learn(text, bases, most, least, threshold, step, longest, banned, banned_en
         merges = enlarged(merges, 3 * merged + 3)
         merges[3 * merged], merges[3 * merged + 1], merges[3 * merged + 2] = a, b, new
         merged += 1
-        pairs, entries, beside = _merge_entry(
+        pairs, entries, beside = merge_entry(
             text, pairs, entries, beside, n, entry, new, again, threshold, longest
         )
     return merges[: 3 * merged].reshape(-1, 3)

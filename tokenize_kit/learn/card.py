@@ -69,8 +69,21 @@ _ALGORITHMS = {
     "wordpiece": "WordPiece",
     "unigram": "Unigram",
 }
+
+
+def _algorithm(options: TrainingOptions) -> str:
+    if options.superwords is not None:
+        return f"SuperBPE: byte-level BPE whose tokens span words from {options.superwords} on"
+    if options.parity_by is not None:
+        measure = (
+            "tokens a compressed byte" if options.parity_dev is None else "tokens a parallel text"
+        )
+        return f"parity-aware byte-level BPE by {options.parity_by}, in {measure}"
+    return _ALGORITHMS[options.model]
+
+
 # Of the options, what the card has elsewhere, with the content of the files that they name.
-_NOT_SETTINGS = ("sizes", "dictionary", "chat_template")
+_NOT_SETTINGS = ("sizes", "dictionary", "chat_template", "parity_dev")
 
 
 class Reading(Protocol):
@@ -120,6 +133,8 @@ def _gguf_note(options: TrainingOptions) -> str:
         return f"{begin}the model bpe, cut by one of its own patterns; any other program can use it"
     if not options.lossless:
         return f"{begin}no text that is changed before it is cut; any other program can use it"
+    if options.superwords is not None:
+        return f"{begin}no pattern that leaves lines whole; any other program can use it"
     names = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
     named_pattern = PATTERNS.get(options.pattern_name)
     around = options.forbid or options.newlines or options.space_runs or options.script_boundaries
@@ -178,7 +193,7 @@ def write_tokenizer(
     end_of_text = options.special_tokens[0]
     card: dict[str, Any] = {
         "file": "tokenizer.json",
-        "algorithm": _ALGORITHMS[options.model],
+        "algorithm": _algorithm(options),
         "model": options.model,
         "trainer": _trainer(options.learner),
         "vocab_asked": size,

@@ -17,7 +17,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from tokenize_kit.formats.tokenizer_json import add_tokens
 from tokenize_kit.learn.backends import Merge, Words, learn_with_backend, token_names
-from tokenize_kit.learn.bpe import add_space_runs, count_words, first_merges
+from tokenize_kit.learn.bpe import add_space_runs, first_merges
+from tokenize_kit.learn.byte_words import count_words
 from tokenize_kit.learn.options import COVERAGE, TrainingOptions
 from tokenize_kit.segment.dictionary import Dictionary
 

@@ -17,8 +17,9 @@ from tokenize_kit.learn.cutting import (
     compose,
     own_pattern,
 )
+from tokenize_kit.learn.options_together import check_together
 from tokenize_kit.learn.weights import parse_weights
-from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, pattern_with
+from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, pattern_with, superwords
 from tokenize_kit.settings import Setting, check, either
 
 COVERAGE = 0.9995  # SentencePiece's default: rarer characters are spelled in bytes
@@ -173,6 +174,14 @@ class TrainingOptions:
             ge=2,
         ),
     ] = None
+    superwords: Annotated[
+        int | None,
+        Setting(
+            "Size of the vocabulary from which on tokens may span words, four at most (SuperBPE, "
+            "Liu et al. 2025). Without a value none does.",
+            ge=2,
+        ),
+    ] = None
     character_coverage: Annotated[
         float | None,
         Setting(
@@ -210,15 +219,27 @@ class TrainingOptions:
         str | None,
         Setting("Column of the groups that the temperature weighs. Without a value `lang`."),
     ] = None
+    parity_by: Annotated[
+        str | None,
+        Setting(
+            "Column of groups, as `lang`, that are to be encoded alike: each merge is that of the "
+            "group encoded worst (parity-aware BPE, Foroutan et al. 2025)."
+        ),
+    ] = None
+    parity_dev: Annotated[
+        str | None,
+        Setting(
+            "Path of a JSONL file of parallel texts, each with its group: the group with the most "
+            "tokens a text is encoded worst. Without a value the one with the most for what bz2 "
+            "makes of its texts."
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         check(self)
         self._check_backend()
         self._check_cutting()
-        self._check_mixture()
-        self._check_model()
-        if self.model == "unigram":
-            self._check_unigram()
+        check_together(self)
         self._check_special()
         self._check_sizes()
 
@@ -267,52 +288,6 @@ class TrainingOptions:
         if not all(self.forbid) or len(set(self.forbid)) != len(self.forbid):
             raise usage_error("forbid: give each string once, and none that is empty")
 
-    def _check_model(self) -> None:
-        if self.model == "bpe" and self.character_coverage is not None:
-            raise usage_error("character-coverage: bpe has all bytes and covers everything")
-        if self.model == "wordpiece":
-            excluded = {
-                "pattern": self.pattern not in (None, "bert"),
-                "graphemes": self.graphemes,
-                "regex": bool(self.regex),
-                "newlines": self.newlines is not None,
-                "space-runs": bool(self.space_runs),
-                "space-token": self.space_token is not None,
-            }
-            for name, is_given in excluded.items():
-                if is_given:
-                    raise usage_error(f"{name}: wordpiece is cut as BERT cuts; leave it out")
-        if self.model not in ("wordpiece", "unigram") and self.pattern == "bert":
-            raise usage_error("pattern bert: only for wordpiece, which leaves white space out")
-
-    def _check_unigram(self) -> None:
-        if self.normalise == "nfc":
-            raise usage_error("normalise nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
-        if self.digits not in (None, "single"):
-            raise usage_error("unigram splits digits one by one: use digits single")
-        excluded = {
-            "pattern": self.pattern not in (None, "metaspace"),  # SentencePiece's own
-            "regex": bool(self.regex),
-            "graphemes": self.graphemes,
-            "forbid": bool(self.forbid),
-            "newlines": self.newlines is not None,
-            "space-runs": bool(self.space_runs),
-            "script-boundaries": self.script_boundaries,  # SentencePiece's has them by itself
-            "min-frequency": self.min_frequency != 2,
-            "max-token-length": self.max_token_length is not None,
-        }
-        for name, is_given in excluded.items():
-            if is_given:
-                raise usage_error(f"{name}: not for unigram; use bpe or char-bpe")
-
-    def _check_mixture(self) -> None:
-        if self.weights is not None:
-            parse_weights(self.weights)
-            if self.temperature is not None:
-                raise usage_error("weights and temperature: give one of them")
-        if self.by is not None and self.temperature is None:
-            raise usage_error("by: only with temperature")
-
     def _check_special(self) -> None:
         tokens = self.special_tokens
         if self.model == "wordpiece" and tokens == (END_OF_TEXT[0],):
@@ -345,11 +320,19 @@ class TrainingOptions:
             raise usage_error("vocab: give at least one size")
         if len(set(self.sizes)) != len(self.sizes):
             raise usage_error("vocab: give each size once")
-        runs = max(0, self.space_runs - 1)
-        least = _FIXED[self.model] + len(self.first_tokens) + runs + 1
         for size in self.sizes:
-            if size < least:
-                raise usage_error(f"vocab {size}: ask for {least} or more")
+            if size < self.least_size:
+                raise usage_error(f"vocab {size}: ask for {self.least_size} or more")
+
+    @property
+    def least_size(self) -> int:
+        """The least size of a vocabulary with a merge."""
+        return _FIXED[self.model] + self.unlearned + 1
+
+    @property
+    def unlearned(self) -> int:
+        """How many tokens are neither symbols nor learned: the first ones and runs of spaces."""
+        return len(self.first_tokens) + max(0, self.space_runs - 1)
 
     @property
     def first_tokens(self) -> tuple[str, ...]:
@@ -388,28 +371,38 @@ class TrainingOptions:
 
     @property
     def column(self) -> str | None:
-        """The column whose values decide how often a document counts, if any does."""
+        """The column whose values decide how a document counts, if any does."""
         if self.weights is not None:
             return parse_weights(self.weights).column
+        if self.parity_by is not None:
+            return self.parity_by
         return None if self.temperature is None else self.by or "lang"
 
     @property
     def cutting(self) -> Pattern:
-        """The pattern with its rule for digits, and the parts before and behind it."""
-        name = self.pattern_name
-        if self.regex:
-            pattern = own_pattern(self.regex)
-        else:
-            named = self.pattern or self.graphemes or self.model == "wordpiece"
-            pattern_digits = PATTERNS[name].digits if named else "single"
-            pattern = pattern_with(name, self.digits or pattern_digits)
+        """The pattern with its rule for digits, and the parts before and behind it: what cuts texts
+        in the tokenizer."""
+        pattern = self._pattern if self.superwords is None else superwords(self._pattern.digits)
         return compose(pattern, self.forbid, self.newlines, self.space_runs, self.script_boundaries)
 
     @property
+    def _pattern(self) -> Pattern:
+        name = self.pattern_name
+        if self.regex:
+            return own_pattern(self.regex)
+        named = self.pattern or self.graphemes or self.model == "wordpiece"
+        pattern_digits = PATTERNS[name].digits if named else "single"
+        return pattern_with(name, self.digits or pattern_digits)
+
+    @property
     def counted_parts(self) -> tuple[str, ...]:
-        """The patterns that cut texts in training; spaces that are a token of their own stand
-        apart, as they will in the tokenizer."""
-        return (*(() if self.space_token is None else (" ",)), *self.cutting.parts)
+        """The patterns that cut texts into words in training; spaces that are a token of their own
+        stand apart, as they will in the tokenizer."""
+        space = () if self.space_token is None else (" ",)
+        if self.superwords is None:
+            return (*space, *self.cutting.parts)
+        words = compose(self._pattern, space_runs=self.space_runs)
+        return (*self.cutting.parts, *words.parts)
 
     @property
     def pattern_name(self) -> str:

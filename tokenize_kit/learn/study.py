@@ -15,13 +15,8 @@ import numpy as np
 
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.learn.bpe import (
-    build_tokenizer,
-    count_words,
-    first_merges,
-    lay_out_words,
-    learn_merges,
-)
+from tokenize_kit.learn.bpe import first_merges
+from tokenize_kit.learn.byte_words import build_tokenizer, count_words, lay_out_words, learn_merges
 from tokenize_kit.learn.options import DEFAULT_PATTERN
 from tokenize_kit.pattern.named import Digits, pattern_with
 

@@ -19,6 +19,7 @@ from tokenize_kit.learn.card import Trained, describe_cutting, read_template, wr
 from tokenize_kit.learn.char_bpe import train_char_bpe
 from tokenize_kit.learn.cutting import normaliser
 from tokenize_kit.learn.options import TrainingOptions
+from tokenize_kit.learn.parity import Parity, read_parity
 from tokenize_kit.learn.wordpiece import train_wordpiece
 from tokenize_kit.segment.dictionary import Dictionary, read_dictionary
 
@@ -152,7 +153,9 @@ def _train(
     normal = normaliser(options.normalise, options.model == "unigram")
     template = read_template(Path(options.chat_template)) if options.chat_template else None
     stages = reading.stages
-    trained = _learned(reading, out, options, mixture.scale if mixture else 1, dictionary, normal)
+    parity = read_parity(options, mixture.groups, normal) if mixture and options.parity_by else None
+    scale = mixture.scale if mixture else 1
+    trained = _learned(reading, out, options, scale, dictionary, normal, parity)
     if not reading.bytes:
         raise TokenizerError(_EMPTY)
     stages.done(f"learned {counted(max(t.tokenizer.get_vocab_size() for t in trained), 'token')}")
@@ -180,6 +183,7 @@ def _learned(
     scale: int,
     dictionary: Dictionary | None,
     normal: Normalizer | None,
+    parity: Parity | None,
 ) -> list[Trained]:
     """A tokenizer of every size, by the model that the options name."""
     documents: Iterable[tuple[str, int]] = reading
@@ -189,9 +193,8 @@ def _learned(
         return _unigram(documents, out, options, dictionary, lambda: not reading.bytes)
     tokenizers: list[tuple[Tokenizer, dict[str, Any]]]
     if options.model == "bpe":
-        tokenizers = [
-            (tokenizer, {}) for tokenizer in train_sizes(documents, options, scale, dictionary)
-        ]
+        learned = train_sizes(documents, options, scale, dictionary, parity)
+        tokenizers = [(tokenizer, {}) for tokenizer in learned]
     elif options.model == "char-bpe":
         tokenizers = train_char_bpe(documents, options, scale, dictionary)
     else:

@@ -19,7 +19,8 @@ from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import ORDER, from_letters, load_tokenizer
 from tokenize_kit.judge.compare import HARD_TEXTS
-from tokenize_kit.learn.bpe import lay_out_words, learn_merges, train_sizes
+from tokenize_kit.learn.bpe import train_sizes
+from tokenize_kit.learn.byte_words import lay_out_words, learn_merges
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.training import train_tokenizer, train_tokenizers
 from tokenize_kit.pattern.named import DIGITS, PATTERNS

@@ -1,0 +1,201 @@
+"""Algorithms of byte-level BPE at one size of the vocabulary, on held-out text.
+
+    python benchmarks/bench_tokenizer_algorithms.py [--mb N] [--vocab N]
+
+First plain BPE against SuperBPE, whose tokens span words from a share of the vocabulary on: bytes a
+token by kind of text, CPU seconds and memory of training (each in a process of its own). Then how
+much there is in tokens that stand in longer ones alone (what PickyBPE and ScaffoldBPE take out).
+Then plain against parity-aware BPE, on the languages of which there are parallel texts
+(NTREX-128): tokens a sentence by language, on sentences that no one learned from, and the Gini
+coefficient of them. Exit status 1 where SuperBPE gives fewer bytes a token than plain BPE, or
+parity-aware BPE a Gini coefficient that is not smaller.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import multiprocessing
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.bench_tokenizer_compression import held_out, split_texts, tokens
+from benchmarks.shared_texts import need, peak_mib
+from benchmarks.tokenizer_texts import PIECE
+
+# Languages of longtext and their names in NTREX-128.
+LANGUAGES = {
+    "en": "eng", "de": "deu", "fr": "fra", "ru": "rus", "th": "tha", "zh": "zho-CN", "ja": "jpn",
+    "hi": "hin", "mr": "mar", "ta": "tam", "te": "tel", "kn": "kan", "gu": "guj", "bn": "ben",
+}  # fmt: skip
+Documents = list[tuple[str, int]]  # text, and weight or number of its group
+
+
+def train(
+    documents: Documents, vocab: int, settings: dict[str, Any], groups: Any, parallel: Any
+) -> tuple[str, float, float]:
+    """(tokenizer.json, CPU seconds, MiB that the process grew by); runs in a new process."""
+    from tokenize_kit.learn.bpe import train_sizes
+    from tokenize_kit.learn.options import TrainingOptions
+    from tokenize_kit.learn.parity import Parity
+
+    def learn(some: Documents, size: int, **more: Any) -> Any:
+        options = TrainingOptions(sizes=(size,), **{**settings, **more})
+        parity = Parity(groups, parallel) if groups else None
+        return train_sizes(iter(some), options, parity=parity)[0]
+
+    small = {"superwords": 300} if "superwords" in settings else {}
+    firsts = list({number: (text[:999], number) for text, number in documents}.values())
+    learn(firsts, 320, **small)  # what compiles or loads
+    before, begin = peak_mib(), time.process_time()
+    tokenizer = learn(documents, vocab)
+    return str(tokenizer.to_str()), time.process_time() - begin, peak_mib() - before
+
+
+def trained(
+    documents: Documents,
+    vocab: int,
+    settings: dict[str, Any],
+    groups: dict[str, int] | None = None,
+    parallel: dict[str, list[str]] | None = None,
+) -> tuple[Any, float, float]:
+    from tokenizers import Tokenizer
+
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn) as pool:
+        arguments = (documents, vocab, settings, groups, parallel)
+        written, seconds, mib = pool.submit(train, *arguments).result()
+    return Tokenizer.from_str(written), seconds, mib
+
+
+def rows(head: str, names: list[str], values: dict[str, list[float]], form: str) -> None:
+    print(f"{head:16}" + "".join(f"{name:>18}" for name in names))
+    for label, row in values.items():
+        print(f"{label:16}" + "".join(f"{value:18{form}}" for value in row), flush=True)
+
+
+def compare_superwords(mb: float, vocab: int) -> bool:
+    """Whether SuperBPE gives more bytes a token than plain BPE."""
+    learned, kept = split_texts(mb)
+    every = [text for texts in kept.values() for text in texts]
+    settings: dict[str, dict[str, Any]] = {"plain": {}} | {
+        f"SuperBPE {share:.0%}": {"superwords": int(vocab * share)} for share in (0.9, 0.6)
+    }
+    results = {
+        name: trained([(text, 1) for text in learned], vocab, chosen)
+        for name, chosen in settings.items()
+    }
+    table = {
+        kind: [sum(len(t.encode()) for t in texts) / tokens(r[0], texts) for r in results.values()]
+        for kind, texts in [*kept.items(), ("all", every)]
+    }
+    print(f"learned from {sum(len(t.encode()) for t in learned) / 1e6:.1f} MB; {vocab} tokens")
+    rows("bytes a token", list(results), table, ".3f")
+    costs = {"CPU seconds": [r[1] for r in results.values()]}
+    rows("training", list(results), costs | {"MiB": [r[2] for r in results.values()]}, ".1f")
+    intermediate(results["plain"][0], learned, every, vocab)
+    return min(table["all"][1:]) > table["all"][0]
+
+
+def intermediate(plain: Any, learned: list[str], held: list[str], vocab: int) -> None:
+    """Prints how many tokens come up less often than the last one made, and what as many more
+    tokens would give."""
+    used = np.zeros(plain.get_vocab_size(), np.int64)
+    for k in range(0, len(learned), 100):
+        for encoding in plain.encode_batch(learned[k : k + 100], add_special_tokens=False):
+            used += np.bincount(encoding.ids, minlength=len(used))
+    rarer = int((used[257:] < used[-1]).sum())
+    larger = trained([(text, 1) for text in learned], vocab + rarer, {})[0]
+    size = sum(len(text.encode()) for text in held)
+    gain = tokens(plain, held) / tokens(larger, held) - 1
+    print(
+        f"{rarer / len(used):.1%} of the plain tokens come up less often than the last one made;"
+        f" as many more tokens give {size / tokens(larger, held):.3f} bytes a token ({gain:+.1%})"
+    )
+
+
+def parallel_texts() -> dict[str, list[str]]:
+    """The same sentences in every language."""
+    (path,) = need("langid/langid-dev.jsonl.gz")
+    sentences: dict[str, dict[int, str]] = {name: {} for name in LANGUAGES.values()}
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for row in map(json.loads, file):
+            if row["source"] == "NTREX-128" and row["lang_raw"] in sentences:
+                sentences[row["lang_raw"]][row["line"]] = row["text"]
+    lines = sorted(set.intersection(*(set(by_line) for by_line in sentences.values())))
+    return {code: [sentences[name][k] for k in lines] for code, name in LANGUAGES.items()}
+
+
+def texts_by_language(mb: float) -> dict[str, list[str]]:
+    """Texts to learn from, as many as there are, up to so many megabytes of one."""
+    import zstandard
+
+    texts: dict[str, list[str]] = {code: [] for code in LANGUAGES}
+    sizes = dict.fromkeys(LANGUAGES, 0)
+    for path in need("longtext/*.jsonl.zst"):
+        with path.open("rb") as file:
+            lines = zstandard.ZstdDecompressor().stream_reader(file).read().splitlines()
+        for row in map(json.loads, lines):
+            code, whole = row["lang"], row["text"]
+            for text in (whole[k : k + PIECE] for k in range(0, len(whole), PIECE)):
+                if code in texts and sizes[code] < mb * 1e6 and not held_out(text):
+                    texts[code].append(text)
+                    sizes[code] += len(text.encode())
+    return texts
+
+
+def gini(values: list[float]) -> float:
+    """The mean difference of two values, over twice the mean (Gini 1912)."""
+    array = np.array(values)
+    differences = np.abs(array[:, None] - array[None, :]).mean()
+    return float(differences / (2 * array.mean()))
+
+
+def compare_parity(mb: float, vocab: int) -> bool:
+    """Whether parity-aware BPE gives smaller Gini coefficients than plain BPE."""
+    texts, sentences = texts_by_language(mb), parallel_texts()
+    dev = {code: some[::2] for code, some in sentences.items()}
+    held = {code: some[1::2] for code, some in sentences.items()}
+    groups = {code: number for number, code in enumerate(LANGUAGES)}
+    plain = [(text, 1) for some in texts.values() for text in some]
+    grouped = [(text, groups[code]) for code, some in texts.items() for text in some]
+    results = {
+        "plain": trained(plain, vocab, {}),
+        "parity, bz2": trained(grouped, vocab, {"parity_by": "lang"}, groups),
+        "parity, parallel": trained(grouped, vocab, {"parity_by": "lang"}, groups, dev),
+    }
+    table = {
+        code: [tokens(result[0], some) / len(some) for result in results.values()]
+        for code, some in held.items()
+    }
+    ginis = [gini([row[k] for row in table.values()]) for k in range(len(results))]
+    size = sum(len(text.encode()) for some in held.values() for text in some)
+    all_tokens = [sum(tokens(r[0], some) for some in held.values()) for r in results.values()]
+    print(f"\nlearned from {sum(len(t.encode()) for t, _ in plain) / 1e6:.1f} MB; {vocab} tokens")
+    rows("tokens a sentence", list(results), table, ".1f")
+    rows("of all", list(results), {"Gini": ginis}, ".3f")
+    rows("of all", list(results), {"bytes a token": [size / n for n in all_tokens]}, ".3f")
+    costs = {"CPU seconds": [r[1] for r in results.values()]}
+    rows("training", list(results), costs | {"MiB": [r[2] for r in results.values()]}, ".1f")
+    return max(ginis[1:]) < ginis[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mb", type=float, default=24, help="megabytes of text, all kinds")
+    parser.add_argument("--vocab", type=int, default=32_000)
+    options = parser.parse_args()
+    more = compare_superwords(options.mb, options.vocab)
+    fairer = compare_parity(options.mb / 8, options.vocab)
+    sys.exit(not (more and fairer))
+
+
+if __name__ == "__main__":
+    main()

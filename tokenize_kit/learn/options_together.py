@@ -1,0 +1,103 @@
+"""Options of a training that do not go together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tokenize_kit.errors import usage_error
+from tokenize_kit.learn.weights import parse_weights
+
+if TYPE_CHECKING:
+    from tokenize_kit.learn.options import TrainingOptions
+
+
+def check_together(options: TrainingOptions) -> None:
+    """Raises TokenizerError (exit code 2) for the first that do not."""
+    _check_mixture(options)
+    _check_model(options)
+    _check_parity(options)
+    _check_superwords(options)
+    if options.model == "unigram":
+        _check_unigram(options)
+
+
+def _refuse(given: dict[str, bool], reason: str) -> None:
+    for name, is_given in given.items():
+        if is_given:
+            raise usage_error(f"{name}: {reason}")
+
+
+def _check_model(options: TrainingOptions) -> None:
+    if options.model == "bpe" and options.character_coverage is not None:
+        raise usage_error("character-coverage: bpe has all bytes and covers everything")
+    if options.model == "wordpiece":
+        excluded = {
+            "pattern": options.pattern not in (None, "bert"),
+            "graphemes": options.graphemes,
+            "regex": bool(options.regex),
+            "newlines": options.newlines is not None,
+            "space-runs": bool(options.space_runs),
+            "space-token": options.space_token is not None,
+        }
+        _refuse(excluded, "wordpiece is cut as BERT cuts; leave it out")
+    if options.model not in ("wordpiece", "unigram") and options.pattern == "bert":
+        raise usage_error("pattern bert: only for wordpiece, which leaves white space out")
+
+
+def _check_unigram(options: TrainingOptions) -> None:
+    if options.normalise == "nfc":
+        raise usage_error("normalise nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
+    if options.digits not in (None, "single"):
+        raise usage_error("unigram splits digits one by one: use digits single")
+    excluded = {
+        "pattern": options.pattern not in (None, "metaspace"),  # SentencePiece's own
+        "regex": bool(options.regex),
+        "graphemes": options.graphemes,
+        "forbid": bool(options.forbid),
+        "newlines": options.newlines is not None,
+        "space-runs": bool(options.space_runs),
+        "script-boundaries": options.script_boundaries,  # SentencePiece's has them by itself
+        "min-frequency": options.min_frequency != 2,
+        "max-token-length": options.max_token_length is not None,
+    }
+    _refuse(excluded, "not for unigram; use bpe or char-bpe")
+
+
+def _only_own_bpe(name: str, options: TrainingOptions) -> None:
+    if (options.model, options.learner) != ("bpe", "own"):
+        raise usage_error(f"{name}: only for the model bpe and the backend own")
+
+
+def _check_parity(options: TrainingOptions) -> None:
+    if options.parity_by is None:
+        _refuse({"parity-dev": options.parity_dev is not None}, "only with parity-by")
+        return
+    _only_own_bpe("parity-by", options)
+    for name in ("superwords", "weights", "temperature"):
+        if getattr(options, name) is not None:
+            raise usage_error(f"parity-by and {name}: give one of them")
+
+
+def _check_superwords(options: TrainingOptions) -> None:
+    if options.superwords is None:
+        return
+    _only_own_bpe("superwords", options)
+    excluded = {
+        "regex": bool(options.regex),
+        "graphemes": options.pattern_name == "graphemes",
+        "dictionary": options.dictionary is not None,
+        "space-token": options.space_token is not None,
+    }
+    _refuse(excluded, "not with superwords; leave one of them out")
+    least, size = options.least_size, min(options.sizes, default=0)
+    if not least <= options.superwords < size:
+        raise usage_error(f"superwords {options.superwords}: give {least} to {size - 1}")
+
+
+def _check_mixture(options: TrainingOptions) -> None:
+    if options.weights is not None:
+        parse_weights(options.weights)
+        if options.temperature is not None:
+            raise usage_error("weights and temperature: give one of them")
+    if options.by is not None and options.temperature is None:
+        raise usage_error("by: only with temperature")
