@@ -26,8 +26,8 @@ from tokenize_kit.learn.cutting import Normal, rules_of
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.segment.dictionary import Dictionary
 
-_PRINTABLE_ASCII = "".join(map(chr, range(0x21, 0x7F)))
-_UNKNOWN = "<unk>"
+PRINTABLE_ASCII = "".join(map(chr, range(0x21, 0x7F)))
+UNKNOWN_PIECE = "<unk>"
 _LEAST = 16  # pieces to learn
 
 # Log-probabilities are rounded to 1/64: sums to 2**18 are then exact in float32, and SentencePiece
@@ -71,7 +71,7 @@ def train_unigram(
     rooms = {}
     for size in options.sizes:
         rooms[size] = size - len(special) - len(BYTE_PIECES) - (3 if space is None else 4)
-        lacking = _LEAST + len(_PRINTABLE_ASCII) - rooms[size]
+        lacking = _LEAST + len(PRINTABLE_ASCII) - rooms[size]
         if lacking > 0:
             raise TokenizerError(
                 f"vocab {size} is too small for unigram: ask for {size + lacking} or more"
@@ -89,23 +89,23 @@ def train_unigram(
         raise TokenizerError("the corpus is empty of text to learn from: give documents with text")
     trained = []
     for size in options.sizes:
-        available = rooms[size] - len(_PRINTABLE_ASCII)
+        available = rooms[size] - len(PRINTABLE_ASCII)
         kept, share = choose_characters(learner.characters, available, options.coverage)
-        symbols = [_UNKNOWN, *special, *([] if space is None else [space]), *BYTE_PIECES]
-        pieces = learner.learn(sorted(kept), _PRINTABLE_ASCII, symbols, rooms[size])
-        model = _model(pieces, special, space, options.normalise, options.padding)
+        symbols = [UNKNOWN_PIECE, *special, *([] if space is None else [space]), *BYTE_PIECES]
+        pieces = learner.learn(sorted(kept), PRINTABLE_ASCII, symbols, rooms[size])
+        model = model_of(pieces, special, space, options.normalise, options.padding)
         raw = write_form(model)
         details = {"byte_fallback": True, "character_coverage": share}
         trained.append((raw, to_tokenizer_json(model, space), details))
     return trained
 
 
-def _model(
+def model_of(
     pieces: Sequence[tuple[str, float]],
     special: Sequence[str],
-    space: str | None,
-    normal: Normal,
-    padding: Sequence[str],
+    space: str | None = None,
+    normal: Normal = "none",
+    padding: Sequence[str] = (),
 ) -> Pieces:
     """The vocabulary with scores in whole 1/64.
 
@@ -114,7 +114,7 @@ def _model(
     padding: tokens of which so many stand at the end as make the vocabulary a multiple of one more
     than there are.
     """
-    rows = [(_UNKNOWN, 0.0, UNKNOWN), *((token, 0.0, CONTROL) for token in special)]
+    rows = [(UNKNOWN_PIECE, 0.0, UNKNOWN), *((token, 0.0, CONTROL) for token in special)]
     rows += [("\n", 0.0, NORMAL), ("\t", 0.0, NORMAL)]
     rows += [] if space is None else [(space, 0.0, USER_DEFINED)]
     rows += [(name, 0.0, BYTE) for name in BYTE_PIECES]

@@ -90,8 +90,8 @@ def _intervals(letters, array, common, owners, rest, inside, counts, alphabet, k
     """(firsts, lengths, counts) of the intervals that are seeds, from the innermost out.
 
     array: of suffixes; common: int32[]: bytes that suffix k + 1 has in common with suffix k;
-    owners: int32[], the segment of every byte; rest, inside: uint8[], how far it is to the end, with and
-    without what follows; at most _FAR and _WIDEST + 1.
+    owners: int32[], the segment of every byte; rest, inside: uint8[], how far it is to its end,
+    with and without what follows; at most _FAR and _WIDEST + 1.
     """
     n = len(array)
     numbers, positions = np.empty(_WIDEST, np.int32), np.empty(_WIDEST, np.int32)
