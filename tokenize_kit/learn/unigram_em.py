@@ -7,6 +7,7 @@ float32 and decides on, best paths and losses, is float32 here.
 from __future__ import annotations
 
 from collections import namedtuple
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from tokenize_kit.encode.trie import build_number_trie
 from tokenize_kit.learn.unigram_seeds import LONGEST
 
 PENALTY = 10.0  # below the least score, of a character without a piece
+_SERVES = 0.9  # of the pieces of a trie: with fewer it is built anew
 _UNKNOWN = np.int64(0)  # the slot that stands for one: the root, where no piece ends
 _SMALL, _LARGE = 2.0**-332, 2.0**332
 _NOTHING = np.float32(-np.inf)
@@ -53,11 +55,11 @@ class Pieces:
 
 
 class PieceTrie:
-    """The trie of pieces; slot_of: int64[pieces]: where each ends."""
+    """The trie of pieces; slot_of: int64[pieces]: where each ends; piece_at: int32[slots]."""
 
     def __init__(self, pieces: Pieces, alphabet: int) -> None:
         """alphabet: the number of characters."""
-        self.pieces = pieces
+        self.pieces, self._alphabet, self._built = pieces, alphabet, len(pieces)
         links, piece_at = build_number_trie(*pieces.texts, np.arange(len(pieces)), alphabet)
         self._slots = np.empty((len(piece_at), 4), np.int32)
         self._slots[:, :2] = links
@@ -67,7 +69,22 @@ class PieceTrie:
         self.slot_of = np.empty(len(pieces), np.int64)
         self.slot_of[piece_at[used]] = used
         self.piece_at = piece_at
-        self._lacking = np.float32(pieces.scores.min() - np.float32(PENALTY))
+
+    def select(self, order: np.ndarray, scores: np.ndarray) -> PieceTrie:
+        """As Pieces.select; slots of a trie that has lost few pieces serve on."""
+        pieces = self.pieces.select(order, scores)
+        if len(pieces) < _SERVES * self._built:
+            return PieceTrie(pieces, self._alphabet)
+        fewer = copy(self)
+        fewer.pieces, fewer.slot_of = pieces, self.slot_of[np.sort(order)]
+        fewer.piece_at = np.full(len(self.piece_at), -1, np.int32)
+        fewer.piece_at[fewer.slot_of] = np.arange(len(pieces))
+        return fewer
+
+    @property
+    def _lacking(self) -> np.float32:
+        """The score of a character without a piece."""
+        return np.float32(self.pieces.scores.min() - np.float32(PENALTY))
 
     def probabilities(self) -> Lattice:
         """Values are probabilities."""

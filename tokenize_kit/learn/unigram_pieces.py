@@ -107,20 +107,20 @@ def seed_pieces(words: Words, kept: Sequence[str], symbols: Sequence[str]) -> Se
 def learn_pieces(seeds: Seeds, vocab: int) -> Pieces:
     """About a tenth more pieces than `vocab`, without those that others spell better."""
     desired = int(vocab * _MORE)
-    pieces = seeds.pieces
+    trie = PieceTrie(seeds.pieces, seeds.alphabet)
     while True:
         for _ in range(_ROUNDS):
-            pieces = _maximised(PieceTrie(pieces, seeds.alphabet), seeds)
-        pieces = _pruned(PieceTrie(pieces, seeds.alphabet), seeds, desired)
-        if len(pieces) <= desired:
+            trie = _maximised(trie, seeds)
+        trie = _pruned(trie, seeds, desired)
+        if len(trie.pieces) <= desired:
             break
-    trie = PieceTrie(pieces, seeds.alphabet)
+    pieces = trie.pieces
     others, _, _ = alternatives(trie.scores(), pieces.texts)
     order = pieces.order
     return pieces.select(order[others[order] <= pieces.scores[order]], pieces.scores)
 
 
-def _maximised(trie: PieceTrie, seeds: Seeds) -> Pieces:
+def _maximised(trie: PieceTrie, seeds: Seeds) -> PieceTrie:
     """The pieces that are expected often enough, with new scores: digamma in place of the
     logarithm (Liang and Klein 2007)."""
     from scipy.special import digamma
@@ -133,10 +133,10 @@ def _maximised(trie: PieceTrie, seeds: Seeds) -> Pieces:
     log_total = np.float64(np.float32(digamma(np.float64(total))))
     scores = np.full(len(pieces), -np.inf, np.float32)
     scores[order] = (digamma(expected[order].astype(np.float64)) - log_total).astype(np.float32)
-    return pieces.select(order, scores)
+    return trie.select(order, scores)
 
 
-def _pruned(trie: PieceTrie, seeds: Seeds, desired: int) -> Pieces:
+def _pruned(trie: PieceTrie, seeds: Seeds, desired: int) -> PieceTrie:
     """Three quarters of the pieces, `desired` at least."""
     pieces, lattice = trie.pieces, trie.scores()
     others, path, ends = alternatives(lattice, pieces.texts)
@@ -149,7 +149,7 @@ def _pruned(trie: PieceTrie, seeds: Seeds, desired: int) -> Pieces:
     kept, candidates = order[alone], order[~alone]
     room = max(desired, int(np.float32(_SHRINK) * len(pieces))) - len(kept)
     best = candidates[np.argsort(-lost[candidates], kind="stable")]
-    return pieces.select(np.append(kept, best[: max(0, room)]), pieces.scores)
+    return trie.select(np.append(kept, best[: max(0, room)]), pieces.scores)
 
 
 def final_scores(

@@ -20,6 +20,7 @@ LONGEST = 16  # characters of a piece
 MOST = 1_000_000  # seeds of more than one character
 _FAR = 255  # bytes to the end of a segment, or more
 _WIDEST = 4 * LONGEST  # bytes of a piece at most
+_SPACE = 0x20
 
 
 def find_seeds(
@@ -36,39 +37,49 @@ def find_seeds(
         return none, none, none.astype(np.float32)
     array = divsufsort(letters)
     common = kasai(letters, array)
-    sizes = np.diff(ends)
-    owners = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    at = np.arange(len(letters))
-    rest = np.minimum(np.repeat(ends[1:], sizes) - at, _FAR).astype(np.uint8)
-    inside = np.repeat(ends[:-1] + segments.sizes, sizes) - at
-    inside = np.clip(inside, 0, _WIDEST + 1).astype(np.uint8)
-    firsts, lengths, counts = _intervals(
+    owners, rest, inside = _places(letters, ends, segments.sizes)
+    firsts, lengths, characters, counts = _intervals(
         letters, array, common, owners, rest, inside, segments.counts, alphabet, kinds
     )
     # The seed and the seed with the end of a sentence behind it begin the same suffix.
     order = np.lexsort((lengths, firsts))
-    firsts, lengths, counts = firsts[order], lengths[order], counts[order]
+    firsts, lengths, characters = firsts[order], lengths[order], characters[order]
     heads = np.flatnonzero(np.diff(firsts, prepend=-1) | np.diff(lengths, prepend=-1))
-    counts = np.add.reduceat(counts, heads) if len(heads) else counts
+    sums = np.add.reduceat(counts[order], heads) if len(heads) else counts
     begins, lengths = array[firsts[heads]].astype(np.int64), lengths[heads].astype(np.int64)
-    characters = np.cumsum(np.append(0, letters & 0xC0 != 0x80))
-    scores = counts.astype(np.float32) * (characters[begins + lengths] - characters[begins]).astype(
-        np.float32
+    scores = sums.astype(np.float32) * characters[heads].astype(np.float32)
+    spaces = (letters[begins] == _SPACE) * np.where(
+        letters[begins + 1] == _SPACE, characters[heads], 1
     )
-    spaces = np.cumsum(np.append(0, letters == 0x20))
-    widths = lengths + 2 * (spaces[begins + lengths] - spaces[begins])  # of U+2581
-    best = np.lexsort((-widths, -scores))[:most]  # stable, and they lie sorted by bytes
+    best = np.lexsort((-lengths - 2 * spaces, -scores))[:most]  # stable: by bytes till now
     return begins[best], lengths[best], scores[best]
+
+
+@njit(cache=True, nogil=True)
+def _places(letters, ends, sizes):
+    """(owners: int32[], the segment of every byte; rest: uint8[], how far it is to its end, _FAR at
+    most; inside: uint8[], without what follows, _WIDEST + 1 at most, 0 within a character)."""
+    owners = np.empty(len(letters), np.int32)
+    rest, inside = np.empty(len(letters), np.uint8), np.empty(len(letters), np.uint8)
+    for segment in range(len(sizes)):
+        a, z = ends[segment], ends[segment + 1]
+        for at in range(a, z):
+            owners[at] = segment
+            rest[at] = min(z - at, _FAR)
+            within = letters[at] & 0xC0 == 0x80
+            inside[at] = 0 if within else min(max(a + sizes[segment] - at, 0), _WIDEST + 1)
+    return owners, rest, inside
 
 
 @njit(nogil=True)
 def _piece(alphabet, kinds, letters, a, z, numbers, positions):
-    """Whether letters[a:z], within a segment, may be a piece of several characters."""
-    if z - a < 2 or z - a > _WIDEST or letters[a] & 0xC0 == 0x80 or letters[z] & 0xC0 == 0x80:
-        return False
+    """The number of characters of letters[a:z], from a segment, where it may be a piece of several;
+    else 0."""
+    if z - a < 2 or z - a > _WIDEST or letters[z] & 0xC0 == 0x80:
+        return 0
     n = number_characters(alphabet, letters, a, z, numbers, positions)
     if n < 2 or n > LONGEST:
-        return False
+        return 0
     script = INHERITED
     all_spaces = kinds[numbers[0]] == SPACES
     for k in range(n):
@@ -77,27 +88,26 @@ def _piece(alphabet, kinds, letters, a, z, numbers, positions):
             all_spaces = False
             if kind != INHERITED:
                 if script != INHERITED and script != kind:
-                    return False
+                    return 0
                 script = kind
     for k in range(1, n):
         if kinds[numbers[k]] == SPACES and not all_spaces:
-            return False
-    return True
+            return 0
+    return n
 
 
 @njit(cache=True, nogil=True)
 def _intervals(letters, array, common, owners, rest, inside, counts, alphabet, kinds):
-    """(firsts, lengths, counts) of the intervals that are seeds, from the innermost out.
+    """(firsts, lengths, characters, counts) of the intervals that are seeds, the innermost first.
 
     array: of suffixes; common: int32[]: bytes that suffix k + 1 has in common with suffix k;
-    owners: int32[], the segment of every byte; rest, inside: uint8[], how far it is to its end,
-    with and without what follows; at most _FAR and _WIDEST + 1.
+    owners, rest, inside: of _places.
     """
     n = len(array)
     numbers, positions = np.empty(_WIDEST, np.int32), np.empty(_WIDEST, np.int32)
     size = 1 << 16
     firsts, lengths = np.empty(size, np.int32), np.empty(size, np.uint8)
-    sums = np.empty(size, np.int64)
+    sums, characters = np.empty(size, np.int64), np.empty(size, np.uint8)
     found = 0
     lefts, depths = np.empty(_FAR + 2, np.int64), np.empty(_FAR + 2, np.int64)
     totals = np.empty(_FAR + 2, np.int64)  # occurrences before the interval
@@ -110,7 +120,7 @@ def _intervals(letters, array, common, owners, rest, inside, counts, alphabet, k
         if k < n and k > 0:
             between = min(between, np.int64(common[k - 1]))
         if k < n and inside[array[k]] == 0:
-            continue  # it begins in what only follows
+            continue  # it begins within a character, or in what only follows
         shared = np.int64(0)
         last_left, last_total = previous, before
         before = after
@@ -127,24 +137,23 @@ def _intervals(letters, array, common, owners, rest, inside, counts, alphabet, k
             room = np.int64(inside[at])
             length = min(depth, room)
             whole = depth <= room or (depth == room + 1 and letters[at + room] == 0)
-            if (
-                whole
-                and depth <= _WIDEST + 1
-                and _piece(alphabet, kinds, letters, at, at + length, numbers, positions)
-            ):
-                if found == size:
-                    firsts, lengths, sums = _doubled(firsts), _doubled(lengths), _doubled(sums)
-                    size *= 2
-                firsts[found], lengths[found] = last_left, length
-                sums[found] = before - last_total
-                found += 1
+            if whole and depth <= _WIDEST + 1:
+                count = _piece(alphabet, kinds, letters, at, at + length, numbers, positions)
+                if count > 0:
+                    if found == size:
+                        firsts, lengths = _doubled(firsts), _doubled(lengths)
+                        sums, characters = _doubled(sums), _doubled(characters)
+                        size *= 2
+                    firsts[found], lengths[found], characters[found] = last_left, length, count
+                    sums[found] = before - last_total
+                    found += 1
             if shared > depths[top]:
                 top += 1
                 lefts[top], depths[top], totals[top] = last_left, shared, last_total
         if shared > depths[top]:
             top += 1
             lefts[top], depths[top], totals[top] = last_left, shared, last_total
-    return firsts[:found], lengths[:found], sums[:found]
+    return firsts[:found], lengths[:found], characters[:found], sums[:found]
 
 
 @njit(nogil=True, allocates=True)
