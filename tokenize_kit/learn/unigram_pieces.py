@@ -92,15 +92,16 @@ def seed_pieces(words: Words, kept: Sequence[str], symbols: Sequence[str]) -> Se
     numbers = numbers_of(alphabet, [letters.tobytes().decode()])[0]
     starts = np.append(0, np.cumsum(letters & 0xC0 != 0x80))[ends_of]
     frequencies = np.bincount(numbers, np.repeat(counts, np.diff(starts)), len(kept) + 1)[1:]
-    singles = sorted((-f, c) for f, c in zip(frequencies.tolist(), kept, strict=True) if f)
-    names = [c for _, c in singles] + found
-    logs = np.log(np.append([-f for f, _ in singles], scores).astype(np.float32).astype(np.float64))
-    total = np.exp(logs).sum()
+    used = np.flatnonzero(frequencies)
+    used = used[np.argsort(-frequencies[used], kind="stable")]
+    names = [kept[k] for k in used] + found
+    weights = np.append(frequencies[used], scores).astype(np.float32).astype(np.float64)
+    logs = (np.log(weights) - np.log(weights.sum())).astype(np.float32)
     by_bytes = sorted(range(len(names)), key=names.__getitem__)
     order = np.empty(len(names), np.int64)
     order[by_bytes] = np.arange(len(names))
     texts = Texts(*numbers_of(alphabet, [names[k] for k in by_bytes]))
-    pieces = Pieces(texts, (logs - np.log(total)).astype(np.float32)[by_bytes], order)
+    pieces = Pieces(texts, logs[by_bytes], order)
     return Seeds(pieces, Texts(numbers, starts), counts, size)
 
 
@@ -128,7 +129,8 @@ def _maximised(trie: PieceTrie, seeds: Seeds) -> PieceTrie:
     pieces = trie.pieces
     slots = expected_counts(trie.probabilities(), seeds.texts, seeds.counts)
     expected = trie.of_pieces(slots).astype(np.float32)
-    order = pieces.order[expected[pieces.order] >= _LEAST]
+    least = min(_LEAST, expected.max())  # of a text of a few characters
+    order = pieces.order[expected[pieces.order] >= least]
     total = np.cumsum(expected[order])[-1]  # one after the other, in float32
     log_total = np.float64(np.float32(digamma(np.float64(total))))
     scores = np.full(len(pieces), -np.inf, np.float32)

@@ -228,6 +228,13 @@ def test_no_piece_holds_a_part_of_a_special_token(tmp_path):
     assert "ab" in learned and not any("end" in token or "un" in token for token in learned)
 
 
+def test_texts_of_a_few_characters_have_pieces():
+    learner = OwnLearner([("a" * 16, 1)])
+    pieces = learner.learn(["a"], "!", [], 16)
+    assert {"a", "!"} <= {name for name, _ in pieces}
+    assert all(math.isfinite(score) for _, score in pieces)
+
+
 def test_the_order_of_documents_changes_nothing(tmp_path):
     texts = generated(5, 300)
     for name in ("one", "other"):
