@@ -197,6 +197,19 @@ class ShardsProduct(Product):
             "of the input."
         ),
     )
+    sampling: float | None = Field(
+        None,
+        ge=0,
+        description=(
+            "Rate at which ids are drawn, not the usual ones taken: for byte-level BPE the "
+            "probability with which a merge is dropped (Provilkov et al. 2020), for Unigram the "
+            "power of the probabilities by which ways to spell are drawn (Kudo 2018). Without a "
+            "value nothing is drawn."
+        ),
+    )
+    sampling_seed: int = Field(
+        0, ge=0, lt=1 << 64, description="Seed of `sampling`; draws go by it and the document's id."
+    )
     packing: Literal["input", "neighbours"] = Field(
         "input",
         description=(
@@ -306,6 +319,8 @@ class ShardsProduct(Product):
                 form=self.format,
                 pattern=self.pattern,
                 loss_mask=self.loss_mask,
+                sampling=self.sampling,
+                sampling_seed=self.sampling_seed,
             )
             columns = ["id", "source", "lang", "text"]
             if self.loss_mask is not None:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -105,19 +104,21 @@ def learn_pieces(
     together, whichever is more: so each is used where it stands alone. Where there are no bytes to
     fall back to, a piece's characters come before it.
     """
-    from tokenize_kit.learn.unigram import train_unigram, write_lines
+    from tokenize_kit.learn.char_bpe import choose_characters
+    from tokenize_kit.learn.unigram_pieces import OwnLearner
 
-    with TemporaryDirectory() as folder:
-        corpus = write_lines(iter(texts), Path(folder) / "corpus")
-        if not corpus.lines:
-            raise TokenizerError("the corpus holds no text to learn from: give documents with text")
-        vocab = max(_LEAST, 2 * tokens + len(corpus.characters) // 2)
-        model, _, _ = train_unigram(corpus, vocab=vocab, special_tokens=[])
+    learner = OwnLearner((text, 1) for text in texts)
+    if not learner.characters:
+        raise TokenizerError("the corpus holds no text to learn from: give documents with text")
+    room = max(_LEAST, 2 * tokens + len(learner.characters) // 2)
+    kept, _ = choose_characters(learner.characters, room)
+    learned = learner.learn(sorted(kept), "", [], room)
     segments = Segments(form)
     special = {text for text, _, kind in form.pieces if kind == CONTROL}
     new = []
-    for text, score, kind in read_form(model).pieces:
-        usable = kind == NORMAL and text.strip("\n\t") and text not in special
+    for spelled, score in learned:
+        text = spelled.replace(" ", SPACE)
+        usable = text not in special
         if form.squeeze and SPACE in text.lstrip(SPACE):
             usable = False
         if form.squeeze and text.startswith(SPACE * 2):
@@ -125,7 +126,7 @@ def learn_pieces(
         if usable and text not in form.numbers:
             old, ids = segments.best(text)
             # Whole 1/64, as in training: their sums are exact in float32.
-            new.append((text, max(score, round((old + _ABOVE) * 64) / 64), ids))
+            new.append((text, round(max(score, old + _ABOVE) * 64) / 64, ids))
     return new[:tokens] if form.byte_fallback else _with_characters(form, new, tokens)
 
 

@@ -232,3 +232,14 @@ class ByteEncoder:
         ids, sizes = encode_pieces(data, offsets, ends, counts, self._bpe, cache)
         self._idle.append(cache)
         return ids, sizes
+
+    def sample(
+        self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray, rate: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As `encode`, each merge dropped with the probability `rate`, drawn by the rows' keys:
+        uint64[rows]."""
+        from tokenize_kit.encode.sampling import sample_pieces
+
+        data = read_only(data)
+        ends, counts = cut_rows(data, offsets, self._tables)
+        return sample_pieces(data, offsets, ends, counts, self._bpe, keys, rate)

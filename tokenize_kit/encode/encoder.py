@@ -11,10 +11,9 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -165,6 +164,17 @@ class PieceEncoder:
         self._memories.give(memory)
         return ids, sizes
 
+    def sample(
+        self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray, rate: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As `encode`, of a Unigram, the ways drawn by their probability to the power `rate` and
+        the rows' keys: uint64[rows]."""
+        from tokenize_kit.encode.sampling import sample_unigram
+
+        if self._normalizer is not None:
+            data, offsets = normalize_rows(read_only(data), offsets, self._normalizer)
+        return sample_unigram(read_only(data), offsets, *self._tables, keys, rate)
+
     def _unigram(self, model: dict[str, Any], form: Preparation) -> None:
         vocab = model["vocab"]
         if model.get("unk_id") is None:
@@ -246,20 +256,21 @@ def _fallback(model: dict[str, Any], vocab: dict[str, int], unknown: int, joined
     return Fallback(unknown, byte_ids, joined)
 
 
-Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 _ROWS = 256  # texts given to the library at once
 
 
 class Encoder:
     """Encodes as `tokenizer` does with `encode_special_tokens` set: no special token comes out of
     text. `reason` says why the library does the work, None where our kernels do; then threads may
-    share one of these. `plan` is that of a byte-level vocabulary, else None.
+    share one of these. `plan` is that of a byte-level vocabulary, else None. `drawn`: the model of
+    which ids can be drawn (sampling.py).
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.plan: Plan | None = None
         self.reason: str | None = None
+        self.drawn: Literal["bpe", "unigram"] | None = None
         self._added: list[bytes] = []
         self._table: np.ndarray | None = None  # rows that it finds odd go to the library
         self._clusters = False
@@ -267,11 +278,13 @@ class Encoder:
         try:
             if has_pieces(parts):
                 pieces = PieceEncoder(parts)
-                self._kernels: Encode = pieces.encode
+                self._kernels: ByteEncoder | PieceEncoder = pieces
                 self._table, self._clusters = pieces.table, True
+                self.drawn = "unigram" if parts["model"]["type"] == "Unigram" else None
             else:
                 self.plan = read_plan(parts)
-                self._kernels = ByteEncoder(self.plan).encode
+                self._kernels = ByteEncoder(self.plan)
+                self.drawn = "bpe"
                 self._added = [token.encode() for token in self.plan.added]
                 if self.plan.form:
                     self._table = form_table(self.plan.form)
@@ -280,6 +293,17 @@ class Encoder:
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """As `ByteEncoder` does."""
+        return self._encode(data, offsets, None, 0.0)
+
+    def sample(
+        self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray, rate: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As `sample` of the kernels does; what the library has to encode is not drawn."""
+        return self._encode(data, offsets, keys, rate)
+
+    def _encode(
+        self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray | None, rate: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         if self.reason is not None:
             return self._by_library(data, offsets)
         if self._added:
@@ -287,16 +311,27 @@ class Encoder:
             if any(token in raw for token in self._added):
                 return self._by_library(data, offsets)
         if self._table is None:
-            return self._kernels(data, offsets)
+            return self._by_kernels(data, offsets, keys, rate)
         odd = find_odd(data, offsets, self._table, self._clusters)
         if not odd.any():
-            return self._kernels(data, offsets)
+            return self._by_kernels(data, offsets, keys, rate)
         turns = [0, *(np.flatnonzero(np.diff(odd)) + 1).tolist(), len(odd)]
-        parts = [
-            (self._by_library if odd[a] else self._kernels)(data, offsets[a : z + 1])
-            for a, z in pairwise(turns)
-        ]
+        parts = []
+        for a, z in pairwise(turns):
+            part = offsets[a : z + 1]
+            if odd[a]:
+                parts.append(self._by_library(data, part))
+            else:
+                of_part = None if keys is None else keys[a:z]
+                parts.append(self._by_kernels(data, part, of_part, rate))
         return np.concatenate([ids for ids, _ in parts]), np.concatenate([n for _, n in parts])
+
+    def _by_kernels(
+        self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray | None, rate: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if keys is None:
+            return self._kernels.encode(data, offsets)
+        return self._kernels.sample(data, offsets, keys, rate)
 
     def _encoded(self, texts: list[str]) -> list[Any]:
         try:

@@ -210,7 +210,15 @@ def build_character_trie(
     """texts: distinct, not empty, of characters that the alphabet (of `size`) has; ids: int64[]."""
     order = sorted(range(len(texts)), key=texts.__getitem__)
     numbers, ends = numbers_of(alphabet, [texts[k] for k in order])
-    links, token_at = _build_characters(numbers, ends, np.asarray(ids, np.int64)[order], size)
+    return build_number_trie(numbers, ends, np.asarray(ids, np.int64)[order], size)
+
+
+def build_number_trie(
+    numbers: np.ndarray, ends: np.ndarray, ids: np.ndarray, size: int
+) -> CharacterTrie:
+    """As build_character_trie, of texts as numbers, in sorted order: numbers: int32[], ends:
+    int64[texts + 1]."""
+    links, token_at = _build_characters(numbers, ends, ids, size)
     if not len(links):
         raise ValueError(f"the tokens need more than {MOST_CHARACTER_SLOTS} slots")
     return CharacterTrie(links, token_at)

@@ -28,13 +28,15 @@ from tokenize_kit.formats.tokenizer_json import (
 
 # (data: uint8[], offsets: int64[rows + 1]) to (ids: uint32[], how many of each row: int64[rows])
 Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+# The same of two more: keys of the rows, uint64[rows], and a rate.
+Sample = Callable[[np.ndarray, np.ndarray, np.ndarray, float], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class Vocabulary:
     """size: the highest id and one; special: name to id; file: its name beside the shards;
     forbidden: bool[size]: ids that no text may give; threads: whether `encode` may run in several
-    at once."""
+    at once; drawn: the model of which `sample` draws ids, None where it cannot."""
 
     path: Path
     file: str
@@ -43,6 +45,22 @@ class Vocabulary:
     forbidden: np.ndarray
     encode: Encode
     threads: bool = False
+    sample: Sample | None = None
+    drawn: str | None = None
+
+    def sampled(self, rate: float) -> Sample:
+        """Encoding with ids that are drawn; raises ``TokenizerError`` for a model of which they
+        cannot be, and for a rate that it does not have."""
+        if self.sample is None or self.drawn is None:
+            raise TokenizerError(
+                f"{self.path}: sampling: ids are drawn of byte-level BPE and of Unigram in a"
+                " tokenizer.json that our kernels encode; leave sampling out",
+                exit_code=2,
+            )
+        if not (0 <= rate <= 1 if self.drawn == "bpe" else rate > 0):
+            limits = "0 to 1" if self.drawn == "bpe" else "above 0"
+            raise TokenizerError(f"sampling {rate:g}: for {self.drawn} give {limits}", exit_code=2)
+        return self.sample
 
     def end(self) -> int:
         """The id of the token that ends a document."""
@@ -86,7 +104,17 @@ def _library(path: Path) -> Vocabulary:
     forged = [index for name, index in special.items() if "unk" not in name.lower()]
     encoder = Encoder(tokenizer)
     marked, ours = _marked(size, forged), encoder.reason is None
-    return Vocabulary(path, "tokenizer.json", size, special, marked, encoder.encode, threads=ours)
+    return Vocabulary(
+        path,
+        "tokenizer.json",
+        size,
+        special,
+        marked,
+        encoder.encode,
+        threads=ours,
+        sample=encoder.sample,
+        drawn=encoder.drawn,
+    )
 
 
 def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes, int]]:
@@ -105,9 +133,17 @@ def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes,
     special = special_of(pattern, max(ranks.values()))
     size = max(special.values()) + 1
     forbidden = _marked(size, list(special.values()))
-    encode = ByteEncoder(plan).encode
+    encoder = ByteEncoder(plan)
     vocabulary = Vocabulary(
-        path, "tokenizer.tiktoken", size, special, forbidden, encode, threads=True
+        path,
+        "tokenizer.tiktoken",
+        size,
+        special,
+        forbidden,
+        encoder.encode,
+        threads=True,
+        sample=encoder.sample,
+        drawn="bpe",
     )
     return vocabulary, ranks
 

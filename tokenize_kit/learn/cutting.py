@@ -34,10 +34,10 @@ def normaliser(name: Normal, unigram: bool) -> normalizers.Normalizer | None:
         return normalizers.NFC()
     if name == "nfkc" and not unigram:
         return normalizers.NFKC()
-    return normalizers.Precompiled(_table(name))
+    return normalizers.Precompiled(rules_of(name))
 
 
-def _table(rule: str) -> bytes:
+def rules_of(rule: str) -> bytes:
     """SentencePiece's compiled rules: field 2 of field 3 of the model that holds them."""
     import sentencepiece
 

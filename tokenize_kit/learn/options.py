@@ -32,7 +32,7 @@ BACKENDS: dict[Model, tuple[Backend, ...]] = {  # the first is the one taken whe
     "bpe": ("own", "tokenizers", "sentencepiece"),
     "char-bpe": ("own", "sentencepiece"),
     "wordpiece": ("own", "sentencepiece"),
-    "unigram": ("sentencepiece",),
+    "unigram": ("own", "sentencepiece"),
 }
 
 
@@ -70,8 +70,7 @@ class TrainingOptions:
     backend: Annotated[
         Backend | None,
         Setting(
-            "The learner: `own`, `tokenizers` or `sentencepiece`. Without a value the first that "
-            "offers the model (own, but sentencepiece for unigram).",
+            "The learner: `own`, `tokenizers` or `sentencepiece`. Without a value own.",
             choices=get_args(Backend),
         ),
     ] = None

@@ -155,7 +155,7 @@ def _train(
     stages = reading.stages
     parity = read_parity(options, mixture.groups, normal) if mixture and options.parity_by else None
     scale = mixture.scale if mixture else 1
-    trained = _learned(reading, out, options, scale, dictionary, normal, parity)
+    trained = _learned(reading, options, scale, dictionary, normal, parity)
     if not reading.bytes:
         raise TokenizerError(_EMPTY)
     stages.done(f"learned {counted(max(t.tokenizer.get_vocab_size() for t in trained), 'token')}")
@@ -178,7 +178,6 @@ def _train(
 
 def _learned(
     reading: Counted,
-    out: Path,
     options: TrainingOptions,
     scale: int,
     dictionary: Dictionary | None,
@@ -190,7 +189,13 @@ def _learned(
     if normal:
         documents = ((normal.normalize_str(text), weight) for text, weight in reading)
     if options.model == "unigram":
-        return _unigram(documents, out, options, dictionary, lambda: not reading.bytes)
+        from tokenize_kit.learn.unigram import train_unigram
+
+        named = {"notes": [], "dictionary": dictionary.card() if dictionary else None}
+        return [
+            Trained(tokenizer, named | more, spm)
+            for spm, tokenizer, more in train_unigram(documents, options, dictionary)
+        ]
     tokenizers: list[tuple[Tokenizer, dict[str, Any]]]
     if options.model == "bpe":
         learned = train_sizes(documents, options, scale, dictionary, parity)
@@ -201,41 +206,3 @@ def _learned(
         tokenizers = train_wordpiece(documents, options, scale, dictionary)
     cut = describe_cutting(options) | {"dictionary": dictionary.card() if dictionary else None}
     return [Trained(tokenizer, cut | more) for tokenizer, more in tokenizers]
-
-
-def _unigram(
-    reading: Iterable[tuple[str, int]],
-    out: Path,
-    options: TrainingOptions,
-    dictionary: Dictionary | None,
-    empty: Callable[[], bool],
-) -> list[Trained]:
-    from tokenize_kit.learn.unigram import Corpus, train_unigram, write_weighted_lines
-
-    spilled = out / ".tokenizer-corpus.partial"
-    trained = []
-    try:
-        corpus = Corpus(spilled, options.column is not None, options.space_token)
-        write_weighted_lines(reading, corpus, dictionary)
-        if empty():
-            raise TokenizerError(_EMPTY)
-        for size in options.sizes:
-            spm, tokenizer, coverage = train_unigram(
-                corpus,
-                vocab=size,
-                special_tokens=[t for t in options.first_tokens if t != options.space_token],
-                coverage=options.coverage,
-                normal="identity" if options.normalise == "none" else options.normalise,
-                padding=options.padding,
-            )
-            details = {
-                "notes": [],
-                "byte_fallback": True,
-                "character_coverage": coverage,
-                "sentences": corpus.lines,
-                "dictionary": dictionary.card() if dictionary else None,
-            }
-            trained.append(Trained(tokenizer, details, spm))
-    finally:
-        spilled.unlink(missing_ok=True)
-    return trained

@@ -24,10 +24,11 @@ _SLOTS, _BYTES = 1 << 16, 1 << 20
 class WordCounts:
     """Counts of the pieces that patterns cut texts into; `add` batches, then read `words`.
 
-    tables: compiled patterns, applied one after the other.
+    tables: compiled patterns, applied one after the other; none where all pieces come by
+    `add_pieces`.
     """
 
-    def __init__(self, tables: Sequence[Table]) -> None:
+    def __init__(self, tables: Sequence[Table] = ()) -> None:
         self.tables = tuple(table.kernel for table in tables)
         self.slots = np.full(_SLOTS, -1, np.int64)
         self.hashes = np.empty(_SLOTS // 2, np.uint64)
@@ -40,10 +41,17 @@ class WordCounts:
         """Counts the rows of valid UTF-8, data: uint8[], offsets: int64[rows + 1]."""
         data = read_only(data)
         ends, _ = cut_rows(data, offsets, self.tables)
-        at, start = 0, int(offsets[0])
+        self.add_pieces(data, int(offsets[0]), ends, np.full(len(ends), weight))
+
+    def add_pieces(
+        self, data: np.ndarray, start: int, ends: np.ndarray, weights: np.ndarray
+    ) -> None:
+        """Counts pieces that lie one after the other from `start` on, ends, weights: int64[]."""
+        data = read_only(data)
+        at = 0
         while at < len(ends):
             at, start, self.used = _count(
-                data, ends, at, start, weight, self.slots, self.hashes, self.counts, self.ends,
+                data, ends, at, start, weights, self.slots, self.hashes, self.counts, self.ends,
                 self.letters, self.used,
             )  # fmt: skip
             if at < len(ends):
@@ -88,7 +96,7 @@ def _fill(slots, hashes, used):
 
 
 @njit(cache=True, nogil=True)
-def _count(data, ends, at, start, weight, slots, hashes, counts, word_ends, letters, used):
+def _count(data, ends, at, start, weights, slots, hashes, counts, word_ends, letters, used):
     """Counts pieces from `at` on, until there is no room for a new one; (at, start, used)."""
     mask = np.uint64(len(slots) - 1)
     while at < len(ends):
@@ -106,7 +114,7 @@ def _count(data, ends, at, start, weight, slots, hashes, counts, word_ends, lett
                         equal = False
                         break
                 if equal:
-                    counts[k] += weight
+                    counts[k] += weights[at]
                     break
             slot = (slot + np.uint64(1)) & mask
         if not equal:
@@ -117,7 +125,7 @@ def _count(data, ends, at, start, weight, slots, hashes, counts, word_ends, lett
                 letters[b + i] = data[start + i]
             word_ends[used + 1] = b + z - start
             hashes[used] = value
-            counts[used] = weight
+            counts[used] = weights[at]
             slots[slot] = used
             used += 1
         start = z

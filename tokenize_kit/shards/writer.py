@@ -119,6 +119,8 @@ class Layout:
     form           The format of the files (shard_files.py).
     pattern        The name of the pattern that cuts text, for a tokenizer that is a file of ranks.
     loss_mask      The column that says which tokens count in training (loss_mask.py).
+    sampling       The rate at which ids are drawn (encode/sampling.py); None draws none.
+    sampling_seed  The seed of these draws, with the documents' ids.
     """
 
     shard_tokens: int = 100_000_000
@@ -131,6 +133,8 @@ class Layout:
     form: Format = "llmcurate"
     pattern: str | None = None
     loss_mask: str | None = None
+    sampling: float | None = None
+    sampling_seed: int = 0
 
     def __post_init__(self) -> None:
         if self.shard_tokens < 1:
@@ -242,11 +246,16 @@ def _encoder(
     """What encodes some texts, and says up to where they go."""
     begin = vocabulary.begin() if layout.prepend_bos else None
     end = vocabulary.end() if layout.append_eos else None
-    column = layout.loss_mask
+    column, rate = layout.loss_mask, layout.sampling
+    sample = None if rate is None else vocabulary.sampled(rate)
     candidate = None if column is None else open_candidate(vocabulary.path, layout.pattern)
 
     def encoded(texts: Texts) -> tuple[Encoded, Position]:
-        ids, counts = vocabulary.encode(texts.data, texts.offsets)
+        if sample is None or rate is None:
+            ids, counts = vocabulary.encode(texts.data, texts.offsets)
+        else:
+            drawn_by = keys(texts.names["id"], layout.sampling_seed)
+            ids, counts = sample(texts.data, texts.offsets, drawn_by, rate)
         _refuse_forgery(ids, counts, texts, vocabulary.forbidden)
         tokens, lengths = add_edges(ids, counts, begin, end, dtype)
         columns = {name: texts.names[name] for name in NAMES}
@@ -361,6 +370,8 @@ def _manifests(
         "tokenizer": (vocabulary.file, "tokenizer.json"),
         "pattern": (layout.pattern, None),
         "loss_mask": (layout.loss_mask, None),
+        "sampling": (layout.sampling, None),
+        "sampling_seed": (layout.sampling_seed, 0),
     }
     manifests: list[dict[str, Any]] = []
     for side in sides:

@@ -275,7 +275,7 @@ def test_the_files_beside_it_say_what_transformers_asks_for(tmp_path, model):
         ({"space_token": " "}, "two or more printable ASCII"),
         ({"model": "wordpiece", "space_token": "<_>"}, "space-token: wordpiece"),
         ({"backend": "tokenizers", "dictionary": "words"}, "dictionary: not with backend"),
-        ({"model": "unigram", "backend": "own"}, "unigram is learned by sentencepiece"),
+        ({"model": "unigram", "backend": "tokenizers"}, "learned by own or sentencepiece"),
         ({"model": "wordpiece", "backend": "tokenizers"}, "learned by own or sentencepiece"),
         ({"backend": "rust"}, "choose own, tokenizers or sentencepiece"),
         ({"backend": "tokenizers", "sizes": (300, 400)}, "several sizes: not with backend"),

@@ -1,0 +1,290 @@
+"""The text that Unigram learns from: segments, which no piece reaches across, and their counts.
+
+A sentence ends where SentencePiece's trainer ends or discards one: no piece may contain a tab, a
+line end, NUL or U+2581, and a sentence with U+2585 is skipped whole. We cut there, and lose
+nothing. Sentences fall into words, each with the spaces before it, and words into segments, at
+digits, between two scripts and at characters that are no pieces (trainer_interface.cc of
+SentencePiece 0.2.3, IsValidSentencePiece). So a corpus is a table of distinct segments.
+
+Its seeds are substrings that different bytes follow, so a segment keeps what follows it: one byte
+within a sentence; at its end a zero, and the first byte of the next sentence of the document.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernel_cache import njit
+from tokenize_kit.encode.trie import make_alphabet, number_characters
+from tokenize_kit.learn.words import WordCounts
+from tokenize_kit.pattern.categories import SCRIPTS, scripts
+from tokenize_kit.segment.dictionary import Dictionary
+
+_BATCH = 4 << 20  # bytes cut at once
+_SPACE = np.uint8(0x20)
+SPACE_LEAD = np.uint8(0xE2)  # the first byte of U+2581, which a space is to SentencePiece
+# Kinds of characters, which decide where pieces end; all others are positions in SCRIPTS and 3.
+SPACES, DIGIT, INHERITED = 0, 1, 2
+_FIRST_SCRIPT = 3
+
+
+@dataclass(frozen=True)
+class Words:
+    """letters: uint8[], of all distinct words; ends: int64[words + 1]; counts: int64[words];
+    following: uint8[words]: 0 where a space follows, else the first byte of the next sentence."""
+
+    letters: np.ndarray
+    ends: np.ndarray
+    counts: np.ndarray
+    following: np.ndarray
+
+    def frequencies(self) -> Counter[str]:
+        """Occurrences of every character."""
+        codes = np.frombuffer(self.letters.tobytes().decode().encode("utf-32-le"), np.uint32)
+        begins = np.append(0, np.cumsum(self.letters & 0xC0 != 0x80))
+        sizes = np.diff(begins[self.ends])
+        sums = np.bincount(codes, np.repeat(self.counts, sizes))
+        used = np.flatnonzero(sums)
+        return Counter(
+            dict(zip(map(chr, used.tolist()), sums[used].astype(int).tolist(), strict=True))
+        )
+
+
+@dataclass(frozen=True)
+class Segments:
+    """letters: uint8[], of all distinct segments and what follows them; ends: int64[segments + 1];
+    sizes: int64[segments]: bytes without those that follow; counts: int64[segments]."""
+
+    letters: np.ndarray
+    ends: np.ndarray
+    sizes: np.ndarray
+    counts: np.ndarray
+
+
+def count_sentences(
+    documents: Iterable[tuple[str, int]],
+    space_cuts: bool = False,
+    dictionary: Dictionary | None = None,
+) -> Words:
+    """The distinct words of texts, each with its weight.
+
+    space_cuts: whether sentences end at spaces; dictionary: its words are sentences of their own.
+    """
+    counted = WordCounts()
+    waiting: dict[int, list[bytes]] = {}
+    size = 0
+    for text, weight in documents:
+        raw = text.encode("utf-8")
+        waiting.setdefault(weight, []).append(raw)
+        size += len(raw)
+        if size >= _BATCH:
+            _count(counted, waiting, space_cuts, dictionary)
+            size = 0
+    _count(counted, waiting, space_cuts, dictionary)
+    letters, ends, counts = counted.words()
+    return _without_following(letters, ends, counts)
+
+
+def _count(
+    counted: WordCounts,
+    waiting: dict[int, list[bytes]],
+    space_cuts: bool,
+    dictionary: Dictionary | None,
+) -> None:
+    for weight, batch in waiting.items():
+        data = np.frombuffer(bytearray().join(batch), np.uint8)
+        rows = np.cumsum([0, *map(len, batch)])
+        breaks = np.zeros(len(data) + 1, np.bool_)
+        if dictionary:
+            breaks[dictionary.cut(data, rows)] = True
+        out, ends = _cut_sentences(data, rows, breaks, space_cuts)
+        counted.add_pieces(out, 0, ends, np.full(len(ends), weight))
+    waiting.clear()
+
+
+@njit(nogil=True)
+def _sentence_end(data, at, z, breaks, space_cuts):
+    """The number of bytes of the separator of sentences at data[at:z], 0 for none."""
+    byte = data[at]
+    if byte <= 0x0D:
+        return 1 if byte == 0 or byte == 0x09 or byte == 0x0A or byte == 0x0D else 0
+    if byte == _SPACE:
+        return 1 if space_cuts else 0
+    if byte == SPACE_LEAD and at + 3 <= z and data[at + 1] == 0x96:
+        return 3 if data[at + 2] == 0x81 or data[at + 2] == 0x85 else 0
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def _cut_sentences(data, rows, breaks, space_cuts):
+    """(words: uint8[], ends: int64[]): behind the last one of a sentence a zero, and the first byte
+    of the document's next sentence, the first one again behind the last.
+
+    breaks: bool[len(data) + 1]: whether a sentence ends before a byte.
+    """
+    out = np.empty(3 * len(data) + 2 * len(rows), np.uint8)
+    ends = np.empty(len(data), np.int64)
+    w = count = 0
+    for row in range(len(rows) - 1):
+        at, z = rows[row], rows[row + 1]
+        first, waiting, spaces, inside = np.uint8(0), -1, False, False
+        while at <= z:
+            size = 1 if at == z else _sentence_end(data, at, z, breaks, space_cuts)
+            if inside and (size > 0 or breaks[at]):
+                out[w] = 0
+                waiting = w + 1
+                w += 2
+                ends[count] = w
+                count += 1
+                inside = False
+            if size > 0:
+                at += size
+                continue
+            byte = data[at]
+            if not inside:
+                if waiting >= 0:
+                    out[waiting] = byte if byte != _SPACE else SPACE_LEAD
+                else:
+                    first = byte if byte != _SPACE else SPACE_LEAD
+                inside = True
+            elif byte == _SPACE and not spaces:
+                ends[count] = w
+                count += 1
+            spaces = byte == _SPACE
+            out[w] = byte
+            w += 1
+            at += 1
+        if waiting >= 0:
+            out[waiting] = first
+    return out[:w], ends[:count]
+
+
+def _without_following(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> Words:
+    """Words of _cut_sentences, with what follows them beside them."""
+    starts, stops = ends[:-1], ends[1:]
+    last = (stops - starts > 2) & (letters[np.maximum(stops - 2, 0)] == 0)
+    following = np.where(last, letters[stops - 1], 0).astype(np.uint8)
+    kept = np.ones(len(letters), np.bool_)
+    kept[stops[last] - 1] = kept[stops[last] - 2] = False
+    sizes = stops - starts - 2 * last
+    return Words(letters[kept], np.cumsum(np.append(0, sizes)), counts, following)
+
+
+def character_kinds(kept: Sequence[str]) -> np.ndarray:
+    """uint8[kept + 1]: the kind of every character by its number, that of position 0 is not used.
+
+    kept: by code point. Hiragana and Katakana count as Han.
+    """
+    of_script = np.arange(len(SCRIPTS)) + _FIRST_SCRIPT
+    for name, same in (("Hiragana", "Han"), ("Katakana", "Han"), ("Unknown", "Common")):
+        of_script[SCRIPTS.index(name)] = of_script[SCRIPTS.index(same)]
+    of_script[SCRIPTS.index("Inherited")] = INHERITED
+    codes = np.array([ord(c) for c in kept], np.int64)
+    kinds = of_script[scripts()[codes]]
+    kinds[codes == 0x30FC] = of_script[SCRIPTS.index("Han")]  # the long vowel's sign
+    kinds[(codes >= 0x30) & (codes <= 0x39) | (codes >= 0xFF10) & (codes <= 0xFF19)] = DIGIT
+    kinds[codes == 0x20] = SPACES
+    return np.append(0, kinds).astype(np.uint8)
+
+
+def cut_segments(words: Words, kept: Sequence[str], symbols: Sequence[str] = ()) -> Segments:
+    """The segments of words; kept: characters that are pieces, by code point; symbols: spellings of
+    which no segment holds a part."""
+    alphabet, _ = make_alphabet([*kept])
+    letters = words.letters
+    if symbols:
+        pattern = b"|".join(re.escape(s.encode()) for s in sorted(symbols, key=len, reverse=True))
+        spans = [match.span() for match in re.finditer(pattern, letters.tobytes())]
+        letters = letters.copy()
+        for a, z in spans:
+            letters[a:z] = 0
+    out, ends, weights = _cut_words(
+        letters, words.ends, words.counts, words.following, alphabet, character_kinds(kept)
+    )
+    counted = WordCounts()
+    counted.add_pieces(out, 0, ends, weights)
+    letters, ends, counts = counted.words()
+    behind = np.where(letters[np.maximum(ends[1:] - 2, 0)] == 0, 2, 1)
+    return Segments(letters, ends, np.diff(ends) - behind, counts)
+
+
+@njit(nogil=True)
+def _apart(left, right):
+    """Whether no piece holds characters of these kinds side by side."""
+    if left == DIGIT or right == DIGIT:
+        return True
+    return left >= _FIRST_SCRIPT and right >= _FIRST_SCRIPT and left != right
+
+
+@njit(cache=True, nogil=True)
+def _cut_words(letters, ends, counts, following, alphabet, kinds):
+    """(segments with what follows them: uint8[], ends: int64[], counts: int64[])."""
+    out = np.empty(3 * len(letters) + 2, np.uint8)
+    out_ends, out_counts = np.empty(len(letters), np.int64), np.empty(len(letters), np.int64)
+    longest = 1
+    for word in range(len(counts)):
+        longest = max(longest, ends[word + 1] - ends[word])
+    numbers, positions = np.empty(longest, np.int32), np.empty(longest + 1, np.int32)
+    w = count = 0
+    for word in range(len(counts)):
+        a, z = ends[word], ends[word + 1]
+        n = number_characters(alphabet, letters, a, z, numbers, positions)
+        positions[n] = z - a
+        i = 0
+        while i < n:
+            if numbers[i] == 0:
+                i += 1
+                continue
+            j = i + 1
+            while (
+                j < n and numbers[j] != 0 and not _apart(kinds[numbers[j - 1]], kinds[numbers[j]])
+            ):
+                j += 1
+            for k in range(a + positions[i], a + positions[j]):
+                out[w] = letters[k]
+                w += 1
+            if j < n and numbers[j] != 0:
+                out[w] = letters[a + positions[j]]
+                w += 1
+            elif j == n and following[word] == 0:
+                out[w] = SPACE_LEAD
+                w += 1
+            else:  # the sentence ends, at a character that is no piece if not before
+                next_part = j
+                while next_part < n and numbers[next_part] == 0:
+                    next_part += 1
+                out[w] = 0
+                if next_part < n:
+                    out[w + 1] = letters[a + positions[next_part]]
+                else:
+                    out[w + 1] = following[word] if following[word] != 0 else SPACE_LEAD
+                w += 2
+            out_ends[count] = w
+            out_counts[count] = counts[word]
+            count += 1
+            i = j
+    return out[:w], out_ends[:count], out_counts[:count]
+
+
+def without_following(segments: Segments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(letters, ends, counts) of the distinct segments themselves, sorted by their bytes."""
+    starts = segments.ends[:-1]
+    kept = np.ones(len(segments.letters), np.bool_)
+    kept[segments.ends[1:] - 1] = False
+    two = segments.ends[1:] - starts - segments.sizes == 2
+    kept[segments.ends[1:][two] - 2] = False
+    counted = WordCounts()
+    letters = segments.letters[kept]
+    counted.add_pieces(letters, 0, np.cumsum(segments.sizes), segments.counts)
+    letters, ends, counts = counted.words()
+    raw = letters.tobytes()
+    spelled = [raw[a:z] for a, z in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
+    order = sorted(range(len(spelled)), key=spelled.__getitem__)
+    joined = np.frombuffer(bytearray().join(spelled[k] for k in order), np.uint8)
+    sizes = np.diff(ends)[order]
+    return joined, np.cumsum(np.append(0, sizes)), counts[order]
