@@ -11,7 +11,8 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from tokenize_kit.judge.candidate import Candidate, open_candidate, texts_of
-from tokenize_kit.judge.tally import OTHERS, Tally
+from tokenize_kit.judge.tally import ENGLISH, OTHERS, Tally, Texts
+from tokenize_kit.judge.words import Segmentation
 
 # Control characters, both line ends, runs of spaces, marks without a
 # base, joined emoji, the space symbol of SentencePiece, spellings of byte and control tokens.
@@ -124,23 +125,30 @@ def compare(
     show: int = 0,
     pattern: str | None = None,
     baseline: int | None = None,
+    segmentation: Segmentation | None = None,
+    pivot: str | None = None,
 ) -> dict[str, Any]:
     """`tokenizers`: a `Tally.result` of each; `shown`: the beginnings of the first `show` texts
     that are not empty, cut by each tokenizer. pattern: how files of ranks are cut. baseline: the
-    number of the path against whose tokens every sequence is measured.
+    number of the path against whose tokens every sequence is measured. segmentation: how the words
+    of scripts without spaces are known. pivot: the language that others are set against; English.
 
     batches: (data: uint8[] valid UTF-8, offsets: int64[rows + 1], labels by group). Memory does not
     grow with the texts. Raises TokenizerError naming a tokenizer that cannot be read.
     """
-    tallies = [Tally(open_candidate(path, pattern), groups) for path in paths]
+    labels_of_pivot = ENGLISH if pivot is None else (pivot,)
+    tallies = [
+        Tally(open_candidate(path, pattern), groups, pivot=labels_of_pivot) for path in paths
+    ]
     shown: list[dict[str, Any]] = []
     for data, offsets, labels in batches:
+        texts = Texts.of(data, offsets, segmentation)
         for tally in tallies:
-            tally.add(data, offsets, labels)
+            tally.add(texts, labels)
         for row in range(len(offsets) - 1):
             if len(shown) >= show:
                 break
-            text = texts_of(data, offsets[row : row + 2])[0]
+            text = texts_of(texts.data, texts.offsets[row : row + 2])[0]
             if text:
                 cut = [cut_text(tally.candidate, text[:EXCERPT]) for tally in tallies]
                 shown.append({"cut": len(text) > EXCERPT, "pieces": cut})

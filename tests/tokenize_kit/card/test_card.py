@@ -85,8 +85,9 @@ def test_figures_are_those_of_eval_on_the_same_texts(cards, model):
     figures = compare([folder / "tokenizer.json"], [(*pack_texts(TEXTS), {})])["tokenizers"][0]
     measured = card["measured"]
     assert measured["texts"] == len(TEXTS) and measured["on"] == "a sample of the training text"
-    for name in measured.keys() & figures.keys() - {"first_lost"}:
+    for name in measured.keys() & figures.keys() - {"first_lost", "scripts"}:
         assert measured[name] == (figures[name] and pytest.approx(figures[name], abs=1e-6)), name
+    assert measured["scripts"] == figures["scripts"]
     assert measured["lost"] == (len(TEXTS) if model == "wordpiece" else 0)
     assert (measured["byte_share"] is None) == (model in ("bpe", "wordpiece"))
 
