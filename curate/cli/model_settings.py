@@ -24,6 +24,22 @@ class TokenizerEval(CommandSettings):
         None,
         description="How text is cut, for a .tiktoken file: gpt2, cl100k, o200k, llama3 or qwen2.",
     )
+    dictionary: Path | None = Field(
+        None, description="List of words, one a line, that cuts scripts without spaces into words."
+    )
+    separator: str | None = Field(
+        None,
+        min_length=1,
+        description="What stands between words in the texts, as |. It is taken out before they are"
+        " encoded.",
+    )
+    pivot: str | None = Field(
+        None, description="Language whose tokens the others' are set against. The default is en."
+    )
+    price: float | None = Field(None, ge=0, description="Price of a million tokens.")
+    context: int | None = Field(
+        None, ge=1, description="Tokens of a context, to say how much text fits into it."
+    )
     show: int = Field(
         0, ge=0, le=100, description="Number of texts, the first ones, that are shown cut."
     )

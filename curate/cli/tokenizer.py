@@ -151,21 +151,22 @@ def tokenizer_eval(
 
     from curate.cli.model_settings import TokenizerEval
     from curate.inspect import results
-    from curate.inspect.evaluate import tokenizers as evaluation
+    from curate.inspect.evaluate.tokenizers import evaluate
+    from curate.inspect.evaluate.tokenizers_page import render
+    from curate.inspect.evaluate.tokenizers_text import text
     from curate.terminal.tables import coloured
 
     results.check_folder(out)
     chosen = TokenizerEval.of(settings)
     read = reading(limit, share)
-    figures = evaluation.evaluate(
-        tokenizers, on, chosen.show, as_json, chosen.pattern, chosen.baseline, read
-    )
+    given = chosen.model_dump(exclude={"color"})
+    figures = evaluate(tokenizers, on, quiet=as_json, read=read, **given)
     colours = coloured(sys.stdout) if chosen.color is None else chosen.color
     width = shutil.get_terminal_size().columns
     results.show(
         figures,
-        lambda: evaluation.text(figures, width, colours),
-        lambda: evaluation.render(figures),
+        lambda: text(figures, width, colours),
+        lambda: render(figures),
         out,
         as_json,
         colours=colours,

@@ -19,6 +19,7 @@ from tokenize_kit.judge.graphemes import (
     cluster_flags,
     only_marks,
 )
+from tokenize_kit.judge.numbers import grouping, indentation, number_cuts
 from tokenize_kit.judge.scripts import by_script, token_scripts
 from tokenize_kit.judge.vocabulary import examine_vocabulary
 from tokenize_kit.judge.words import Segmentation, count_boundaries, count_words
@@ -190,6 +191,7 @@ class Tally:
         process did on all its threads."""
         candidate = self.candidate
         labels = token_scripts(candidate, self.vocabulary)
+        numbers = number_cuts(candidate)
         usable = [n for n in candidate.tokens if n not in candidate.special]
         used = int((self.counts > 0).sum())
         megabytes = int(self._all[1]) / 1e6
@@ -211,6 +213,9 @@ class Tally:
             **self.vocabulary.dump(set(np.flatnonzero(self.counts).tolist())),
             "first_lost": self._first_lost,
             "scripts": by_script(candidate, labels, self.counts, self._sizes),
+            "numbers": numbers,
+            "digit_groups": grouping(numbers),
+            "indentation": indentation(candidate),
             **speeds,
             **{name: self._group(name) for name in self._groups},
         }

@@ -10,7 +10,8 @@ from curate.disk.units import counted
 from curate.errors import UsageError
 from curate.formats.read_settings import ReadSettings
 from curate.inspect import results
-from curate.inspect.evaluate.tokenizers import Documents, ratio, share, translated, whole
+from curate.inspect.evaluate.tokenizers import Documents, translated
+from curate.inspect.evaluate.tokenizers_page import ratio, share, whole
 from curate.pages import templates
 from curate.terminal.tables import table
 
