@@ -22,7 +22,7 @@ from tokenize_kit.judge.graphemes import (
 from tokenize_kit.judge.numbers import grouping, indentation, number_cuts
 from tokenize_kit.judge.scripts import by_script, token_scripts
 from tokenize_kit.judge.vocabulary import examine_vocabulary
-from tokenize_kit.judge.words import Segmentation, count_boundaries, count_words
+from tokenize_kit.judge.words import Segmentation, count_boundaries, count_words, word_spans
 
 ALPHA = 2.5  # Zouhar et al. 2023, where it went best with the quality of translations
 MOST_GROUPS = 500  # of a column
@@ -71,6 +71,10 @@ class Texts:
         data, offsets, cuts = segmentation.cut(data, offsets)
         flags = cluster_flags(data, offsets, cluster_classes())
         return cls(data, offsets, segmentation.kinds(), cuts, flags)
+
+    def words(self) -> np.ndarray:
+        """word_spans()."""
+        return word_spans(self.data, self.offsets, self.kinds, self.cuts)
 
     def counts(self, starts: np.ndarray, ends: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         """int64[rows, 10], the columns of _COUNTED from `cluster_cuts` to `boundaries_within`.
@@ -124,11 +128,14 @@ class Tally:
         self._first_lost: dict[str, Any] | None = None
         self._warm = False
 
-    def add(self, texts: Texts, labels: Mapping[str, Sequence[str | None]] | None = None) -> None:
-        """A batch; labels: of each row, by group; None is in no group."""
+    def add(
+        self, texts: Texts, labels: Mapping[str, Sequence[str | None]] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A batch; labels: of each row, by group; None is in no group. Returns (starts, ends):
+        int64[tokens], where each token comes from."""
         data, offsets = texts.data, texts.offsets
         if len(offsets) < 2:
-            return
+            return np.empty(0, np.int64), np.empty(0, np.int64)
         if not self._warm:  # what compiles or loads at the first text is not what texts cost
             self.candidate.encode(data, offsets[:2])
             self._warm = True
@@ -164,6 +171,7 @@ class Tally:
                     if label not in sums and len(sums) >= self._most_groups:
                         label = OTHERS
                     sums[label] = sums.get(label, 0) + row
+        return starts, ends
 
     def _lost(
         self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, bounds: np.ndarray
