@@ -48,6 +48,15 @@ class TokenizerEval(CommandSettings):
     )
 
 
+class TokenizerDiff(CommandSettings):
+    """The difference of two tokenizers."""
+
+    command = "tokenizer diff"
+
+    pattern: str | None = TokenizerEval.model_fields["pattern"]
+    dictionary: Path | None = TokenizerEval.model_fields["dictionary"]
+
+
 class TokenizerStudy(CommandSettings):
     """The comparison of sizes of a vocabulary."""
 

@@ -63,11 +63,8 @@ def diff(
 
 
 def _shown(token: bytes) -> str:
-    """The text of a token; bytes that are no character as their numbers."""
-    try:
-        return token.decode("utf-8")
-    except UnicodeDecodeError:
-        return "".join(f"<0x{byte:02X}>" for byte in token)
+    """The text of a token; bytes that are no character as \\xNN."""
+    return token.decode("utf-8", "backslashreplace")
 
 
 def _vocabularies(
@@ -104,7 +101,8 @@ def _vocabularies(
 def _ids(numbers: list[dict[bytes, int]]) -> dict[str, Any]:
     """Tokens of both that have the same id, and those that have another one."""
     first, second = numbers
-    moved = [token for token, n in first.items() if token in second and second[token] != n]
+    in_order = sorted(first, key=first.__getitem__)
+    moved = [token for token in in_order if second.get(token, first[token]) != first[token]]
     same = sum(second.get(token) == n for token, n in first.items())
     return {
         "same": same,
@@ -155,13 +153,15 @@ def _special(candidates: list[Candidate]) -> list[dict[str, Any]]:
 def _settings(candidates: list[Candidate]) -> list[dict[str, Any]]:
     """Settings that differ: {name, first, second}, null where there is none."""
     first, second = (candidate.settings() for candidate in candidates)
-    return [
+    rows = [
         {"name": name, "first": first.get(name), "second": second.get(name)}
         for name in sorted(first.keys() | second.keys())
         if first.get(name) != second.get(name)
     ]
+    return sorted(rows, key=lambda row: not row["name"].startswith(_FIRST))
 
 
+_FIRST = ("model", "normalizer", "pre_tokenizer", "pattern")  # what decides ids
 Spans = tuple[np.ndarray, np.ndarray]
 
 
@@ -213,8 +213,9 @@ class Cuts:
                 self._stretches[raw[a:z], inner[0], inner[1]] += 1
 
     def result(self) -> dict[str, Any]:
-        """Counts and shares, and the commonest stretches with both cuts, as JSON values."""
-        commonest = sorted(self._stretches.items(), key=lambda item: (-item[1], item[0]))
+        """Counts, and the commonest stretches that hold letters with both cuts, as JSON values."""
+        worded = (item for item in self._stretches.items() if _has_letter(item[0][0]))
+        commonest = sorted(worded, key=lambda item: (-item[1], item[0]))
         return {
             "texts": self.texts,
             "words": self.words,
@@ -225,6 +226,10 @@ class Cuts:
                 for (raw, one, other), uses in commonest[:EXAMPLES]
             ],
         }
+
+
+def _has_letter(raw: bytes) -> bool:
+    return any(c.isalpha() for c in raw.decode("utf-8", "ignore"))
 
 
 def _pieces(raw: bytes, inner: tuple[int, ...]) -> list[str]:

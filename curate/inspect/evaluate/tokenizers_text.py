@@ -35,7 +35,7 @@ def text(evaluation: dict[str, Any], width: int, colours: bool) -> str:
     """An evaluation for a terminal. width: its columns, of which a rule takes no more."""
     results = evaluation["tokenizers"]
     first = results[0]
-    names = [_short(t["name"]) for t in results]
+    names = [short(t["name"]) for t in results]
     body: Body = [([title, *cells], best) for title, cells, best in rows(results)]
     lines = [
         f"{counted(first['texts'], 'text')}, {first['bytes']:,} bytes, {first['characters']:,}"
@@ -47,7 +47,7 @@ def text(evaluation: dict[str, Any], width: int, colours: bool) -> str:
     if any(best for _, best in body):
         lines.append(f"{'bold' if colours else '*'}: the best of a line")
     if "baseline" in evaluation:
-        lines.append(f"baseline: {_short(evaluation['baseline'])}")
+        lines.append(f"baseline: {short(evaluation['baseline'])}")
     lines += _vocabularies(evaluation, names)
     for tokenizer in results:
         lines += _remarks(tokenizer)
@@ -64,7 +64,7 @@ def text(evaluation: dict[str, Any], width: int, colours: bool) -> str:
     return "\n".join(lines)
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
     seen = plain(name, 200).replace("\n", " ").replace("\t", " ")
     return seen if len(seen) <= NAME else "…" + seen[1 - NAME :]
 
@@ -83,13 +83,13 @@ def _grid(head: list[str], body: Body, colours: bool) -> list[str]:
 
 def _remarks(tokenizer: dict[str, Any]) -> list[str]:
     """The longest tokens, and what is wrong with a tokenizer."""
-    name = _short(tokenizer["name"])
-    longest = ", ".join(_quoted(token["text"]) for token in tokenizer["longest"][:5])
+    name = short(tokenizer["name"])
+    longest = ", ".join(quoted(token["text"]) for token in tokenizer["longest"][:5])
     lines = ["", f"{name}: {tokenizer['engine']} encodes; longest tokens {longest or NONE}"]
     if tokenizer["trained_on"]:
         lines.append(f"  {name} {TRAINED_ON}")
     if tokenizer["unreachable"]:
-        examples = ", ".join(_quoted(t["text"]) for t in tokenizer["unreachable_examples"][:8])
+        examples = ", ".join(quoted(t["text"]) for t in tokenizer["unreachable_examples"][:8])
         lines.append(f"  no text gives {whole(tokenizer['unreachable'])} of its tokens: {examples}")
     if lost := tokenizer["first_lost"]:
         lines.append(
@@ -99,11 +99,11 @@ def _remarks(tokenizer: dict[str, Any]) -> list[str]:
             f" ({' became '.join(lost['code_points'])}):"
         )
         was, back = lost["was"][:80], lost["is"][:80]
-        lines += [f"    was {_quoted(was, 80)}", f"    is  {_quoted(back, 80)}"]
+        lines += [f"    was {quoted(was, 80)}", f"    is  {quoted(back, 80)}"]
     return lines
 
 
-def _quoted(word: str, most: int = 24) -> str:
+def quoted(word: str, most: int = 24) -> str:
     """One line, in quotes, control characters visible."""
     return f"“{plain(word, most).replace(chr(10), '↵').replace(chr(9), '→')}”"
 
@@ -153,8 +153,7 @@ def _by(
     first = results[0][group]
     body: Body = [
         (
-            [_short(row["label"]), whole(row["texts"])]
-            + [ratio(t[group][i][key]) for t in results],
+            [short(row["label"]), whole(row["texts"])] + [ratio(t[group][i][key]) for t in results],
             [],
         )
         for i, row in enumerate(first[:GROUPS_SHOWN])

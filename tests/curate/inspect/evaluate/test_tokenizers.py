@@ -1,4 +1,4 @@
-"""`llmcurate tokenizer eval`: figures, page, colours, and what is refused."""
+"""`llmcurate tokenizer eval`, `diff` and `study`: figures, pages, colours, and what is refused."""
 
 from __future__ import annotations
 
@@ -199,3 +199,55 @@ def test_what_reads_the_same_has_no_best() -> None:
     assert best["bytes a token"] == [1]
     assert best["tokens a word (fertility)"] == []
     assert best["encoding, MB/s of CPU time"] == []  # no two runs give the same
+
+
+def _diff(capsys: Any, *arguments: Any) -> tuple[int, str, str]:
+    code = invoke(["tokenizer", "diff", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_what_differs_in_two_tokenizers_is_printed_and_written(
+    judged: Path,
+    tmp_path: Path,
+    capsys: Any,
+) -> None:
+    both = (judged / "one", judged / "two")
+    on = ("--on", judged / "texts.jsonl")
+    code, printed, _ = _diff(capsys, *both, *on)
+    assert code == 0
+    lines = {line.split("  ")[0]: line.split() for line in printed.splitlines()}
+    assert lines["vocabulary"][-2:] == ["280", "290"]
+    assert lines["tokens that the other lacks"][-2:] == ["0", "10"]
+    assert "merges: the first 23 are the same" in printed
+    assert max(map(len, printed.splitlines())) <= 100
+    code, printed, _ = _diff(capsys, *both, *on, "--json", "-o", tmp_path)
+    figures = json.loads(printed.splitlines()[-1])
+    assert json.loads((tmp_path / "diff.json").read_text(encoding="utf-8")) == figures
+    assert figures["names"] == ["one", "two"] and figures["texts"]["texts"] == 3
+    page = (tmp_path / "diff.html").read_text(encoding="utf-8")
+    check_structure(page)
+    assert 'id="cuts"' in page and "<b>sat" not in page
+
+
+def test_vocabularies_are_compared_without_texts(
+    judged: Path,
+    tmp_path: Path,
+    capsys: Any,
+) -> None:
+    code, printed, _ = _diff(capsys, judged / "one", judged / "two", "-o", tmp_path)
+    assert code == 0 and "cut differently" not in printed and "bytes a token" not in printed
+    page = (tmp_path / "diff.html").read_text(encoding="utf-8")
+    check_structure(page)
+    assert 'id="cuts"' not in page
+
+
+@pytest.mark.parametrize("arguments", [("none",), ("none.model",), ("--pattern", "gpt2")])
+def test_what_cannot_be_compared_is_refused(
+    judged: Path,
+    capsys: Any,
+    arguments: tuple[str, ...],
+) -> None:
+    second = () if len(arguments) == 1 else (judged / "two",)
+    code, _, err = _diff(capsys, judged / "one", *second, *arguments)
+    assert code == 2 and len(err.strip().splitlines()) == 1
