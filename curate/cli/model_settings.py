@@ -68,6 +68,7 @@ class TokenizerStudy(CommandSettings):
     digits: str = Field(
         "single", description="How digits are cut: single, triples, triples-right or free."
     )
+    dictionary: Path | None = TokenizerEval.model_fields["dictionary"]
     width: int = Field(768, ge=1, description="Width of the model's embedding.")
     worth: float = Field(
         0.03, ge=0, le=1, description="Least share of the tokens that a doubled vocabulary saves."

@@ -247,4 +247,4 @@ def tokenizer_study(
 
     chosen = TokenizerStudy.of(settings)
     how = (chosen.digits, chosen.width, chosen.worth)
-    study(inputs, chosen.vocab, out, *how, as_json, reading(limit, share))
+    study(inputs, chosen.vocab, out, *how, as_json, chosen.dictionary, reading(limit, share))

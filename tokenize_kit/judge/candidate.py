@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from kernel_cache import njit
 from tokenize_kit.encode.encoder import Encoder
@@ -197,7 +198,10 @@ def open_candidate(path: Path, pattern: str | None = None) -> Candidate:
     candidate: Candidate
     if file.suffix == ".tiktoken":
         return Ranks(file, path, pattern)
-    candidate = SentencePiece(file, path) if file.suffix == ".model" else Json(file, path)
+    if file.suffix == ".model":
+        candidate = SentencePiece(file, path)
+    else:
+        candidate = Json(load_tokenizer(file), path)
     if not candidate.tokens:
         raise TokenizerError(f"{file}: a tokenizer without tokens", exit_code=2)
     return candidate
@@ -226,9 +230,9 @@ def _in_bytes(
 class Json:
     """A tokenizer.json."""
 
-    def __init__(self, file: Path, path: Path) -> None:
+    def __init__(self, tokenizer: Tokenizer, path: Path) -> None:
         self.path = str(path)
-        self._tokenizer = load_tokenizer(file)
+        self._tokenizer = tokenizer
         vocab = self._tokenizer.get_vocab(with_added_tokens=True)
         self._encoder = Encoder(self._tokenizer)
         self.engine = "tokenizers" if self._encoder.reason else "llmcurate"

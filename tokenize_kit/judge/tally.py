@@ -98,6 +98,17 @@ class Texts:
         )
 
 
+def cost(candidate: Candidate, texts: Texts) -> dict[str, Any]:
+    """The figures of one batch, as of `Tally.result`, without what examines the vocabulary or
+    decodes: no unknown tokens, parts of characters or lost texts are counted."""
+    ids, sizes = candidate.encode(texts.data, texts.offsets)
+    spans = candidate.spans(texts.data, texts.offsets, ids, sizes)
+    characters = int(((texts.flags & IS_CHARACTER) > 0).sum())
+    counts = texts.counts(*spans, sizes).sum(axis=0)
+    lengths = [len(sizes), len(texts.flags) - 1, characters, len(ids), 0, 0]
+    return _figures(np.array([*lengths, *counts, 0]))
+
+
 class Tally:
     """Adds up what batches of texts cost in one tokenizer.
 

@@ -83,10 +83,10 @@ def order_line(figures: dict[str, Any]) -> str:
         return "merges, scores: unlike models" if order["kind"] == "unlike" else ""
     if order["same_until"] == order["first"] == order["second"]:
         return f"merges: the same {whole(order['first'])}"
-    same = "are in the same order" if order["same_order"] else "are in another order"
+    same = "the same" if order["same_order"] else "another"
     return (
-        f"merges: the first {whole(order['same_until'])} are the same; the"
-        f" {whole(order['shared'])} tokens of both {same}"
+        f"merges: the first {whole(order['same_until'])} are the same; of both"
+        f" {counted(order['shared'], 'token')}, in {same} order"
     )
 
 

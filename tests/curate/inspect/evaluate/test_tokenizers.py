@@ -178,7 +178,8 @@ def test_a_study_recommends_a_size_and_draws_it(tmp_path: Path, capsys: Any) -> 
     assert study["read"] == 120
     page = (tmp_path / "out" / "study.html").read_text(encoding="utf-8")
     check_structure(page)
-    assert page.count("<svg") == 1 and "could not be drawn" not in page
+    assert page.count("<svg") == page.count(">recommended</text>") == 4
+    assert "could not be drawn" not in page
     assert invoke([*arguments, "--worth", "1"]) == 0
     assert "recommended: 265, the last size" in capsys.readouterr().out
 
