@@ -252,3 +252,48 @@ def test_what_cannot_be_compared_is_refused(
     second = () if len(arguments) == 1 else (judged / "two",)
     code, _, err = _diff(capsys, judged / "one", *second, *arguments)
     assert code == 2 and len(err.strip().splitlines()) == 1
+
+
+def test_words_of_a_separator_or_a_dictionary_costs_and_scripts_are_shown(
+    judged: Path, tmp_path: Path, capsys: Any
+) -> None:
+    (tmp_path / "words.txt").write_text("กิน\nข้าว\nที่\nบ้าน\n", encoding="utf-8")
+    options = ("--price", 3, "--context", 4096, "--pivot", "th", "-o", tmp_path)
+    _, plain, _ = _eval(capsys, judged, judged / "one", judged / "two")
+    dictionary = ("--dictionary", tmp_path / "words.txt")
+    code, printed, _ = _eval(capsys, judged, judged / "one", judged / "two", *dictionary, *options)
+    assert code == 0
+    assert "price of a million characters" in printed and "over those of th" in printed
+    assert "tokens of the vocabulary by script" in printed and "price" not in plain
+    (one, _) = json.loads((tmp_path / "evaluation.json").read_bytes())["tokenizers"]
+    thai = next(row for row in one["lang"] if row["label"] == "th")
+    assert thai["words"] == 4 and thai["word_boundaries"] == 3  # กิน ข้าว ที่ บ้าน
+    page = (tmp_path / "evaluation.html").read_text(encoding="utf-8")
+    check_structure(page)
+    assert "could not be drawn" not in page and page.count("<svg") == 3
+
+    rows = [{"text": "กิน|ข้าว|ที่|บ้าน", "lang": "th"}]
+    marked = tmp_path / "marked.jsonl"
+    marked.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    arguments = ["tokenizer", "eval", judged / "one", "--on", marked, "--separator", "|", "--json"]
+    assert invoke([str(argument) for argument in arguments]) == 0
+    (gold,) = json.loads(capsys.readouterr().out.splitlines()[-1])["tokenizers"]
+    names = ("tokens", "words", "kept_boundaries", "boundaries_within", "bytes")
+    assert [gold[name] for name in names] == [thai[name] for name in names]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--pivot", "xx"),
+        ("--dictionary", "none.txt"),
+        ("--dictionary", "none.txt", "--separator", "|"),
+        ("--context", "0"),
+    ],
+    ids=["pivot", "no-dictionary", "two-ways", "context"],
+)
+def test_measures_that_cannot_be_taken_are_refused(
+    judged: Path, capsys: Any, arguments: tuple[str, ...]
+) -> None:
+    code, _, err = _eval(capsys, judged, judged / "one", *arguments)
+    assert code == 2 and len(err.strip().splitlines()) == 1
