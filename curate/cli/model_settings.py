@@ -33,6 +33,11 @@ class TokenizerEval(CommandSettings):
         description="What stands between words in the texts, as |. It is taken out before they are"
         " encoded.",
     )
+    morphemes: Path | None = Field(
+        None,
+        description="List of words: on each line a word, a tab, and its morphemes with spaces"
+        " between.",
+    )
     pivot: str | None = Field(
         None, description="Language whose tokens the others' are set against. The default is en."
     )

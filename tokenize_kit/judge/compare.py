@@ -12,6 +12,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from tokenize_kit.judge.candidate import Candidate, open_candidate, texts_of
+from tokenize_kit.judge.morphemes import Lexicon, morpheme_figures
 from tokenize_kit.judge.tally import ENGLISH, OTHERS, Tally, Texts
 from tokenize_kit.judge.vocabulary import token_bytes
 from tokenize_kit.judge.words import Segmentation
@@ -175,6 +176,7 @@ def compare(
     pivot: str | None = None,
     price: float | None = None,
     context: int | None = None,
+    lexicon: Lexicon | None = None,
 ) -> dict[str, Any]:
     """`tokenizers`: a `Tally.result` of each; `overlaps` of their vocabularies; `shown`: the
     beginnings of the first `show` texts that are not empty, cut by each tokenizer.
@@ -182,6 +184,7 @@ def compare(
     pattern: how files of ranks are cut. baseline: the number of the path against whose tokens every
     sequence is measured. segmentation: how the words of scripts without spaces are known. pivot:
     the language that others are set against; English. price, context: as of `add_costs`.
+    lexicon: words and their morphemes.
 
     batches: (data: uint8[] valid UTF-8, offsets: int64[rows + 1], labels by group). Memory does not
     grow with the texts. Raises TokenizerError naming a tokenizer that cannot be read.
@@ -208,6 +211,9 @@ def compare(
     if baseline is not None:
         add_lengths(results, baseline, groups)
     add_costs(results, groups, price, context)
+    if lexicon:
+        for result, tally in zip(results, tallies, strict=True):
+            result |= morpheme_figures(tally.candidate, lexicon)
     return {"tokenizers": results, "overlaps": overlaps(tallies), "shown": shown}
 
 

@@ -76,16 +76,18 @@ def evaluate(
     pivot: str | None = None,
     price: float | None = None,
     context: int | None = None,
+    morphemes: Path | None = None,
     read: ReadSettings | None = None,
 ) -> dict[str, Any]:
     """The figures of `tokenize_kit.judge.compare`, with the inputs and the counts of reading.
 
     baseline: one of the tokenizers, or one more, which then comes last. dictionary, separator: how
-    the words of scripts without spaces are known. UsageError where a tokenizer cannot be read, no
-    document has text, or none is of the pivot.
+    the words of scripts without spaces are known. morphemes: a lexicon. UsageError where a
+    tokenizer cannot be read, no document has text, or none is of the pivot.
     """
     from tokenize_kit.errors import TokenizerError
     from tokenize_kit.judge.compare import compare
+    from tokenize_kit.judge.morphemes import read_lexicon
 
     documents = Documents(inputs, quiet, read)
     if pattern is not None and not any(
@@ -107,6 +109,7 @@ def evaluate(
             pivot=pivot,
             price=price,
             context=context,
+            lexicon=None if morphemes is None else read_lexicon(morphemes),
         )
     except TokenizerError as error:
         raise translated(error) from None
@@ -130,6 +133,7 @@ def evaluate(
         "pivot": pivot,
         "price": price,
         "context": context,
+        "morphemes": morphemes and str(morphemes),
     }
     return {"inputs": inputs, **documents.tally, **settings, **figures}
 

@@ -109,6 +109,8 @@ FIGURES: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("boundary_f1", "boundaries of words kept (F1)", ratio, 1),
     ("boundary_precision", "  precision", ratio, 1),
     ("boundary_recall", "  recall", ratio, 1),
+    ("morpheme_recall", "boundaries of morphemes kept", share, 1),
+    ("morpheme_precision", "  precision", share, 1),
     ("cluster_cut_share", "tokens that cut a grapheme", share, -1),
     ("only_marks_share", "tokens of marks or vowels alone", share, -1),
     ("unknown_share", "unknown tokens", share, -1),

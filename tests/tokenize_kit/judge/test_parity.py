@@ -118,8 +118,9 @@ def test_costs_are_tokens_times_the_price_and_words_are_for_texts_with_spaces(fo
     ]
     thai, english = result["lang"]
     price = 4.0 * english["tokens"] / 1e6  # of these texts
-    assert english["price_a_million_characters"] * english["characters"] / 1e6 == pytest.approx(price)
-    assert english["price_a_million_words"] * english["words"] / 1e6 == pytest.approx(price)
+    for unit in ("characters", "words"):
+        cost = english[f"price_a_million_{unit}"] * english[unit] / 1e6
+        assert cost == pytest.approx(price)
     characters = 1000 * english["characters"] / english["tokens"]
     assert english["context_characters"] == round(characters)
     assert english["context_words"] == round(1000 * english["words"] / english["tokens"])

@@ -260,9 +260,11 @@ def test_words_of_a_separator_or_a_dictionary_costs_and_scripts_are_shown(
     (tmp_path / "words.txt").write_text("กิน\nข้าว\nที่\nบ้าน\n", encoding="utf-8")
     options = ("--price", 3, "--context", 4096, "--pivot", "th", "-o", tmp_path)
     _, plain, _ = _eval(capsys, judged, judged / "one", judged / "two")
-    dictionary = ("--dictionary", tmp_path / "words.txt")
+    (tmp_path / "parts.tsv").write_text("sats\tsat s\n", encoding="utf-8")
+    dictionary = ("--dictionary", tmp_path / "words.txt", "--morphemes", tmp_path / "parts.tsv")
     code, printed, _ = _eval(capsys, judged, judged / "one", judged / "two", *dictionary, *options)
     assert code == 0
+    assert "boundaries of morphemes kept" in printed
     assert "price of a million characters" in printed and "over those of th" in printed
     assert "tokens of the vocabulary by script" in printed and "price" not in plain
     (one, _) = json.loads((tmp_path / "evaluation.json").read_bytes())["tokenizers"]
@@ -289,8 +291,9 @@ def test_words_of_a_separator_or_a_dictionary_costs_and_scripts_are_shown(
         ("--dictionary", "none.txt"),
         ("--dictionary", "none.txt", "--separator", "|"),
         ("--context", "0"),
+        ("--morphemes", "none.tsv"),
     ],
-    ids=["pivot", "no-dictionary", "two-ways", "context"],
+    ids=["pivot", "no-dictionary", "two-ways", "context", "no-lexicon"],
 )
 def test_measures_that_cannot_be_taken_are_refused(
     judged: Path, capsys: Any, arguments: tuple[str, ...]
