@@ -12,6 +12,15 @@ from pydantic import Field
 from curate.cli.command_settings import CommandSettings
 
 
+PATTERN: Any = Field(
+    None,
+    description="How text is cut, for a .tiktoken file: gpt2, cl100k, o200k, llama3 or qwen2.",
+)
+DICTIONARY: Any = Field(
+    None, description="List of words, one a line, that cuts scripts without spaces into words."
+)
+
+
 class TokenizerEval(CommandSettings):
     """The comparison of tokenizers."""
 
@@ -20,13 +29,8 @@ class TokenizerEval(CommandSettings):
     baseline: Path | None = Field(
         None, description="Tokenizer whose lengths the others' are given as shares of."
     )
-    pattern: str | None = Field(
-        None,
-        description="How text is cut, for a .tiktoken file: gpt2, cl100k, o200k, llama3 or qwen2.",
-    )
-    dictionary: Path | None = Field(
-        None, description="List of words, one a line, that cuts scripts without spaces into words."
-    )
+    pattern: str | None = PATTERN
+    dictionary: Path | None = DICTIONARY
     separator: str | None = Field(
         None,
         min_length=1,
@@ -58,8 +62,8 @@ class TokenizerDiff(CommandSettings):
 
     command = "tokenizer diff"
 
-    pattern: str | None = TokenizerEval.model_fields["pattern"]
-    dictionary: Path | None = TokenizerEval.model_fields["dictionary"]
+    pattern: str | None = PATTERN
+    dictionary: Path | None = DICTIONARY
 
 
 class TokenizerStudy(CommandSettings):
@@ -73,7 +77,7 @@ class TokenizerStudy(CommandSettings):
     digits: str = Field(
         "single", description="How digits are cut: single, triples, triples-right or free."
     )
-    dictionary: Path | None = TokenizerEval.model_fields["dictionary"]
+    dictionary: Path | None = DICTIONARY
     width: int = Field(768, ge=1, description="Width of the model's embedding.")
     worth: float = Field(
         0.03, ge=0, le=1, description="Least share of the tokens that a doubled vocabulary saves."
