@@ -11,7 +11,6 @@ from pydantic import Field
 
 from curate.cli.command_settings import CommandSettings
 
-
 PATTERN: Any = Field(
     None,
     description="How text is cut, for a .tiktoken file: gpt2, cl100k, o200k, llama3 or qwen2.",

@@ -90,7 +90,7 @@ def _vocabularies(
                 for n in absent[:EXAMPLES]
             ]
         )
-    scripts = [
+    scripts: list[dict[str, Any]] = [
         {"label": label, "first": row[0], "second": row[1], "both": row[2]}
         for label, row in sorted(rows.items(), key=lambda item: (-sum(item[1]), item[0]))
     ]
