@@ -11,6 +11,14 @@ from pydantic import Field
 
 from curate.cli.command_settings import CommandSettings
 
+PATTERN: Any = Field(
+    None,
+    description="How text is cut, for a .tiktoken file: gpt2, cl100k, o200k, llama3 or qwen2.",
+)
+DICTIONARY: Any = Field(
+    None, description="List of words, one a line, that cuts scripts without spaces into words."
+)
+
 
 class TokenizerEval(CommandSettings):
     """The comparison of tokenizers."""
@@ -20,9 +28,25 @@ class TokenizerEval(CommandSettings):
     baseline: Path | None = Field(
         None, description="Tokenizer whose lengths the others' are given as shares of."
     )
-    pattern: str | None = Field(
+    pattern: str | None = PATTERN
+    dictionary: Path | None = DICTIONARY
+    separator: str | None = Field(
         None,
-        description="How text is cut, for a .tiktoken file: gpt2, cl100k, o200k, llama3 or qwen2.",
+        min_length=1,
+        description="What stands between words in the texts, as |. It is taken out before they are"
+        " encoded.",
+    )
+    morphemes: Path | None = Field(
+        None,
+        description="List of words: on each line a word, a tab, and its morphemes with spaces"
+        " between.",
+    )
+    pivot: str | None = Field(
+        None, description="Language whose tokens the others' are set against. The default is en."
+    )
+    price: float | None = Field(None, ge=0, description="Price of a million tokens.")
+    context: int | None = Field(
+        None, ge=1, description="Tokens of a context, to say how much text fits into it."
     )
     show: int = Field(
         0, ge=0, le=100, description="Number of texts, the first ones, that are shown cut."
@@ -30,6 +54,15 @@ class TokenizerEval(CommandSettings):
     color: bool | None = Field(
         None, description="Whether the output has colours. Without a value it does on a terminal."
     )
+
+
+class TokenizerDiff(CommandSettings):
+    """The difference of two tokenizers."""
+
+    command = "tokenizer diff"
+
+    pattern: str | None = PATTERN
+    dictionary: Path | None = DICTIONARY
 
 
 class TokenizerStudy(CommandSettings):
@@ -43,6 +76,7 @@ class TokenizerStudy(CommandSettings):
     digits: str = Field(
         "single", description="How digits are cut: single, triples, triples-right or free."
     )
+    dictionary: Path | None = DICTIONARY
     width: int = Field(768, ge=1, description="Width of the model's embedding.")
     worth: float = Field(
         0.03, ge=0, le=1, description="Least share of the tokens that a doubled vocabulary saves."

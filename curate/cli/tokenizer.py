@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
     from curate.run.driver import Outcome
 
+_KINDS = "tokenizer.json, its folder, SentencePiece's .model or tiktoken's .tiktoken."
 tokenizer_app = group("tokenizer", "Train, judge and change tokenizers; encode token shards.")
 
 
@@ -118,7 +119,7 @@ def tokenizer_eval(
         list[Path],
         typer.Argument(
             metavar="TOKENIZER...",
-            help="tokenizer.json, its folder, SentencePiece's .model or tiktoken's .tiktoken.",
+            help=_KINDS,
         ),
     ],
     on: Annotated[
@@ -151,24 +152,71 @@ def tokenizer_eval(
 
     from curate.cli.model_settings import TokenizerEval
     from curate.inspect import results
-    from curate.inspect.evaluate import tokenizers as evaluation
+    from curate.inspect.evaluate.tokenizers import evaluate
+    from curate.inspect.evaluate.tokenizers_page import render
+    from curate.inspect.evaluate.tokenizers_text import text
     from curate.terminal.tables import coloured
 
     results.check_folder(out)
     chosen = TokenizerEval.of(settings)
     read = reading(limit, share)
-    figures = evaluation.evaluate(
-        tokenizers, on, chosen.show, as_json, chosen.pattern, chosen.baseline, read
-    )
+    given = chosen.model_dump(exclude={"color"})
+    figures = evaluate(tokenizers, on, quiet=as_json, read=read, **given)
     colours = coloured(sys.stdout) if chosen.color is None else chosen.color
     width = shutil.get_terminal_size().columns
     results.show(
         figures,
-        lambda: evaluation.text(figures, width, colours),
-        lambda: evaluation.render(figures),
+        lambda: text(figures, width, colours),
+        lambda: render(figures),
         out,
         as_json,
         colours=colours,
+    )
+
+
+@command(tokenizer_app, "TokenizerDiff", "diff")
+def tokenizer_diff(
+    first: Annotated[Path, typer.Argument(metavar="A", help=_KINDS)],
+    second: Annotated[Path, typer.Argument(metavar="B", help="The other one.")],
+    on: Annotated[
+        Optional[list[str]],
+        typer.Option("--on", metavar="DATA", help="Texts to cut with both. [repeatable]"),
+    ] = None,
+    out: Annotated[
+        Optional[Path],
+        typer.Option("-o", "--out", metavar="PATH", help="Folder for diff.json and diff.html."),
+    ] = None,
+    limit: Limit = None,
+    share: Share = None,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Show what two tokenizers differ in.
+
+    Compares tokens, ids, merges, special tokens and settings; with --on how texts are cut.
+
+    \b
+    Example:
+    llmcurate tokenizer diff tok other/tokenizer.json --on corpus/ -o diff
+    """
+    import shutil
+
+    from curate.cli.model_settings import TokenizerDiff
+    from curate.inspect import results
+    from curate.inspect.evaluate.tokenizers_diff import diff, render, text
+
+    results.check_folder(out)
+    given = TokenizerDiff.of(settings).model_dump()
+    read = reading(limit, share)
+    figures = diff((first, second), on or [], quiet=as_json, read=read, **given)
+    width = shutil.get_terminal_size().columns
+    results.show(
+        figures,
+        lambda: text(figures, width),
+        lambda: render(figures),
+        out,
+        as_json,
+        name="diff",
     )
 
 
@@ -199,4 +247,4 @@ def tokenizer_study(
 
     chosen = TokenizerStudy.of(settings)
     how = (chosen.digits, chosen.width, chosen.worth)
-    study(inputs, chosen.vocab, out, *how, as_json, reading(limit, share))
+    study(inputs, chosen.vocab, out, *how, as_json, chosen.dictionary, reading(limit, share))

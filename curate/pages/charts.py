@@ -235,12 +235,13 @@ def curve(
     x_name: str,
     doublings: Sequence[int] = (),
     x_range: tuple[float, float] | None = None,
+    marks: Sequence[tuple[float, str]] = (),
 ) -> str:
     """One or two lines of (x, y): the first in the accent colour, the second as dots and dashes.
     Points that are no finite number are left out.
 
     doublings: the ticks of an x axis on which a doubling is as far everywhere. x_range: what the x
-    axis spans at least, so that charts beside each other can be compared.
+    axis spans at least, so that charts beside each other can be compared. marks: upright lines.
     """
     height = 200
     scaled: Callable[[float], float] = math.log2 if doublings else lambda v: v
@@ -269,6 +270,7 @@ def curve(
     for x, y in points[1] if len(points) > 1 else ():
         centre = f'cx="{_px(axes.x(x))}" cy="{_px(axes.y(y))}"'
         axes.parts.append(f'<circle {centre} r="2.4" fill="{INK}"/>')
+    axes.marks((scaled(at), name) for at, name in marks)
     middle = (axes.left + WIDTH - RIGHT) / 2
     axes.parts.append(_text(middle, height + FONT, x_name))
     return _svg(axes.parts, label, height=height + FONT + 6)

@@ -18,7 +18,9 @@ import numpy as np
 import xxhash
 
 from tokenize_kit.judge.candidate import open_candidate
-from tokenize_kit.judge.tally import Tally
+from tokenize_kit.judge.tally import Tally, Texts
+from tokenize_kit.judge.words import Segmentation
+from tokenize_kit.segment.dictionary import Dictionary
 
 PIECE_BYTES = 8192  # of a piece at most, so that a long document is not half of the sample
 MOST_BYTES = 2 << 20
@@ -92,6 +94,15 @@ _TAKEN = (
     "tokens_a_letter",
     "unknown_share",
     "parts_share",
+    "cluster_cut_share",
+    "only_marks_share",
+    "boundary_precision",
+    "boundary_recall",
+    "boundary_f1",
+    "scripts",
+    "numbers",
+    "digit_groups",
+    "indentation",
     "used",
     "used_share",
     "unreachable",
@@ -99,15 +110,18 @@ _TAKEN = (
 )
 
 
-def measure(file: Path, sample: Sample, on: str) -> dict[str, Any]:
+def measure(
+    file: Path, sample: Sample, on: str, dictionary: Dictionary | None = None
+) -> dict[str, Any]:
     """Figures of the tokenizer in that file, as JSON values; a ratio of nothing is None.
 
     on: what the sample is of. Keys are those of evaluation.json, and `byte_share`: of tokens of one
     byte that a missing character is spelled in (None where the model has none), `first_lost`: the
-    beginning of the first text that does not come back.
+    beginning of the first text that does not come back. dictionary: of words of scripts without
+    spaces.
     """
     tally = Tally(open_candidate(file))
-    tally.add(*sample.buffers())
+    tally.add(Texts.of(*sample.buffers(), Segmentation(dictionary)))
     figures_of_texts = tally.result()
     spelled = sorted(tally.candidate.byte_ids)
     share = tally.counts[spelled].sum() / max(figures_of_texts["tokens"], 1) if spelled else None
@@ -119,4 +133,4 @@ def measure(file: Path, sample: Sample, on: str) -> dict[str, Any]:
 
 
 def _is_ratio(value: Any) -> bool:
-    return value is not None and not isinstance(value, int | str)
+    return isinstance(value, float)

@@ -46,6 +46,9 @@ _FIGURES = (
     ("fertility", "tokens a word (fertility)", "{:.3f}"),
     ("whole_share", "words kept whole", "{:.2%}"),
     ("tokens_a_letter", "tokens a letter, scripts without spaces", "{:.3f}"),
+    ("boundary_f1", "boundaries of words kept (F1)", "{:.3f}"),
+    ("cluster_cut_share", "tokens that cut a grapheme", "{:.2%}"),
+    ("only_marks_share", "tokens of marks or vowels alone", "{:.2%}"),
     ("unknown_share", "unknown tokens", "{:.2%}"),
     ("byte_share", "tokens of a single byte (byte fallback)", "{:.2%}"),
     ("parts_share", "tokens that are parts of characters", "{:.2%}"),
@@ -110,7 +113,7 @@ def figure_rows(card: dict[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     if "training" in figures["on"] or "learned" in figures["on"]:
         sentence += " On other text they are worse: `llmcurate tokenizer eval` measures there."
     for key, title, form in _FIGURES:
-        if figures[key] is not None:
+        if figures.get(key) is not None:
             rows.append((title, form.format(figures[key])))
     return sentence, rows
 
@@ -220,7 +223,18 @@ def _gguf(terms: dict[str, str]) -> str:
 
 def _figures(card: dict[str, Any]) -> str:
     sentence, rows = figure_rows(card)
-    return _section("Figures", sentence, table(("figure", "value"), rows)) if rows else ""
+    if not rows:
+        return ""
+    paragraphs = [sentence, table(("figure", "value"), rows)]
+    scripts = card.get("measured", {}).get("scripts", [])
+    if scripts:
+        lines = [
+            (row["label"], *(f"{row[key]:,}" for key in ("vocab", "used", "tokens", "bytes")))
+            for row in scripts[:MOST_ROWS]
+        ]
+        head = ("script", "tokens of the vocabulary", "of them used", "uses", "bytes")
+        paragraphs += ["Tokens by the script of their letters:", table(head, lines)]
+    return _section("Figures", *paragraphs)
 
 
 def _origin(card: dict[str, Any]) -> str:

@@ -6,13 +6,16 @@ tiktoken's ranks by ours.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from kernel_cache import njit
 from tokenize_kit.encode.encoder import Encoder
@@ -20,6 +23,8 @@ from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.encode.vocabulary import open_ranks
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import read_file
+from tokenize_kit.formats.forms import NORMAL
+from tokenize_kit.formats.sentencepiece_model import read_model
 from tokenize_kit.formats.tokenizer_json import (
     from_letters,
     load_tokenizer,
@@ -109,7 +114,7 @@ class Ranks:
     unknown: int | None = None
 
     def __init__(self, file: Path, path: Path, pattern: str | None) -> None:
-        self.path = str(path)
+        self.path, self._pattern = str(path), str(pattern)
         vocabulary, ranks = open_ranks(file, pattern)
         self._encode = vocabulary.encode
         self._bytes = {rank: token for token, rank in ranks.items()}
@@ -131,11 +136,19 @@ class Ranks:
         ends = np.cumsum(self._lengths[ids]) + offsets[0]
         return ends - self._lengths[ids], ends
 
+    def settings(self) -> dict[str, str]:
+        return {"model.type": "ranks", "pattern": self._pattern}
+
+    def order(self) -> tuple[str, dict[int, float]]:
+        ranks = enumerate(sorted(self._bytes.keys() - self.special))
+        return "merges", {n: rank for rank, n in ranks if self._lengths[n] > 1}
+
     def decode(self, ids: list[int]) -> str:
         return b"".join(self._bytes.get(number, b"") for number in ids).decode("utf-8", "replace")
 
 
 Buffers = tuple[np.ndarray, np.ndarray]
+_KINDS = {1: "Unigram", 2: "BPE", 3: "word", 4: "char"}  # of SentencePiece's models
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _ROWS = 256  # texts given to a library at once
 
@@ -164,6 +177,15 @@ class Candidate(Protocol):
         """The text of ids."""
         ...
 
+    def settings(self) -> dict[str, str]:
+        """How text is prepared and cut, and what kind of model it is: settings by name."""
+        ...
+
+    def order(self) -> tuple[str, dict[int, float]]:
+        """(`merges`, the rank of the merge that makes a token, by id), or (`scores`, a token's
+        score), or (`none`, nothing)."""
+        ...
+
 
 def open_candidate(path: Path, pattern: str | None = None) -> Candidate:
     """A tokenizer.json or its folder (one with a tokenizer.model alone will do), a SentencePiece
@@ -176,7 +198,10 @@ def open_candidate(path: Path, pattern: str | None = None) -> Candidate:
     candidate: Candidate
     if file.suffix == ".tiktoken":
         return Ranks(file, path, pattern)
-    candidate = SentencePiece(file, path) if file.suffix == ".model" else Json(file, path)
+    if file.suffix == ".model":
+        candidate = SentencePiece(file, path)
+    else:
+        candidate = Json(load_tokenizer(file), path)
     if not candidate.tokens:
         raise TokenizerError(f"{file}: a tokenizer without tokens", exit_code=2)
     return candidate
@@ -205,9 +230,9 @@ def _in_bytes(
 class Json:
     """A tokenizer.json."""
 
-    def __init__(self, file: Path, path: Path) -> None:
+    def __init__(self, tokenizer: Tokenizer, path: Path) -> None:
         self.path = str(path)
-        self._tokenizer = load_tokenizer(file)
+        self._tokenizer = tokenizer
         vocab = self._tokenizer.get_vocab(with_added_tokens=True)
         self._encoder = Encoder(self._tokenizer)
         self.engine = "tokenizers" if self._encoder.reason else "llmcurate"
@@ -248,6 +273,23 @@ class Json:
             spans += [encoding.offsets for encoding in encodings]
         return _in_bytes(data, offsets, spans)
 
+    def settings(self) -> dict[str, str]:
+        parts = json.loads(self._tokenizer.to_str())
+        parts["model"] = {k: v for k, v in parts["model"].items() if k not in ("vocab", "merges")}
+        for name in ("version", "added_tokens"):
+            del parts[name]
+        return dict(_flat("", parts))
+
+    def order(self) -> tuple[str, dict[int, float]]:
+        model = json.loads(self._tokenizer.to_str())["model"]
+        if model["type"] == "Unigram":
+            return "scores", {n: score for n, (_, score) in enumerate(model["vocab"])}
+        ranks: dict[int, float] = {}
+        for rank, pair in enumerate(model.get("merges") or ()):
+            parts = pair.split(" ") if isinstance(pair, str) else pair
+            ranks.setdefault(model["vocab"]["".join(parts)], rank)
+        return ("merges", ranks) if ranks else ("none", {})
+
     def decode(self, ids: list[int]) -> str:
         try:
             return self._tokenizer.decode(ids, skip_special_tokens=False)
@@ -256,6 +298,18 @@ class Json:
                 raise
             reason = " ".join(str(error).split())[:200]
             raise TokenizerError(f"{self.path}: cannot decode its ids: {reason}") from None
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """(name, value) of all that a JSON value holds, names with dots between; null is left out."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(f"{name}.{key}" if name else key, inner)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _flat(f"{name}.{number}", inner)
+    elif value is not None:
+        yield name, value if isinstance(value, str) else json.dumps(value)
 
 
 def _unknown(model: dict[str, Any], vocab: dict[str, int]) -> int | None:
@@ -309,6 +363,25 @@ class SentencePiece:
                 f"{self.path}: SentencePiece gives no spans of its tokens; report this"
             )
         return positions[:, 0], positions[:, 1]
+
+    def settings(self) -> dict[str, str]:
+        model = read_model(self._model.serialized_model_proto())
+        charsmap = hashlib.sha256(model.charsmap).hexdigest()[:8] if model.charsmap else "none"
+        return {
+            "model.type": _KINDS[model.kind],
+            "model.byte_fallback": json.dumps(model.byte_fallback),
+            "normalizer.precompiled_charsmap": charsmap,
+            "normalizer.add_dummy_prefix": json.dumps(model.add_dummy_prefix),
+            "normalizer.remove_extra_whitespaces": json.dumps(model.remove_extra_whitespaces),
+        }
+
+    def order(self) -> tuple[str, dict[int, float]]:
+        pieces = read_model(self._model.serialized_model_proto()).pieces
+        scores = {n: piece.score for n, piece in enumerate(pieces) if piece.kind == NORMAL}
+        if self.settings()["model.type"] != "BPE":
+            return "scores", scores
+        learned = sorted((n for n in scores if len(self.tokens[n]) > 1), key=lambda n: -scores[n])
+        return "merges", {n: rank for rank, n in enumerate(learned)}
 
     def decode(self, ids: list[int]) -> str:
         return self._model.decode(ids)

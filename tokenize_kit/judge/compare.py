@@ -4,6 +4,7 @@ tokenizers go wrong."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from tokenize_kit.judge.candidate import Candidate, open_candidate, texts_of
-from tokenize_kit.judge.tally import OTHERS, Tally
+from tokenize_kit.judge.morphemes import Lexicon, morpheme_figures
+from tokenize_kit.judge.tally import ENGLISH, OTHERS, Tally, Texts
+from tokenize_kit.judge.vocabulary import token_bytes
+from tokenize_kit.judge.words import Segmentation
 
 # Control characters, both line ends, runs of spaces, marks without a
 # base, joined emoji, the space symbol of SentencePiece, spellings of byte and control tokens.
@@ -79,6 +83,50 @@ def _length_ratio(row: dict[str, Any], baseline_row: dict[str, Any]) -> float | 
     return row["tokens"] / baseline_row["tokens"] if baseline_row["tokens"] else None
 
 
+PAGE = 1800  # characters of a standard page
+
+
+def add_costs(
+    results: list[dict[str, Any]], groups: Sequence[str], price: float | None, context: int | None
+) -> None:
+    """Puts into every result and its rows by group what texts cost and what fits into a context.
+
+    price: of a million tokens; `price_a_million_characters` and `_words`. context: tokens;
+    `context_characters`, `_words` and `_pages` of PAGE characters. Words are those of texts that
+    are written with spaces, or whose words are known; None of others.
+    """
+    for result in results:
+        for row in (result, *(row for name in groups for row in result[name])):
+            tokens = row["tokens"]
+            units = {"characters": row["characters"], "words": row["words"]}
+            if row["letters"] > row["words"]:
+                units["words"] = 0
+            for unit, count in units.items():
+                if price is not None:
+                    row[f"price_a_million_{unit}"] = price * tokens / count if count else None
+                if context is not None:
+                    fitting = round(context * count / tokens) if tokens and count else None
+                    row[f"context_{unit}"] = fitting
+            if context is not None:
+                characters = row["context_characters"]
+                row["context_pages"] = characters / PAGE if characters else None
+
+
+def overlaps(tallies: Sequence[Tally]) -> list[dict[str, Any]]:
+    """Of every pair of tokenizers the tokens that are in both, and their share of those in either
+    (Jaccard). Tokens are the same where they stand for the same bytes; special ones do not
+    count."""
+    vocabularies = [
+        set(token_bytes(tally.candidate, tally.vocabulary).values()) for tally in tallies
+    ]
+    pairs = []
+    for (first, one), (second, other) in combinations(enumerate(vocabularies), 2):
+        shared = len(one & other)
+        jaccard = shared / len(one | other)
+        pairs.append({"first": first, "second": second, "shared": shared, "jaccard": jaccard})
+    return pairs
+
+
 Piece = tuple[str, int]  # text, tokens: more than one where a character is cut, 0 where none
 
 
@@ -124,23 +172,36 @@ def compare(
     show: int = 0,
     pattern: str | None = None,
     baseline: int | None = None,
+    segmentation: Segmentation | None = None,
+    pivot: str | None = None,
+    price: float | None = None,
+    context: int | None = None,
+    lexicon: Lexicon | None = None,
 ) -> dict[str, Any]:
-    """`tokenizers`: a `Tally.result` of each; `shown`: the beginnings of the first `show` texts
-    that are not empty, cut by each tokenizer. pattern: how files of ranks are cut. baseline: the
-    number of the path against whose tokens every sequence is measured.
+    """`tokenizers`: a `Tally.result` of each; `overlaps` of their vocabularies; `shown`: the
+    beginnings of the first `show` texts that are not empty, cut by each tokenizer.
+
+    pattern: how files of ranks are cut. baseline: the number of the path against whose tokens every
+    sequence is measured. segmentation: how the words of scripts without spaces are known. pivot:
+    the language that others are set against; English. price, context: as of `add_costs`.
+    lexicon: words and their morphemes.
 
     batches: (data: uint8[] valid UTF-8, offsets: int64[rows + 1], labels by group). Memory does not
     grow with the texts. Raises TokenizerError naming a tokenizer that cannot be read.
     """
-    tallies = [Tally(open_candidate(path, pattern), groups) for path in paths]
+    labels_of_pivot = ENGLISH if pivot is None else (pivot,)
+    tallies = [
+        Tally(open_candidate(path, pattern), groups, pivot=labels_of_pivot) for path in paths
+    ]
     shown: list[dict[str, Any]] = []
     for data, offsets, labels in batches:
+        texts = Texts.of(data, offsets, segmentation)
         for tally in tallies:
-            tally.add(data, offsets, labels)
+            tally.add(texts, labels)
         for row in range(len(offsets) - 1):
             if len(shown) >= show:
                 break
-            text = texts_of(data, offsets[row : row + 2])[0]
+            text = texts_of(texts.data, texts.offsets[row : row + 2])[0]
             if text:
                 cut = [cut_text(tally.candidate, text[:EXCERPT]) for tally in tallies]
                 shown.append({"cut": len(text) > EXCERPT, "pieces": cut})
@@ -149,7 +210,11 @@ def compare(
         add_gini(result, OTHERS)
     if baseline is not None:
         add_lengths(results, baseline, groups)
-    return {"tokenizers": results, "shown": shown}
+    add_costs(results, groups, price, context)
+    if lexicon:
+        for result, tally in zip(results, tallies, strict=True):
+            result |= morpheme_figures(tally.candidate, lexicon)
+    return {"tokenizers": results, "overlaps": overlaps(tallies), "shown": shown}
 
 
 def round_trip_failures(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:

@@ -4,212 +4,35 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from kernel_cache import njit
-from tokenize_kit.formats.tokenizer_json import to_letters
 from tokenize_kit.judge.candidate import Candidate, texts_of
-from tokenize_kit.pattern.categories import CODE_POINTS, members
-
-# A word is a run of letters and marks (\p{L}, \p{M}): white space, digits and signs end it, so
-# `don't` is two. Han, kana, Thai, Lao, Khmer and Burmese are written without spaces, and a run of
-# theirs may be a whole sentence: of those, tokens are counted a letter, marks not counted as
-# such.
-
-WORDS, WORD_TOKENS, WHOLE, LETTERS, LETTER_TOKENS = range(5)  # columns of `count_words`
-_LETTER, _SPACELESS, _MARK = 1, 2, 3
-_RUNS = (
-    (0x0E00, 0x0F00),  # Thai, Lao
-    (0x1000, 0x10A0), (0xA9E0, 0xAA00), (0xAA60, 0xAA80),  # Burmese
-    (0x1780, 0x1800),  # Khmer
-    (0x3005, 0x3008), (0x3021, 0x302A), (0x3038, 0x303C), (0x3400, 0x4DC0), (0x4E00, 0xA000),
-    (0xF900, 0xFB00), (0x20000, 0x33480),  # Han
-    (0x3040, 0x3130), (0x31A0, 0x31C0), (0x31F0, 0x3200), (0xFF66, 0xFFA0),  # kana, bopomofo
-    (0x1AFF0, 0x1B170),  # further kana
-)  # fmt: skip
-
-
-@lru_cache(maxsize=1)
-def letter_kinds() -> np.ndarray:
-    """uint8[0x110000]: 0 in no word, 1 letter, 2 letter of a script without spaces, 3 mark."""
-    kinds = np.zeros(CODE_POINTS, np.uint8)
-    letters = members("L")
-    kinds[letters] = _LETTER
-    for first, end in _RUNS:
-        kinds[first:end][letters[first:end]] = _SPACELESS
-    kinds[members("M")] = _MARK
-    return kinds
-
-
-@njit(nogil=True, inline="always")
-def _words_code_point(data, i):
-    """(code point, bytes) at a position of valid UTF-8."""
-    b = np.int64(data[i])
-    if b < 0x80:
-        return b, 1
-    if b < 0xE0:
-        return (b & 0x1F) << 6 | (data[i + 1] & 0x3F), 2
-    if b < 0xF0:
-        return (b & 0x0F) << 12 | np.int64(data[i + 1] & 0x3F) << 6 | (data[i + 2] & 0x3F), 3
-    high = (b & 0x07) << 18 | np.int64(data[i + 1] & 0x3F) << 12
-    return high | np.int64(data[i + 2] & 0x3F) << 6 | (data[i + 3] & 0x3F), 4
-
-
-@njit(cache=True, nogil=True)
-def count_words(data, offsets, kinds, starts, ends, sizes):
-    """int64[rows, 5]: words, tokens that have a part of one (once for each word), words of one
-    token; letters of scripts without spaces, tokens that have a part of their runs.
-
-    kinds: letter_kinds(); starts, ends: int64[tokens] in `data`, in order; sizes: tokens of each
-    row. A token without bytes (part of a character that the next one holds) counts where it stands.
-    """
-    out = np.zeros((len(offsets) - 1, 5), np.int64)
-    stop = 0
-    for row in range(len(offsets) - 1):
-        token = stop
-        stop += sizes[row]
-        i, end = offsets[row], offsets[row + 1]
-        while i < end:
-            a = i
-            family = 0
-            letters = 0
-            while i < end:
-                code, size = _words_code_point(data, i)
-                kind = int(kinds[code])
-                if kind == 0:
-                    break
-                if kind != 3:
-                    if family == 0:
-                        family = kind
-                    elif kind != family:
-                        break
-                    letters += 1
-                i += size
-            if i == a:
-                i += size
-                continue
-            while token < stop and ends[token] <= a and starts[token] < a:
-                token += 1
-            n = 0
-            k = token
-            while k < stop and starts[k] < i:
-                if ends[k] > a or starts[k] >= a:
-                    n += 1
-                k += 1
-            if family == 2:
-                out[row, 3] += letters
-                out[row, 4] += n
-            else:
-                out[row, 0] += 1
-                out[row, 1] += n
-                out[row, 2] += n == 1
-    return out
-
-
-# A token is unreachable where its text, encoded, does not give it back (Land and Bartolo 2024,
-# "Fishing for Magikarp", section 3.1). Its neighbours may matter, so it is tried alone, behind
-# short texts and before a rare character, and what comes out in any of these positions is
-# reachable.
-
-LONGEST = 10  # tokens listed
-SAMPLES = 20  # unreachable tokens listed
-# What a token is tried between.
-_AROUND = (("«", ""), ("", ""), ("\n", ""), ("x", ""), ("q", ""), ("1", ""), ("«", "\U0001f0a1"))
-_BAD = "\ufffd"
-_BADS = (_BAD, to_letters(_BAD.encode()))
-
-
-@dataclass
-class Vocabulary:
-    """The tokens that are not special. texts: the text of each within a text; parts: ids of
-    tokens that hold no whole characters, as bytes; unreachable: ids, whole tokens only."""
-
-    texts: dict[int, str] = field(default_factory=dict)
-    parts: frozenset[int] = frozenset()
-    unreachable: dict[int, list[int]] = field(default_factory=dict)  # what comes back instead
-
-    def dump(self, met: Container[int] = ()) -> dict[str, Any]:
-        """Counts and examples as JSON values; met: ids that some text gave, trial or not."""
-        unreachable = [n for n in sorted(self.unreachable) if n not in met]
-        whole = {n: text for n, text in self.texts.items() if n not in self.parts}
-        longest = sorted(whole, key=lambda n: (-len(whole[n].encode("utf-8", "replace")), n))
-        return {
-            "parts_of_characters": len(self.parts),
-            "white_space": sum(text.isspace() for text in whole.values()),
-            "digits": sum(text.strip().isdecimal() for text in whole.values()),
-            "longest": [
-                {
-                    "id": n,
-                    "text": whole[n],
-                    "bytes": len(whole[n].encode("utf-8", "replace")),
-                    "characters": len(whole[n]),
-                }
-                for n in longest[:LONGEST]
-            ],
-            "unreachable": len(unreachable),
-            "unreachable_examples": [
-                {"id": n, "text": self.texts[n], "gives": self.unreachable[n]}
-                for n in unreachable[:SAMPLES]
-            ],
-        }
-
-
-def examine_vocabulary(candidate: Candidate) -> Vocabulary:
-    """Reads and tries every token; some seconds for 100,000 where a library encodes."""
-    unknown = {candidate.unknown} - {None}
-    ordinary = [n for n in sorted(candidate.tokens) if n not in candidate.special | unknown]
-    lead = _ids(candidate, [_AROUND[0][0]])[0]
-    start = candidate.decode(lead)
-    texts: dict[int, str] = {}
-    for number in ordinary:
-        whole = candidate.decode([*lead, number])
-        inside = whole[len(start) :] if whole.startswith(start) else ""
-        texts[number] = inside or candidate.decode([number])
-    parts = {n for n in ordinary if n in candidate.byte_ids or _is_part(candidate, n, texts[n])}
-    return Vocabulary(
-        texts, frozenset(parts), _unreachable(candidate, [n for n in ordinary if n not in parts])
-    )
-
-
-def _is_part(candidate: Candidate, number: int, text: str) -> bool:
-    """Whether the token's bytes are no whole characters: they decode to U+FFFD, which a token may
-    also hold in earnest (EF BF BD)."""
-    return _BAD in text and not any(spelling in candidate.tokens[number] for spelling in _BADS)
-
-
-def _unreachable(candidate: Candidate, numbers: list[int]) -> dict[int, list[int]]:
-    candidates = numbers
-    results: dict[int, list[int]] = {}
-    for before, behind in _AROUND:
-        lead = _ids(candidate, [before])[0] if before else []
-        encoded = _ids(candidate, [candidate.decode([*lead, n]) + behind for n in candidates])
-        for number, ids in zip(candidates, encoded, strict=True):
-            if not before and not behind:
-                results[number] = ids
-        candidates = [n for n, ids in zip(candidates, encoded, strict=True) if n not in ids]
-    return {n: results[n] for n in candidates}
-
-
-def _ids(candidate: Candidate, texts: list[str]) -> list[list[int]]:
-    raw = [text.encode("utf-8", "replace") for text in texts]
-    data = np.frombuffer(bytearray().join(raw), np.uint8)
-    ids, sizes = candidate.encode(data, np.cumsum([0, *map(len, raw)], dtype=np.int64))
-    return [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])] if len(texts) else []
-
+from tokenize_kit.judge.graphemes import (
+    IS_CHARACTER,
+    cluster_classes,
+    cluster_cuts,
+    cluster_flags,
+    only_marks,
+)
+from tokenize_kit.judge.numbers import grouping, indentation, number_cuts
+from tokenize_kit.judge.scripts import by_script, token_scripts
+from tokenize_kit.judge.vocabulary import examine_vocabulary
+from tokenize_kit.judge.words import Segmentation, count_boundaries, count_words, word_spans
 
 ALPHA = 2.5  # Zouhar et al. 2023, where it went best with the quality of translations
 MOST_GROUPS = 500  # of a column
 OTHERS = "(others)"
+ENGLISH = ("en", "eng")
 EXCERPT = 300  # characters of a text that does not come back
 _COUNTED = (
-    "texts", "bytes", "characters", "tokens", "unknown", "parts", "words", "word_tokens", "whole",
-    "letters", "letter_tokens", "lost",
+    "texts", "bytes", "characters", "tokens", "unknown", "parts", "cluster_cuts", "only_marks",
+    "words", "word_tokens", "whole", "letters", "letter_tokens",
+    "word_boundaries", "kept_boundaries", "boundaries_within", "lost",
 )  # fmt: skip
 
 
@@ -228,22 +51,88 @@ def renyi_efficiency(counts: np.ndarray, size: int) -> float | None:
     return max(0.0, entropy) / math.log(size)
 
 
+@dataclass(frozen=True)
+class Texts:
+    """A batch of texts as every tokenizer is judged on it. data: uint8[], valid UTF-8; offsets:
+    int64[rows + 1]; kinds, cuts: as of `count_words`; flags: cluster_flags()."""
+
+    data: np.ndarray
+    offsets: np.ndarray
+    kinds: np.ndarray
+    cuts: np.ndarray
+    flags: np.ndarray
+
+    @classmethod
+    def of(
+        cls, data: np.ndarray, offsets: np.ndarray, segmentation: Segmentation | None = None
+    ) -> Texts:
+        """Texts whose words are known as far as the segmentation knows them."""
+        segmentation = segmentation or Segmentation()
+        data, offsets, cuts = segmentation.cut(data, offsets)
+        flags = cluster_flags(data, offsets, cluster_classes())
+        return cls(data, offsets, segmentation.kinds(), cuts, flags)
+
+    def words(self) -> np.ndarray:
+        """word_spans()."""
+        return word_spans(self.data, self.offsets, self.kinds, self.cuts)
+
+    def counts(self, starts: np.ndarray, ends: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """int64[rows, 10], the columns of _COUNTED from `cluster_cuts` to `boundaries_within`.
+
+        starts, ends: int64[tokens] in `data`; sizes: tokens of each row.
+        """
+        bounds = np.concatenate([[0], np.cumsum(sizes)])
+        first, last = starts - self.offsets[0], ends - self.offsets[0]
+        boundaries = np.zeros(len(self.flags), np.bool_)
+        boundaries[first] = boundaries[last] = True
+        cuts = cluster_cuts(self.flags, first, last)
+        marks = only_marks(self.flags, first, last)
+        about = (self.data, self.offsets, self.kinds, self.cuts)
+        return np.column_stack(
+            [
+                np.diff(_counts_before(cuts)[bounds]),
+                np.diff(_counts_before(marks)[bounds]),
+                count_words(*about, starts, ends, sizes),
+                count_boundaries(*about, boundaries),
+            ]
+        )
+
+
+def cost(candidate: Candidate, texts: Texts) -> dict[str, Any]:
+    """The figures of one batch, as of `Tally.result`, without what examines the vocabulary or
+    decodes: no unknown tokens, parts of characters or lost texts are counted."""
+    ids, sizes = candidate.encode(texts.data, texts.offsets)
+    spans = candidate.spans(texts.data, texts.offsets, ids, sizes)
+    characters = int(((texts.flags & IS_CHARACTER) > 0).sum())
+    counts = texts.counts(*spans, sizes).sum(axis=0)
+    lengths = [len(sizes), len(texts.flags) - 1, characters, len(ids), 0, 0]
+    return _figures(np.array([*lengths, *counts, 0]))
+
+
 class Tally:
     """Adds up what batches of texts cost in one tokenizer.
 
     groups: columns by which figures are also given, as `lang`; of a column's labels that come
-    after the first most_groups, texts are counted together.
+    after the first most_groups, texts are counted together. pivot: the labels of the language that
+    the others are set against.
     """
 
     def __init__(
-        self, candidate: Candidate, groups: Sequence[str] = (), most_groups: int = MOST_GROUPS
+        self,
+        candidate: Candidate,
+        groups: Sequence[str] = (),
+        most_groups: int = MOST_GROUPS,
+        pivot: Sequence[str] = ENGLISH,
     ) -> None:
         self._most_groups = most_groups
+        self._pivot = pivot
         self.candidate = candidate
         self.vocabulary = examine_vocabulary(candidate)
         self.counts = np.zeros(max(candidate.tokens) + 1, np.int64)
-        self._is_part = np.zeros(len(self.counts), np.bool_)
-        self._is_part[list(self.vocabulary.parts)] = True
+        self._sizes = np.zeros(len(self.counts), np.int64)  # bytes that each stood for
+        self._is_part, self._is_byte = (
+            _members(len(self.counts), ids) for ids in (self.vocabulary.parts, candidate.byte_ids)
+        )
         self._all = np.zeros(len(_COUNTED), np.int64)
         self._groups: dict[str, dict[str, np.ndarray]] = {name: {} for name in groups}
         self._seconds = {"encode": 0.0, "decode": 0.0}
@@ -251,15 +140,13 @@ class Tally:
         self._warm = False
 
     def add(
-        self,
-        data: np.ndarray,
-        offsets: np.ndarray,
-        labels: Mapping[str, Sequence[str | None]] | None = None,
-    ) -> None:
-        """A batch of valid UTF-8, data: uint8[], offsets: int64[rows + 1]; labels: of each row, by
-        group; None is in no group."""
+        self, texts: Texts, labels: Mapping[str, Sequence[str | None]] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A batch; labels: of each row, by group; None is in no group. Returns (starts, ends):
+        int64[tokens], where each token comes from."""
+        data, offsets = texts.data, texts.offsets
         if len(offsets) < 2:
-            return
+            return np.empty(0, np.int64), np.empty(0, np.int64)
         if not self._warm:  # what compiles or loads at the first text is not what texts cost
             self.candidate.encode(data, offsets[:2])
             self._warm = True
@@ -268,12 +155,14 @@ class Tally:
         self._seconds["encode"] += time.process_time() - began
         self.counts += np.bincount(ids, minlength=len(self.counts))
         starts, ends = self.candidate.spans(data, offsets, ids, sizes)
-        words = count_words(data, offsets, letter_kinds(), starts, ends, sizes)
+        if self.candidate.byte_ids:
+            starts, ends = spread_bytes(starts, ends, self._is_byte[ids])
+        self._sizes += np.bincount(ids, ends - starts, len(self.counts)).astype(np.int64)
         bounds = np.concatenate([[0], np.cumsum(sizes)])
         unknown = np.zeros(len(ids), np.bool_)
         if self.candidate.unknown is not None:
             unknown = ids == self.candidate.unknown
-        heads = _counts_before((data[offsets[0] : offsets[-1]] & 0xC0) != 0x80)
+        heads = _counts_before((texts.flags[:-1] & IS_CHARACTER) > 0)
         rows = np.column_stack(
             [
                 np.ones(len(sizes), np.int64),
@@ -282,7 +171,7 @@ class Tally:
                 sizes,
                 np.diff(_counts_before(unknown)[bounds]),
                 np.diff(_counts_before(self._is_part[ids])[bounds]),
-                words,
+                texts.counts(starts, ends, sizes),
                 self._lost(data, offsets, ids, bounds),
             ]
         )
@@ -293,6 +182,7 @@ class Tally:
                     if label not in sums and len(sums) >= self._most_groups:
                         label = OTHERS
                     sums[label] = sums.get(label, 0) + row
+        return starts, ends
 
     def _lost(
         self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, bounds: np.ndarray
@@ -319,6 +209,8 @@ class Tally:
         """All figures as JSON values. A ratio of nothing is None; MB/s are of CPU time, of what the
         process did on all its threads."""
         candidate = self.candidate
+        labels = token_scripts(candidate, self.vocabulary)
+        numbers = number_cuts(candidate)
         usable = [n for n in candidate.tokens if n not in candidate.special]
         used = int((self.counts > 0).sum())
         megabytes = int(self._all[1]) / 1e6
@@ -339,23 +231,53 @@ class Tally:
             "never_used": sum(not self.counts[n] for n in usable),
             **self.vocabulary.dump(set(np.flatnonzero(self.counts).tolist())),
             "first_lost": self._first_lost,
+            "scripts": by_script(candidate, labels, self.counts, self._sizes),
+            "numbers": numbers,
+            "digit_groups": grouping(numbers),
+            "indentation": indentation(candidate),
             **speeds,
             **{name: self._group(name) for name in self._groups},
         }
 
     def _group(self, name: str) -> list[dict[str, Any]]:
-        """Rows by label, those of the most bytes first, each against English where it is there."""
+        """Rows by label, those of the most bytes first, each against the pivot where it is
+        there."""
         sums = self._groups[name]
         rows = [{"label": label, **_figures(row)} for label, row in sums.items()]
         rows.sort(key=lambda row: (-row["bytes"], row["label"]))
-        english = next((row for row in rows if row["label"] in ("en", "eng")), None)
-        if english and name == "lang":
+        pivot = next((row for row in rows if row["label"] in self._pivot), None)
+        if pivot and name == "lang":
             for row in rows:
                 for unit in ("byte", "character", "text"):
                     row[f"premium_a_{unit}"] = _ratio(
-                        row[f"tokens_a_{unit}"], english[f"tokens_a_{unit}"]
+                        row[f"tokens_a_{unit}"], pivot[f"tokens_a_{unit}"]
                     )
         return rows
+
+
+def _members(size: int, numbers: Iterable[int]) -> np.ndarray:
+    """bool[size]: which positions are among the numbers."""
+    inside = np.zeros(size, np.bool_)
+    inside[list(numbers)] = True
+    return inside
+
+
+def spread_bytes(
+    starts: np.ndarray, ends: np.ndarray, is_byte: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Spans of tokens, those of single bytes a byte long: libraries give the first of them the
+    character and the others nothing, or all of them the same characters.
+
+    starts, ends: int64[tokens]; is_byte: bool[tokens].
+    """
+    follows = np.zeros(len(starts), np.bool_)
+    follows[1:] = is_byte[1:] & is_byte[:-1] & (starts[1:] == starts[:-1])
+    heads = np.flatnonzero(~follows)
+    sizes = np.diff(np.append(heads, len(starts)))
+    ranks = np.arange(len(starts)) - np.repeat(heads, sizes)
+    limits = np.repeat(np.maximum.reduceat(ends, heads), sizes) if len(heads) else ends
+    first = np.minimum(starts + ranks, limits)
+    return first, np.where(is_byte, np.minimum(first + 1, limits), ends)
 
 
 def _counts_before(marks: np.ndarray) -> np.ndarray:
@@ -386,6 +308,8 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 def _figures(sums: np.ndarray) -> dict[str, Any]:
     figures = dict(zip(_COUNTED, sums.tolist(), strict=True))
     tokens = figures["tokens"]
+    gold, kept = figures["word_boundaries"], figures["kept_boundaries"]
+    within = figures["boundaries_within"]
     return {
         **figures,
         "bytes_a_token": _ratio(figures["bytes"], tokens),
@@ -398,4 +322,10 @@ def _figures(sums: np.ndarray) -> dict[str, Any]:
         "tokens_a_letter": _ratio(figures["letter_tokens"], figures["letters"]),
         "unknown_share": _ratio(figures["unknown"], tokens),
         "parts_share": _ratio(figures["parts"], tokens),
+        "cluster_cut_share": _ratio(figures["cluster_cuts"], tokens),
+        "only_marks_share": _ratio(figures["only_marks"], tokens),
+        "boundary_precision": _ratio(kept, kept + within),
+        "boundary_recall": _ratio(kept, gold),
+        # The harmonic mean of both.
+        "boundary_f1": _ratio(2 * kept, kept + within + gold) if gold else None,
     }

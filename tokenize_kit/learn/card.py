@@ -22,6 +22,7 @@ from tokenize_kit.formats.tokenizer_json import load_tokenizer, special_tokens_m
 from tokenize_kit.judge.compare import HARD_TEXTS, round_trip_failures
 from tokenize_kit.learn.options import UNKNOWN, TrainingOptions
 from tokenize_kit.pattern.named import PATTERNS
+from tokenize_kit.segment.dictionary import Dictionary
 
 
 def read_template(path: Path) -> str:
@@ -169,6 +170,7 @@ def write_tokenizer(
     more_warnings: list[str],
     normal: Normalizer | None,
     template: str | None,
+    dictionary: Dictionary | None,
 ) -> dict[str, Any]:
     """Writes the files of one size; its card."""
     tokenizer, details = trained.tokenizer, trained.details
@@ -183,7 +185,8 @@ def write_tokenizer(
         )
     data = tokenizer.to_str(pretty=True).encode("utf-8")
     write_atomic(folder / "tokenizer.json", data)
-    figures = measure(folder / "tokenizer.json", reading.sample, "a sample of the training text")
+    file = folder / "tokenizer.json"
+    figures = measure(file, reading.sample, "a sample of the training text", dictionary)
     checked, failures = _round_trip(tokenizer, options, reading.sample, figures, normal)
     warnings += failures
     if options.model == "wordpiece" and figures["unknown_share"]:

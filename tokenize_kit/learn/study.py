@@ -9,12 +9,15 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.judge.candidate import Json
+from tokenize_kit.judge.tally import Texts, cost
+from tokenize_kit.judge.words import Segmentation
 from tokenize_kit.learn.bpe import first_merges
 from tokenize_kit.learn.byte_words import build_tokenizer, count_words, lay_out_words, learn_merges
 from tokenize_kit.learn.options import DEFAULT_PATTERN
@@ -23,6 +26,7 @@ from tokenize_kit.pattern.named import Digits, pattern_with
 HELD_OUT = 0.1  # of the texts, by hash: what is learned by heart is no measure
 MOST_HELD = 16 << 20  # bytes of texts that are measured; the rest is learned from
 _BYTES = 256
+FIGURES = ("bytes_a_token", "fertility", "whole_share", "cluster_cut_share", "boundary_f1")
 
 
 class HeldOut:
@@ -54,14 +58,15 @@ def study(
     special_tokens: Sequence[str] = ("<|endoftext|>",),
     width: int = 768,
     worth: float = 0.03,
+    segmentation: Segmentation | None = None,
 ) -> dict[str, Any]:
     """Byte-level BPE of each size, learned from nine tenths of the texts, measured on the others.
 
-    sizes: vocabularies, special tokens included; width: of the model's embedding. `rows` by size:
-    `bytes_a_token`, `embedding_parameters` (vocabulary x width), and `saved`, the share of tokens
-    that a doubling of the vocabulary saves on the way from the row before. Recommended is the last
-    size on whose way every step saved `worth` or more. Raises TokenizerError for sizes that are
-    none, and for too few texts.
+    sizes: vocabularies, special tokens included; width: of the model's embedding; segmentation: how
+    words of scripts without spaces are known. `rows` by size: FIGURES, `embedding_parameters`
+    (vocabulary x width), and `saved`, the share of tokens that a doubling of the vocabulary saves
+    on the way from the row before. Recommended is the last size on whose way every step saved
+    `worth` or more. Raises TokenizerError for sizes that are none, and for too few texts.
     """
     least = _BYTES + len(special_tokens) + 1
     ascending = sorted(set(sizes))
@@ -80,21 +85,22 @@ def study(
     names, merges = learn_merges(laid, ascending[-1] - len(special_tokens), banned)
     raw = held.texts
     data, offsets = np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
+    held_out = Texts.of(data, offsets, segmentation)
     rows: list[dict[str, Any]] = []
     for size in ascending:
         tokens = size - len(special_tokens)
         if rows and rows[-1]["vocab"] < rows[-1]["asked"]:
             break  # the corpus has no more
         some = build_tokenizer(*first_merges(names, merges, tokens), special_tokens, (), parts)
-        _, counts = Encoder(some).encode(data, offsets)
+        figures = cost(Json(some, Path()), held_out)
         vocab = min(size, len(names) + len(special_tokens))
-        total = int(counts.sum())
+        total = figures["tokens"]
         rows.append(
             {
                 "asked": size,
                 "vocab": vocab,
                 "tokens": total,
-                "bytes_a_token": len(data) / total,
+                **{name: figures[name] for name in FIGURES},
                 "embedding_parameters": vocab * width,
                 "saved": _saved(rows[-1], vocab, total) if rows else None,
             }

@@ -171,7 +171,10 @@ def _train(
         if mixture:
             model.details.update(mixture.card())
         more = mixture.warnings() if mixture else []
-        cards.append(write_tokenizer(model, folder, size, options, reading, more, normal, template))
+        card = write_tokenizer(
+            model, folder, size, options, reading, more, normal, template, dictionary
+        )
+        cards.append(card)
     stages.done(f"checked {counted(cards[0]['round_trip_checked'], 'text')} and wrote the files")
     return cards
 

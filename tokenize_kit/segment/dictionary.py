@@ -63,8 +63,9 @@ class Dictionary:
         return {"used": used, "words": self.words, "ignored": self.ignored, "sha256": self.sha256}
 
 
-def read_dictionary(path: Path) -> Dictionary:
-    """A list of words, one a line, UTF-8; raises TokenizerError naming the file."""
+def read_dictionary(path: Path, scripts: tuple[str, ...] | None = SCRIPTS) -> Dictionary:
+    """A list of words, one a line, UTF-8; raises TokenizerError naming the file. scripts: None for
+    those that the list has words of, Han among them."""
     try:
         raw = path.read_bytes()
         lines = {line.strip() for line in raw.decode("utf-8-sig").splitlines()} - {""}
@@ -72,7 +73,10 @@ def read_dictionary(path: Path) -> Dictionary:
         raise TokenizerError(f"dictionary {path}: {error.strerror}", exit_code=2) from None
     except UnicodeDecodeError:
         raise TokenizerError(f"dictionary {path}: not UTF-8 text", exit_code=2) from None
-    return dictionary_of(lines, hashlib.sha256(raw).hexdigest(), path)
+    if scripts is None:
+        code_points = [ord(c) for c in set().union(*lines)]
+        scripts = tuple(n for n in (*SCRIPTS, "Han") if members(n)[code_points].any()) or SCRIPTS
+    return dictionary_of(lines, hashlib.sha256(raw).hexdigest(), path, scripts)
 
 
 def dictionary_of(

@@ -10,7 +10,8 @@ from curate.disk.units import counted
 from curate.errors import UsageError
 from curate.formats.read_settings import ReadSettings
 from curate.inspect import results
-from curate.inspect.evaluate.tokenizers import Documents, ratio, share, translated, whole
+from curate.inspect.evaluate.tokenizers import Documents, segmentation, translated
+from curate.inspect.evaluate.tokenizers_page import ratio, share, whole
 from curate.pages import templates
 from curate.terminal.tables import table
 
@@ -23,6 +24,7 @@ def study(
     width: int,
     worth: float,
     as_json: bool,
+    dictionary: Path | None = None,
     read: ReadSettings | None = None,
 ) -> None:
     """Prints the figures; with OUT also study.json and study.html. sizes: with commas between."""
@@ -45,7 +47,14 @@ def study(
             yield from texts_of(data, offsets)
 
     try:
-        comparison = run(texts(), vocabs, digits=cast(Digits, digits), width=width, worth=worth)
+        comparison = run(
+            texts(),
+            vocabs,
+            digits=cast(Digits, digits),
+            width=width,
+            worth=worth,
+            segmentation=segmentation(dictionary, None),
+        )
     except TokenizerError as error:
         raise translated(error) from None
     figures = {"inputs": inputs, **documents.tally, "digits": digits, **comparison}
@@ -54,16 +63,28 @@ def study(
     )
 
 
-HEAD = ("vocabulary", "bytes a token", "saved by doubling", "embedding parameters")
+HEAD = ("vocabulary", "bytes a token", "saved", "parameters", "words whole", "graphemes", "F1")
+TERMS = (
+    "saved: of the tokens, by a doubling; parameters: of the embedding;",
+    "graphemes: tokens that cut one; F1: of boundaries of words",
+)
+# Drawn beside bytes a token: key, title.
+CURVES = (
+    ("whole_share", "Words kept whole"),
+    ("cluster_cut_share", "Tokens that cut a grapheme"),
+    ("boundary_f1", "Boundaries of words kept (F1)"),
+)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    saved = share(row["saved"])
     return [
         whole(row["vocab"]),
         ratio(row["bytes_a_token"]),
-        saved,
+        share(row["saved"]),
         whole(row["embedding_parameters"]),
+        share(row["whole_share"]),
+        share(row["cluster_cut_share"]),
+        ratio(row["boundary_f1"]),
     ]
 
 
@@ -75,7 +96,7 @@ def text(figures: dict[str, Any]) -> str:
         f" {figures['width']:,} wide"
     )
     lines = table(HEAD, [_cells(row) for row in figures["rows"]], left=())
-    return "\n".join([about, "", *lines, "", *_advice(figures)])
+    return "\n".join([about, "", *lines, *TERMS, "", *_advice(figures)])
 
 
 def _advice(figures: dict[str, Any]) -> list[str]:
@@ -103,9 +124,16 @@ def _apart(sizes: list[int]) -> list[int]:
 
 def render(figures: dict[str, Any]) -> str:
     """study.html."""
+    rows = figures["rows"]
+    curves = [
+        (title, [(row["vocab"], row[key]) for row in rows])
+        for key, title in CURVES
+        if all(row[key] is not None for row in rows)
+    ]
     return templates.render(
         "evaluate/study.html",
         study=figures,
+        curves=curves,
         head=HEAD,
         rows=[_cells(row) for row in figures["rows"]],
         ticks=_apart([row["vocab"] for row in figures["rows"]]),

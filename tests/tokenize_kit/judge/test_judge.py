@@ -15,7 +15,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.judge.compare import HARD_TEXTS, compare, cut_text
-from tokenize_kit.judge.tally import Tally, examine_vocabulary, renyi_efficiency
+from tokenize_kit.judge.tally import Tally, Texts, renyi_efficiency
+from tokenize_kit.judge.vocabulary import examine_vocabulary
 from tokenize_kit.learn.training import train_tokenizer
 
 TEXTS = ["the cat sat on the mat, then that 12 cats", "กินข้าวที่บ้าน กินที่บ้าน", "né, a1b2\n\tx"] * 9
@@ -27,6 +28,10 @@ def packed(texts):
     return np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum(
         [0, *map(len, raw)], dtype=np.int64
     )
+
+
+def packed_texts(texts):
+    return Texts.of(*packed(texts))
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +89,7 @@ def test_two_engines_of_one_model_agree_on_every_figure(candidates):
     for kind in ("unigram", "spm"):
         tally = Tally(candidates[kind], ["lang"])
         texts = [*TEXTS, *HARD_TEXTS[:4]]
-        tally.add(*packed(texts), {"lang": ["en", "th", None] * 10 + ["en"]})
+        tally.add(packed_texts(texts), {"lang": ["en", "th", None] * 10 + ["en"]})
         result = tally.result()
         own = ("tokenizer", "engine", "encode_mb_per_cpu_second", "decode_mb_per_cpu_second")
         results.append({key: value for key, value in result.items() if key not in own})
@@ -112,7 +117,7 @@ def test_real_texts_come_back_and_two_engines_agree_on_them(real_texts, tmp_path
     results = []
     for path in (tmp_path / "tokenizer.json", tmp_path / "tokenizer.model"):
         tally = Tally(open_candidate(path))
-        tally.add(*packed(texts))
+        tally.add(packed_texts(texts))
         result = tally.result()
         assert result["lost"] == 0
         results.append([result[key] for key in ("tokens", "fertility", "whole", "tokens_a_letter")])
@@ -122,9 +127,9 @@ def test_real_texts_come_back_and_two_engines_agree_on_them(real_texts, tmp_path
 def test_batches_do_not_change_the_figures(candidates):
     single, many = Tally(candidates["bpe"], ["lang"]), Tally(candidates["bpe"], ["lang"])
     labels = ["en", "th", None] * 9
-    single.add(*packed(TEXTS), {"lang": labels})
+    single.add(packed_texts(TEXTS), {"lang": labels})
     for text, label in zip(TEXTS, labels, strict=True):
-        many.add(*packed([text]), {"lang": [label]})
+        many.add(packed_texts([text]), {"lang": [label]})
     results = [
         {k: v for k, v in tally.result().items() if "cpu" not in k} for tally in (single, many)
     ]
@@ -140,7 +145,7 @@ def test_batches_do_not_change_the_figures(candidates):
 
 def test_figures_are_those_of_the_library_counted_by_hand(folder, candidates):
     tally = Tally(candidates["bpe"])
-    tally.add(*packed(TEXTS))
+    tally.add(packed_texts(TEXTS))
     results = tally.result()
     library = Tokenizer.from_file(str(folder / "bpe" / "tokenizer.json"))
     ids = [n for text in TEXTS for n in library.encode(text).ids]
@@ -166,8 +171,8 @@ def test_renyi_efficiency_is_one_where_all_tokens_are_as_frequent():
 
 def test_what_is_lost_is_counted_and_the_first_shown(folder):
     tally = Tally(open_candidate(folder / "words.json"))
-    tally.add(*packed(["the", "the cat"]))
-    tally.add(*packed(["The dog", "a"]))
+    tally.add(packed_texts(["the", "the cat"]))
+    tally.add(packed_texts(["The dog", "a"]))
     results = tally.result()
     assert results["lost"] == 2
     assert results["first_lost"]["text"] == 2
@@ -217,15 +222,15 @@ def test_white_space_and_digits_and_the_longest_are_told(candidates):
 def test_empty_texts_and_texts_of_nul_are_counted(candidates):
     for kind in KINDS:
         tally = Tally(candidates[kind])
-        tally.add(*packed([]))
-        tally.add(*packed(["", "\x00\x00", ""]))
+        tally.add(packed_texts([]))
+        tally.add(packed_texts(["", "\x00\x00", ""]))
         assert tally.result()["texts"] == 3
         assert tally.result()["lost"] == 0
 
 
 def test_later_labels_of_too_many_are_counted_together(candidates):
     tally = Tally(candidates["bpe"], ["source"], most_groups=2)
-    tally.add(*packed(["a", "b", "c", "d", "a"]), {"source": ["a", "b", "c", "d", "a"]})
+    tally.add(packed_texts(["a", "b", "c", "d", "a"]), {"source": ["a", "b", "c", "d", "a"]})
     results = {row["label"]: row["texts"] for row in tally.result()["source"]}
     assert results == {"a": 2, "b": 1, "(others)": 2}
 

@@ -14,7 +14,7 @@ from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import from_letters
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.judge.compare import compare, cut_text, gini
-from tokenize_kit.judge.tally import examine_vocabulary
+from tokenize_kit.judge.vocabulary import examine_vocabulary
 from tokenize_kit.learn.training import train_tokenizer
 
 TEXTS = ["the cat sat on the mat, then that", "กินข้าวที่บ้าน กินที่บ้าน", "the mat"] * 6
@@ -99,3 +99,44 @@ def test_every_token_of_ranks_is_named(folder):
 def test_ranks_without_a_pattern_are_refused(folder):
     with pytest.raises(TokenizerError, match=r"large\.tiktoken: .*give --pattern, one of gpt2"):
         open_candidate(folder / "large.tiktoken")
+
+
+def test_any_language_can_be_the_pivot(folder):
+    batch = (*packed(TEXTS), {"lang": LANGUAGES})
+    (result,) = compare([folder / "large"], [batch], ["lang"], pivot="th")["tokenizers"]
+    thai, english = result["lang"]
+    assert thai["premium_a_text"] == 1
+    assert english["premium_a_byte"] == pytest.approx(
+        english["tokens"] / english["bytes"] / (thai["tokens"] / thai["bytes"])
+    )
+
+
+def test_costs_are_tokens_times_the_price_and_words_are_for_texts_with_spaces(folder):
+    batch = (*packed(TEXTS), {"lang": LANGUAGES})
+    (result,) = compare([folder / "large"], [batch], ["lang"], price=4.0, context=1000)[
+        "tokenizers"
+    ]
+    thai, english = result["lang"]
+    price = 4.0 * english["tokens"] / 1e6  # of these texts
+    for unit in ("characters", "words"):
+        cost = english[f"price_a_million_{unit}"] * english[unit] / 1e6
+        assert cost == pytest.approx(price)
+    characters = 1000 * english["characters"] / english["tokens"]
+    assert english["context_characters"] == round(characters)
+    assert english["context_words"] == round(1000 * english["words"] / english["tokens"])
+    assert english["context_pages"] == round(characters) / 1800
+    assert thai["price_a_million_words"] is None and thai["context_words"] is None
+    assert thai["context_characters"] > 0
+
+
+def test_shared_tokens_are_those_of_the_same_bytes(folder):
+    paths = [folder / "small", folder / "large", folder / "large.tiktoken"]
+    pairs = compare(paths, [(*packed(["x"]), {})], pattern="o200k")["overlaps"]
+    spelled = []
+    for name in ("small", "large"):
+        parts = json.loads((folder / name / "tokenizer.json").read_bytes())
+        spelled.append({t for t in parts["model"]["vocab"] if not t.startswith("<|")})
+    shared = len(spelled[0] & spelled[1])
+    assert pairs[0]["shared"] == pairs[1]["shared"] == shared
+    assert pairs[0]["jaccard"] == shared / len(spelled[0] | spelled[1])
+    assert pairs[2] == {"first": 1, "second": 2, "shared": len(spelled[1]), "jaccard": 1.0}

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import unicodedata
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenize_kit.judge.tally import _RUNS, count_words, letter_kinds
+from tests.tokenize_kit.judge.test_judge import packed
+from tokenize_kit.judge.words import (
+    _RUNS,
+    Segmentation,
+    count_boundaries,
+    count_words,
+    letter_kinds,
+)
+from tokenize_kit.segment.dictionary import read_dictionary
 
 NONE, LETTER, SPACELESS, MARK = range(4)
 
@@ -70,7 +79,8 @@ def counted(texts, cuts):
     sizes = np.array([len(tokens) for tokens in cuts], np.int64)
     data = np.frombuffer(bytearray().join(raw), np.uint8)
     starts, ends = spans[:, 0].copy(), spans[:, 1].copy()
-    return count_words(data, offsets, letter_kinds(), starts, ends, sizes).tolist()
+    kinds, cuts = Segmentation().kinds(), Segmentation().cut(data, offsets)[2]
+    return count_words(data, offsets, kinds, cuts, starts, ends, sizes).tolist()
 
 
 @pytest.mark.parametrize(
@@ -124,3 +134,82 @@ def test_letters_of_spaceless_scripts_are_those_that_unicode_names():
             spaceless = unicodedata.name(chr(code), "").startswith(wanted)
             assert not spaceless or kinds[code] == SPACELESS, hex(code)
     assert kinds[ord("a")] == kinds[ord("न")] == kinds[ord("한")] == LETTER
+
+
+def _words(text, known, cuts):
+    """(first, end) of words, and None for a run whose words are not known."""
+    words = []
+    for first, end, letters, spaceless in _runs(text):
+        if spaceless and not known:
+            words.append(None)
+        elif letters:
+            first += next(k for k, c in enumerate(text[first:end]) if _kind(c) != MARK)
+            inner = [k for k in cuts if first < k < end]
+            words += zip([first, *inner], [*inner, end], strict=True)
+    return words
+
+
+def boundaries_by_hand(text, tokens, known, cuts):
+    """A row of count_boundaries; cuts: where words end, in characters."""
+    ends = {k for token in tokens for k in token}
+    words = _words(text, known, cuts)
+    pairs = [(a, b) for a, b in pairwise(words) if a and b]
+    kept = sum(any(a[1] <= k <= b[0] for k in ends) for a, b in pairs)
+    within = sum(word[0] < k < word[1] for word in words if word for k in ends)
+    return [len(pairs), kept, within]
+
+
+def boundaries_counted(text, tokens, known, cuts):
+    segmentation = Segmentation(separator=b"|" if known else b"")
+    marked = "|".join(text[a:z] for a, z in pairwise([0, *cuts, len(text)])) if known else text
+    raw = np.frombuffer(bytearray(marked.encode()), np.uint8)
+    offsets = np.array([0, len(raw)])
+    data, offsets, is_cut = segmentation.cut(raw, offsets)
+    assert data.tobytes().decode() == text
+    ends = [len(text[:k].encode()) for token in tokens for k in token]
+    boundaries = np.zeros(len(is_cut), np.bool_)
+    boundaries[ends] = True
+    return count_boundaries(data, offsets, segmentation.kinds(), is_cut, boundaries).tolist()[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "cuts", "expected"),
+    [
+        pytest.param("the cat", [(0, 3), (3, 7)], None, [1, 1, 0], id="before-the-space"),
+        pytest.param("the cat", [(0, 4), (4, 7)], None, [1, 1, 0], id="behind-it"),
+        pytest.param("New York", [(0, 8)], None, [1, 0, 0], id="one-token-over-two-words"),
+        pytest.param("aกา b", [(0, 1), (1, 5)], None, [0, 0, 0], id="unknown-words-between"),
+        pytest.param("กินข้าว", [(0, 3), (3, 7)], [3], [1, 1, 0], id="thai-at-the-word"),
+        pytest.param("กินข้าว", [(0, 2), (2, 7)], [3], [1, 0, 1], id="thai-beside-it"),
+    ],
+)
+def test_tokens_keep_boundaries_of_words_or_cut_within(text, tokens, cuts, expected):
+    case = (text, tokens, cuts is not None, cuts or [])
+    assert boundaries_counted(*case) == expected == boundaries_by_hand(*case)
+
+
+@settings(max_examples=200, deadline=None)
+@given(_cut_texts(), st.booleans(), st.data())
+def test_any_boundaries_are_counted_as_the_reference_does(case, known, draw):
+    for text, tokens in zip(*case, strict=True):
+        letters = [k for k in range(1, len(text)) if known and _kind(text[k]) != MARK]
+        cuts = draw.draw(st.sets(st.sampled_from(letters))) if letters else ()
+        case = (text, tokens, known, sorted(cuts))
+        assert boundaries_counted(*case) == boundaries_by_hand(*case)
+
+
+def test_a_dictionary_makes_words_of_runs(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("กิน\nข้าว\nบ้าน\n", encoding="utf-8")
+    segmentation = Segmentation(read_dictionary(path))
+    data, offsets = packed(["กินข้าว in บ้าน", "漢字"])
+    data, offsets, cuts = segmentation.cut(data, offsets)
+    kinds = segmentation.kinds()
+    starts, ends, sizes = offsets[:-1], offsets[1:], np.ones(2, np.int64)
+    rows = count_words(data, offsets, kinds, cuts, starts, ends, sizes).tolist()
+    assert rows == [[4, 4, 4, 0, 0], [0, 0, 0, 2, 1]]
+    boundaries = np.ones(len(cuts), np.bool_)
+    assert count_boundaries(data, offsets, kinds, cuts, boundaries)[:, :2].tolist() == [
+        [3, 3],
+        [0, 0],
+    ]

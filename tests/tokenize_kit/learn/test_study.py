@@ -41,6 +41,8 @@ def test_tokens_are_those_of_a_tokenizer_trained_alone(texts):
     assert [row["vocab"] for row in result["rows"]] == [300, 600]
     assert result["learned_from"] + result["measured_on"] == len(texts)
     assert result["rows"][1]["embedding_parameters"] == 600 * 64
+    for name, sign in {"boundary_f1": 1, "whole_share": 1, "fertility": -1}.items():
+        assert (result["rows"][1][name] - result["rows"][0][name]) * sign > 0
     again = study(texts, [300])
     assert again["rows"][0]["tokens"] == result["rows"][0]["tokens"]
     assert again["beyond"] is True

@@ -1,4 +1,4 @@
-"""`llmcurate tokenizer eval`: figures, page, colours, and what is refused."""
+"""`llmcurate tokenizer eval`, `diff` and `study`: figures, pages, colours, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from curate.api.outcome import carry_out
 from curate.cli.app import invoke
-from curate.inspect.evaluate.tokenizers import FIGURES, TRAINED_ON, bars, names, rows
+from curate.inspect.evaluate.tokenizers import names
+from curate.inspect.evaluate.tokenizers_page import FIGURES, TRAINED_ON, bars, rows
 from curate.run.outcome import Options
 from curate.steps.recipe import compose
 from tests.curate.pages.structure import check_structure
@@ -96,7 +97,7 @@ def test_the_chart_shows_bytes_a_token_of_all_texts_and_of_languages() -> None:
     one = {"bytes_a_token": 3.0, "lang": [{"label": "en", "bytes_a_token": 4.0}]}
     two = {"bytes_a_token": 2.0, "lang": [*one["lang"], {"label": "th", "bytes_a_token": None}]}
     assert bars([one]) == [("all texts", [3.0])]
-    assert bars([two, two])[1:] == [("en", [4.0, 4.0]), ("th", [None, None])]
+    assert bars([two, two])[1:] == [("en", [4.0, 4.0])]
 
 
 def test_lengths_are_set_against_a_baseline(judged: Path, capsys: Any) -> None:
@@ -177,7 +178,8 @@ def test_a_study_recommends_a_size_and_draws_it(tmp_path: Path, capsys: Any) -> 
     assert study["read"] == 120
     page = (tmp_path / "out" / "study.html").read_text(encoding="utf-8")
     check_structure(page)
-    assert page.count("<svg") == 1 and "could not be drawn" not in page
+    assert page.count("<svg") == page.count(">recommended</text>") == 4
+    assert "could not be drawn" not in page
     assert invoke([*arguments, "--worth", "1"]) == 0
     assert "recommended: 265, the last size" in capsys.readouterr().out
 
@@ -198,3 +200,103 @@ def test_what_reads_the_same_has_no_best() -> None:
     assert best["bytes a token"] == [1]
     assert best["tokens a word (fertility)"] == []
     assert best["encoding, MB/s of CPU time"] == []  # no two runs give the same
+
+
+def _diff(capsys: Any, *arguments: Any) -> tuple[int, str, str]:
+    code = invoke(["tokenizer", "diff", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_what_differs_in_two_tokenizers_is_printed_and_written(
+    judged: Path,
+    tmp_path: Path,
+    capsys: Any,
+) -> None:
+    both = (judged / "one", judged / "two")
+    on = ("--on", judged / "texts.jsonl")
+    code, printed, _ = _diff(capsys, *both, *on)
+    assert code == 0
+    lines = {line.split("  ")[0]: line.split() for line in printed.splitlines()}
+    assert lines["vocabulary"][-2:] == ["280", "290"]
+    assert lines["tokens that the other lacks"][-2:] == ["0", "10"]
+    assert "merges: the first 23 are the same" in printed
+    assert max(map(len, printed.splitlines())) <= 100
+    code, printed, _ = _diff(capsys, *both, *on, "--json", "-o", tmp_path)
+    figures = json.loads(printed.splitlines()[-1])
+    assert json.loads((tmp_path / "diff.json").read_text(encoding="utf-8")) == figures
+    assert figures["names"] == ["one", "two"] and figures["texts"]["texts"] == 3
+    page = (tmp_path / "diff.html").read_text(encoding="utf-8")
+    check_structure(page)
+    assert 'id="cuts"' in page and "<b>sat" not in page
+
+
+def test_vocabularies_are_compared_without_texts(
+    judged: Path,
+    tmp_path: Path,
+    capsys: Any,
+) -> None:
+    code, printed, _ = _diff(capsys, judged / "one", judged / "two", "-o", tmp_path)
+    assert code == 0 and "cut differently" not in printed and "bytes a token" not in printed
+    page = (tmp_path / "diff.html").read_text(encoding="utf-8")
+    check_structure(page)
+    assert 'id="cuts"' not in page
+
+
+@pytest.mark.parametrize("arguments", [("none",), ("none.model",), ("--pattern", "gpt2")])
+def test_what_cannot_be_compared_is_refused(
+    judged: Path,
+    capsys: Any,
+    arguments: tuple[str, ...],
+) -> None:
+    second = () if len(arguments) == 1 else (judged / "two",)
+    code, _, err = _diff(capsys, judged / "one", *second, *arguments)
+    assert code == 2 and len(err.strip().splitlines()) == 1
+
+
+def test_words_of_a_separator_or_a_dictionary_costs_and_scripts_are_shown(
+    judged: Path, tmp_path: Path, capsys: Any
+) -> None:
+    (tmp_path / "words.txt").write_text("กิน\nข้าว\nที่\nบ้าน\n", encoding="utf-8")
+    options = ("--price", 3, "--context", 4096, "--pivot", "th", "-o", tmp_path)
+    _, plain, _ = _eval(capsys, judged, judged / "one", judged / "two")
+    (tmp_path / "parts.tsv").write_text("sats\tsat s\n", encoding="utf-8")
+    dictionary = ("--dictionary", tmp_path / "words.txt", "--morphemes", tmp_path / "parts.tsv")
+    code, printed, _ = _eval(capsys, judged, judged / "one", judged / "two", *dictionary, *options)
+    assert code == 0
+    assert "boundaries of morphemes kept" in printed
+    assert "price of a million characters" in printed and "over those of th" in printed
+    assert "tokens of the vocabulary by script" in printed and "price" not in plain
+    (one, _) = json.loads((tmp_path / "evaluation.json").read_bytes())["tokenizers"]
+    thai = next(row for row in one["lang"] if row["label"] == "th")
+    assert thai["words"] == 4 and thai["word_boundaries"] == 3  # กิน ข้าว ที่ บ้าน
+    page = (tmp_path / "evaluation.html").read_text(encoding="utf-8")
+    check_structure(page)
+    assert "could not be drawn" not in page and page.count("<svg") == 3
+
+    rows = [{"text": "กิน|ข้าว|ที่|บ้าน", "lang": "th"}]
+    marked = tmp_path / "marked.jsonl"
+    marked.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    arguments = ["tokenizer", "eval", judged / "one", "--on", marked, "--separator", "|", "--json"]
+    assert invoke([str(argument) for argument in arguments]) == 0
+    (gold,) = json.loads(capsys.readouterr().out.splitlines()[-1])["tokenizers"]
+    names = ("tokens", "words", "kept_boundaries", "boundaries_within", "bytes")
+    assert [gold[name] for name in names] == [thai[name] for name in names]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--pivot", "xx"),
+        ("--dictionary", "none.txt"),
+        ("--dictionary", "none.txt", "--separator", "|"),
+        ("--context", "0"),
+        ("--morphemes", "none.tsv"),
+    ],
+    ids=["pivot", "no-dictionary", "two-ways", "context", "no-lexicon"],
+)
+def test_measures_that_cannot_be_taken_are_refused(
+    judged: Path, capsys: Any, arguments: tuple[str, ...]
+) -> None:
+    code, _, err = _eval(capsys, judged, judged / "one", *arguments)
+    assert code == 2 and len(err.strip().splitlines()) == 1

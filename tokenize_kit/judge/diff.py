@@ -1,0 +1,238 @@
+"""The difference of two tokenizers: of their vocabularies and settings, and of how they cut
+texts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokenize_kit.judge.candidate import Candidate, open_candidate
+from tokenize_kit.judge.compare import Batch
+from tokenize_kit.judge.scripts import LABELS, token_scripts
+from tokenize_kit.judge.tally import Tally, Texts
+from tokenize_kit.judge.vocabulary import token_bytes
+from tokenize_kit.judge.words import Segmentation
+
+EXAMPLES = 20
+LONGEST = 200  # bytes of a stretch that is counted by its text
+# Of `Tally.result`, of both tokenizers.
+_TAKEN = (
+    "tokenizer", "engine", "vocab", "special", "texts", "bytes", "characters", "words", "tokens",
+    "bytes_a_token", "fertility", "whole_share", "boundary_f1", "cluster_cut_share",
+    "unknown_share", "used", "lost",
+)  # fmt: skip
+
+
+def diff(
+    first: Path,
+    second: Path,
+    batches: Iterable[Batch] = (),
+    *,
+    pattern: str | None = None,
+    segmentation: Segmentation | None = None,
+) -> dict[str, Any]:
+    """`tokenizers`: figures of both; `scripts`: tokens of one and of both by script; `only`: tokens
+    of one, those used most; `ids`, `order`, `special`, `settings`: what differs; `texts`: the texts
+    that are cut differently, with texts alone.
+
+    Tokens are the same where they stand for the same bytes. pattern, segmentation, batches: as of
+    `compare`. Raises TokenizerError naming a tokenizer that cannot be read.
+    """
+    tallies = [Tally(open_candidate(path, pattern)) for path in (first, second)]
+    cuts = Cuts()
+    for data, offsets, _ in batches:
+        texts = Texts.of(data, offsets, segmentation)
+        spans = [tally.add(texts) for tally in tallies]
+        cuts.add(texts, spans)
+    names = [token_bytes(tally.candidate, tally.vocabulary) for tally in tallies]
+    numbers = [{name: n for n, name in reversed(by_id.items())} for by_id in names]
+    return {
+        "tokenizers": [{k: t.result()[k] for k in _TAKEN} for t in tallies],
+        **_vocabularies(tallies, names, numbers),
+        "ids": _ids(numbers),
+        "order": _order([t.candidate for t in tallies], names),
+        "special": _special([t.candidate for t in tallies]),
+        "settings": _settings([t.candidate for t in tallies]),
+        "texts": cuts.result() if cuts.texts else None,
+    }
+
+
+def _shown(token: bytes) -> str:
+    """The text of a token; bytes that are no character as \\xNN."""
+    return token.decode("utf-8", "backslashreplace")
+
+
+def _vocabularies(
+    tallies: list[Tally], names: list[dict[int, bytes]], numbers: list[dict[bytes, int]]
+) -> dict[str, Any]:
+    rows: dict[str, list[int]] = {}
+    only: list[list[dict[str, Any]]] = []
+    for side, tally in enumerate(tallies):
+        other = numbers[1 - side]
+        labels = token_scripts(tally.candidate, tally.vocabulary)
+        absent = []
+        for token, n in numbers[side].items():
+            row = rows.setdefault(LABELS[labels[n]], [0, 0, 0])
+            if token not in other:
+                row[side] += 1
+                absent.append(n)
+            elif side == 0:
+                row[2] += 1
+        absent.sort(key=lambda n: (-tally.counts[n], n))
+        only.append(
+            [
+                {"id": n, "text": _shown(names[side][n]), "uses": int(tally.counts[n])}
+                for n in absent[:EXAMPLES]
+            ]
+        )
+    scripts: list[dict[str, Any]] = [
+        {"label": label, "first": row[0], "second": row[1], "both": row[2]}
+        for label, row in sorted(rows.items(), key=lambda item: (-sum(item[1]), item[0]))
+    ]
+    totals = {side: sum(row[side] for row in scripts) for side in ("first", "second", "both")}
+    return {**totals, "scripts": scripts, "only": only}
+
+
+def _ids(numbers: list[dict[bytes, int]]) -> dict[str, Any]:
+    """Tokens of both that have the same id, and those that have another one."""
+    first, second = numbers
+    in_order = sorted(first, key=first.__getitem__)
+    moved = [token for token in in_order if second.get(token, first[token]) != first[token]]
+    same = sum(second.get(token) == n for token, n in first.items())
+    return {
+        "same": same,
+        "moved": len(moved),
+        "examples": [
+            {"text": _shown(token), "first": first[token], "second": second[token]}
+            for token in moved[:EXAMPLES]
+        ],
+    }
+
+
+def _order(candidates: list[Candidate], names: list[dict[int, bytes]]) -> dict[str, Any]:
+    """Of two BPEs how long they learn the same tokens one after the other, and whether the tokens
+    of both come in the same order; of two Unigrams how many tokens of both have other scores."""
+    (kind, first), (other_kind, second) = (candidate.order() for candidate in candidates)
+    if kind != other_kind or kind == "none":
+        return {"kind": "unlike" if kind != other_kind else "none"}
+    values = [
+        {names[side][n]: value for n, value in order.items() if n in names[side]}
+        for side, order in enumerate((first, second))
+    ]
+    shared = values[0].keys() & values[1].keys()
+    if kind == "scores":
+        unlike = {t for t in shared if abs(values[0][t] - values[1][t]) > 1e-6}
+        return {"kind": kind, "shared": len(shared), "unlike": len(unlike)}
+    orders = [sorted(of_one, key=of_one.__getitem__) for of_one in values]
+    shortest = min(map(len, orders))
+    unlike_at = (k for k in range(shortest) if orders[0][k] != orders[1][k])
+    common = [[token for token in order if token in shared] for order in orders]
+    return {
+        "kind": kind,
+        "first": len(orders[0]),
+        "second": len(orders[1]),
+        "shared": len(shared),
+        "same_until": next(unlike_at, shortest),
+        "same_order": common[0] == common[1],
+    }
+
+
+def _special(candidates: list[Candidate]) -> list[dict[str, Any]]:
+    """Special tokens of one only, or with another id: {text, first, second}, null where absent."""
+    by_text = [{c.tokens[n]: n for n in sorted(c.special)} for c in candidates]
+    texts = sorted(by_text[0].keys() | by_text[1].keys())
+    rows = [{"text": t, "first": by_text[0].get(t), "second": by_text[1].get(t)} for t in texts]
+    return [row for row in rows if row["first"] != row["second"]]
+
+
+def _settings(candidates: list[Candidate]) -> list[dict[str, Any]]:
+    """Settings that differ: {name, first, second}, null where there is none."""
+    first, second = (candidate.settings() for candidate in candidates)
+    rows = [
+        {"name": name, "first": first.get(name), "second": second.get(name)}
+        for name in sorted(first.keys() | second.keys())
+        if first.get(name) != second.get(name)
+    ]
+    return sorted(rows, key=lambda row: not row["name"].startswith(_FIRST))
+
+
+_FIRST = ("model", "normalizer", "pre_tokenizer", "pattern")  # what decides ids
+Spans = tuple[np.ndarray, np.ndarray]
+
+
+class Cuts:
+    """Where two tokenizers cut the same texts differently.
+
+    Between two positions at which both have a boundary the text is a stretch; a stretch with a
+    boundary inside is cut differently. Stretches are counted by their text, so memory grows with
+    those that differ.
+    """
+
+    def __init__(self) -> None:
+        self.texts = self.bytes = self.words = 0
+        self._unlike = {"texts": 0, "words": 0, "bytes": 0, "stretches": 0}
+        self._stretches: Counter[tuple[bytes, tuple[int, ...], tuple[int, ...]]] = Counter()
+
+    def add(self, texts: Texts, spans: list[Spans]) -> None:
+        """A batch, with (starts, ends) of the tokens of both."""
+        data, base = texts.data, int(texts.offsets[0])
+        length = int(texts.offsets[-1]) - base
+        marks = np.zeros((2, length + 1), np.bool_)
+        for side, (starts, ends) in enumerate(spans):
+            marks[side, starts - base] = marks[side, ends - base] = True
+        rows = texts.offsets - base
+        shared = marks[0] & marks[1]
+        shared[rows] = True
+        unlike = np.flatnonzero((marks[0] != marks[1]) & ~shared)
+        bounds = np.flatnonzero(shared)
+        self.texts += len(rows) - 1
+        self.bytes += length
+        of_text = np.searchsorted(rows, unlike, side="right")
+        self._unlike["texts"] += len(np.unique(of_text))
+        words = texts.words()
+        self.words += len(words)
+        if not len(unlike):
+            return
+        # Of each word whether a boundary of one lies within: as many before its end as before its
+        # second byte if not.
+        before = np.searchsorted(unlike, words[:, 1]) - np.searchsorted(unlike, words[:, 0] + 1)
+        self._unlike["words"] += int((before > 0).sum())
+        stretches = np.unique(np.searchsorted(bounds, unlike, side="right"))
+        starts, ends = bounds[stretches - 1], bounds[stretches]
+        self._unlike["bytes"] += int((ends - starts).sum())
+        self._unlike["stretches"] += len(stretches)
+        raw = data[base : base + length].tobytes()
+        for a, z in zip(starts.tolist(), ends.tolist(), strict=True):
+            if z - a <= LONGEST:
+                inner = [tuple(np.flatnonzero(of_one[a + 1 : z]).tolist()) for of_one in marks]
+                self._stretches[raw[a:z], inner[0], inner[1]] += 1
+
+    def result(self) -> dict[str, Any]:
+        """Counts, and the commonest stretches that hold letters with both cuts, as JSON values."""
+        worded = (item for item in self._stretches.items() if _has_letter(item[0][0]))
+        commonest = sorted(worded, key=lambda item: (-item[1], item[0]))
+        return {
+            "texts": self.texts,
+            "words": self.words,
+            "bytes": self.bytes,
+            **{f"unlike_{name}": count for name, count in self._unlike.items()},
+            "examples": [
+                {"uses": uses, "first": _pieces(raw, one), "second": _pieces(raw, other)}
+                for (raw, one, other), uses in commonest[:EXAMPLES]
+            ],
+        }
+
+
+def _has_letter(raw: bytes) -> bool:
+    return any(c.isalpha() for c in raw.decode("utf-8", "ignore"))
+
+
+def _pieces(raw: bytes, inner: tuple[int, ...]) -> list[str]:
+    """The pieces of a stretch; inner: bytes before each boundary within, less one."""
+    cuts = [0, *(k + 1 for k in inner), len(raw)]
+    return [_shown(raw[a:z]) for a, z in pairwise(cuts)]

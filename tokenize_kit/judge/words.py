@@ -1,0 +1,219 @@
+"""Words in text, and the tokens that they are made of.
+
+A word is a run of letters and marks (\\p{L}, \\p{M}): white space, digits and signs end it, so
+`don't` is two. Han, kana, Thai, Lao, Khmer and Burmese are written without spaces, and a run of
+theirs may be a whole sentence: of those, tokens are counted a letter, marks not counted as such.
+Where it is known how a run is cut into words (`Segmentation`), these are words as any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from kernel_cache import njit
+from tokenize_kit.pattern.categories import CODE_POINTS, members
+from tokenize_kit.segment.dictionary import Dictionary
+
+WORDS, WORD_TOKENS, WHOLE, LETTERS, LETTER_TOKENS = range(5)  # columns of `count_words`
+_LETTER, _SPACELESS, _MARK, _SEGMENTED = 1, 2, 3, 4
+_RUNS = (
+    (0x0E00, 0x0F00),  # Thai, Lao
+    (0x1000, 0x10A0), (0xA9E0, 0xAA00), (0xAA60, 0xAA80),  # Burmese
+    (0x1780, 0x1800),  # Khmer
+    (0x3005, 0x3008), (0x3021, 0x302A), (0x3038, 0x303C), (0x3400, 0x4DC0), (0x4E00, 0xA000),
+    (0xF900, 0xFB00), (0x20000, 0x33480),  # Han
+    (0x3040, 0x3130), (0x31A0, 0x31C0), (0x31F0, 0x3200), (0xFF66, 0xFFA0),  # kana, bopomofo
+    (0x1AFF0, 0x1B170),  # further kana
+)  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def letter_kinds() -> np.ndarray:
+    """uint8[0x110000]: 0 in no word, 1 letter, 2 letter of a script without spaces, 3 mark."""
+    kinds = np.zeros(CODE_POINTS, np.uint8)
+    letters = members("L")
+    kinds[letters] = _LETTER
+    for first, end in _RUNS:
+        kinds[first:end][letters[first:end]] = _SPACELESS
+    kinds[members("M")] = _MARK
+    return kinds
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """How runs without spaces are cut into words: by a dictionary, or where a separator stands in
+    the texts, which is then taken out of them. By default they are not."""
+
+    dictionary: Dictionary | None = None
+    separator: bytes = b""
+
+    def kinds(self) -> np.ndarray:
+        """`letter_kinds`, 4 for letters of scripts without spaces whose words are known."""
+        kinds = letter_kinds().copy()
+        spaceless = kinds == _SPACELESS
+        if self.separator:
+            kinds[spaceless] = _SEGMENTED
+        elif self.dictionary is not None:
+            inside = np.logical_or.reduce([members(name) for name in self.dictionary.scripts])
+            kinds[spaceless & inside] = _SEGMENTED
+        return kinds
+
+    def cut(
+        self, data: np.ndarray, offsets: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(data, offsets) without separators, and bool[bytes + 1]: whether a word ends before each
+        byte from the first row on, as far as the dictionary or the separators say."""
+        if self.separator:
+            return self._without_separators(data, offsets)
+        cuts = np.zeros(offsets[-1] - offsets[0] + 1, np.bool_)
+        if self.dictionary is not None:
+            cuts[self.dictionary.cut(data, offsets) - offsets[0]] = True
+        return data, offsets, cuts
+
+    def _without_separators(
+        self, data: np.ndarray, offsets: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        rows = [data[a:z].tobytes().split(self.separator) for a, z in pairwise(offsets.tolist())]
+        ends = np.cumsum([0, *(len(word) for row in rows for word in row)])
+        cuts = np.zeros(ends[-1] + 1, np.bool_)
+        cuts[ends] = True
+        words = np.cumsum([0, *map(len, rows)])
+        joined = bytearray().join(word for row in rows for word in row)
+        return np.frombuffer(joined, np.uint8), ends[words].astype(np.int64), cuts
+
+
+@njit(nogil=True, inline="always")
+def code_point(data, i):
+    """(code point, bytes) at a position of valid UTF-8."""
+    b = np.int64(data[i])
+    if b < 0x80:
+        return b, 1
+    if b < 0xE0:
+        return (b & 0x1F) << 6 | (data[i + 1] & 0x3F), 2
+    if b < 0xF0:
+        return (b & 0x0F) << 12 | np.int64(data[i + 1] & 0x3F) << 6 | (data[i + 2] & 0x3F), 3
+    high = (b & 0x07) << 18 | np.int64(data[i + 1] & 0x3F) << 12
+    return high | np.int64(data[i + 2] & 0x3F) << 6 | (data[i + 3] & 0x3F), 4
+
+
+@njit(cache=True, nogil=True)
+def count_words(data, offsets, kinds, cuts, starts, ends, sizes):
+    """int64[rows, 5]: words, tokens that have a part of one (once for each word), words of one
+    token; letters of scripts without spaces, tokens that have a part of their runs.
+
+    kinds: Segmentation.kinds(); cuts: bool[bytes + 1], whether a word ends before a byte from the
+    first row on; starts, ends: int64[tokens] in `data`, in order; sizes: tokens of each row. A
+    token without bytes (part of a character that the next one holds) counts where it stands.
+    """
+    out = np.zeros((len(offsets) - 1, 5), np.int64)
+    stop = 0
+    for row in range(len(offsets) - 1):
+        token = stop
+        stop += sizes[row]
+        i, end = offsets[row], offsets[row + 1]
+        while i < end:
+            a = i
+            family = 0
+            letters = 0
+            while i < end:
+                code, size = code_point(data, i)
+                kind = int(kinds[code])
+                if kind == 0 or (i > a and cuts[i - offsets[0]]):
+                    break
+                if kind != 3:
+                    if family == 0:
+                        family = kind
+                    elif kind != family:
+                        break
+                    letters += 1
+                i += size
+            if i == a:
+                i += size
+                continue
+            while token < stop and ends[token] <= a and starts[token] < a:
+                token += 1
+            n = 0
+            k = token
+            while k < stop and starts[k] < i:
+                if ends[k] > a or starts[k] >= a:
+                    n += 1
+                k += 1
+            if family == 2:
+                out[row, 3] += letters
+                out[row, 4] += n
+            else:
+                out[row, 0] += 1
+                out[row, 1] += n
+                out[row, 2] += n == 1
+    return out
+
+
+def word_spans(
+    data: np.ndarray, offsets: np.ndarray, kinds: np.ndarray, cuts: np.ndarray
+) -> np.ndarray:
+    """int64[words, 2]: first byte of each known word and the one behind it, from the first row on.
+    A word begins with a letter. Arguments as of `count_words`."""
+    raw = data[offsets[0] : offsets[-1]]
+    heads = np.flatnonzero((raw & 0xC0) != 0x80)
+    codes = np.frombuffer(raw.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
+    kind = kinds[codes]
+    begins = cuts[heads]
+    begins[np.searchsorted(heads, offsets[:-1][np.diff(offsets) > 0] - offsets[0])] = True
+    # A mark is of the kind of the character before it, and of none where a word cannot go on.
+    before = np.where((kind != _MARK) | begins, np.arange(len(kind)), 0)
+    kind = np.where(kind == _MARK, 0, kind)[np.maximum.accumulate(before)]
+    begins[1:] |= kind[1:] != kind[:-1]
+    if not len(heads):
+        return np.empty((0, 2), np.int64)
+    first = np.flatnonzero(begins)
+    ends = np.append(heads, len(raw))[np.append(first[1:], len(heads))]
+    return np.column_stack([heads[first], ends])[np.isin(kind[first], (_LETTER, _SEGMENTED))]
+
+
+@njit(cache=True, nogil=True)
+def count_boundaries(data, offsets, kinds, cuts, boundaries):
+    """int64[rows, 3]: boundaries between two words, those of them that tokens keep, boundaries of
+    tokens within words.
+
+    Between two words there is one boundary however many spaces and signs stand there, and tokens
+    keep it where one begins or ends at either word or between them. A word begins with a letter,
+    and two words that a run of unknown words lies between have none. data, offsets, kinds, cuts: as
+    of `count_words`; boundaries: bool[bytes + 1], where a token begins or ends, from the first row
+    on.
+    """
+    out = np.zeros((len(offsets) - 1, 3), np.int64)
+    first = offsets[0]
+    for row in range(len(offsets) - 1):
+        i, end = offsets[row], offsets[row + 1]
+        family = 0  # of the word's letters
+        in_word = unknown = False
+        follows = kept = False  # whether a word came before; whether tokens keep this boundary
+        while i < end:
+            code, size = code_point(data, i)
+            kind = int(kinds[code])
+            here = boundaries[i - first]
+            within = 0
+            for k in range(i + 1, i + size):
+                within += boundaries[k - first]
+            ends = kind == 0 or (kind != 3 and kind != family) or cuts[i - first]
+            if in_word and ends:
+                in_word, follows, kept = False, True, False
+            if kind != 2 and kind != 3:
+                unknown = False
+            if in_word:
+                out[row, 2] += here + within
+            elif kind == 2 or unknown:
+                unknown, follows = True, False
+            elif kind == 0 or kind == 3:
+                kept = kept or here or within > 0
+            else:
+                out[row, 0] += follows
+                out[row, 1] += follows and (kept or here)
+                out[row, 2] += within
+                in_word, follows, family = True, False, kind
+            i += size
+    return out
