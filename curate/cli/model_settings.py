@@ -63,6 +63,11 @@ class TokenizerExtend(CommandSettings):
         " old rows are.",
     )
     seed: int = Field(0, ge=0, description="Seed of the random rows.")
+    scripts: str = Field(
+        "",
+        description="Scripts that the tokens of --from may hold, with commas between them; with a"
+        " minus, as -Thai, those that they may not. Without a value all.",
+    )
 
 
 class TokenizerPrune(CommandSettings):

@@ -181,7 +181,7 @@ def prune(
         raise TokenizerError("min-count, keep-used: give a number from 1", exit_code=2)
     original = open_tokenizer(path)
     form = original.form
-    size = len(form.pieces) if isinstance(form, Pieces) else form.size
+    size = original.size
     tables = read_tables(embeddings, tensors, size) if embeddings else []
     sample = Sample()
     counts, texts = _count_ids(original.encode, batches(), size, sample)
@@ -191,7 +191,7 @@ def prune(
     new = np.full(size, DROPPED, np.int64)
     new[kept] = np.arange(len(kept))
     data = _rewrite(original, kept, new)
-    name = "tokenizer.model" if original.parts is None else "tokenizer.json"
+    name = original.file_name
     tally = _Tally()
     with TemporaryDirectory() as folder:
         (Path(folder) / name).write_bytes(data)
