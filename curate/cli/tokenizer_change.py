@@ -155,7 +155,7 @@ def extend(
         texts = _buffers(corpus, as_json, reading(limit, share)) if corpus else None
         rows = None
         if embeddings:
-            rows = Rows(embeddings, tuple(tensor or ()), chosen.init, chosen.seed)
+            rows = Rows(embeddings, tuple(tensor or ()), chosen.init, chosen.seed, texts)
         if other:
             card = join(tokenizer, other, out, scripts=chosen.scripts, rows=rows, batches=texts)
         elif texts and add:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tokenizers import Tokenizer
 
-from tokenize_kit.change.embeddings import read_tables, write_extended
+from tokenize_kit.change.embeddings import Blend, read_tables, write_extended
+from tokenize_kit.change.focus import focus
 from tokenize_kit.change.original import (
     Original,
     algorithm_name,
@@ -19,14 +22,27 @@ from tokenize_kit.change.original import (
     file_with_added,
     write_beside,
 )
+from tokenize_kit.change.verify import Buffers
+from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import write_atomic
 from tokenize_kit.formats.forms import NORMAL, SPACE, ByteBpe, CannotHold, Pieces
 from tokenize_kit.formats.json_forms import NEVER, escapes_spaces, renew_runs
 from tokenize_kit.formats.sentencepiece_model import add_pieces, read_form
 from tokenize_kit.formats.tokenizer_json import to_letters
+from tokenize_kit.settings import either
 
-INITS = ("mean", "random")
+Texts = Callable[[], Iterable[Buffers]]  # reads them, as often as it is called
+
+INITS = ("mean", "focus", "random")
+
+
+def check_init(init: str, texts: Texts | None) -> None:
+    """Raises TokenizerError for the name of none, and for focus without texts."""
+    if init not in INITS:
+        raise TokenizerError(f"init {init!r}: choose {either(INITS)}", exit_code=2)
+    if init == "focus" and texts is None:
+        raise TokenizerError("init focus: learns from texts: give some", exit_code=2)
 
 
 @dataclass(frozen=True)
@@ -55,17 +71,18 @@ class Rows:
     """The embeddings that grow with a tokenizer.
 
     path: a safetensors file or a folder of them; tensors: their names where they are not the usual
-    ones; init, seed: how a new row begins (embeddings.extend_table).
+    ones; init, seed: how a new row begins, as the mean of a token's old parts, as focus.py has it,
+    or as embeddings.new_rows draws it; texts: what focus learns from.
     """
 
     path: Path
     tensors: tuple[str, ...] = ()
     init: str = "mean"
     seed: int = 0
+    texts: Texts | None = None
 
     def __post_init__(self) -> None:
-        if self.init not in INITS:
-            raise TokenizerError(f"init {self.init!r}: choose {' or '.join(INITS)}", exit_code=2)
+        check_init(self.init, self.texts)
 
 
 class Growth:
@@ -81,13 +98,13 @@ class Growth:
         original, size = self.original, self.original.size
         data = file_with_tokens(original, addition)
         out.mkdir(parents=True, exist_ok=True)
+        file = out / original.file_name
+        write_atomic(file, data)
         about: dict[str, Any] = {}
         if self.rows:
             about["embeddings"] = write_extended(
-                self.tables, out, size, addition.parts, self.rows.init, self.rows.seed
+                self.tables, out, size, self._blends(addition, file), self.rows.init, self.rows.seed
             )
-        file = out / original.file_name
-        write_atomic(file, data)
         if original.parts is not None:
             write_beside(original, out, Tokenizer.from_file(str(file)), end_token(original.form))
         return file, {
@@ -103,6 +120,19 @@ class Growth:
             "examples": addition.shown()[:20],
             **about,
         }
+
+    def _blends(self, addition: Addition, file: Path) -> list[Blend]:
+        """Of each new token what its row is made of."""
+        blends: list[Blend] = [(ids, None) for ids in addition.parts]
+        if self.rows and self.rows.init == "focus" and self.rows.texts:
+            size = self.original.size
+            new, known = np.arange(size, size + len(blends)), np.arange(size)
+            encode = open_vocabulary(file).encode
+            for number, blend in focus(
+                encode, size + len(blends), self.rows.texts, new, known
+            ).items():
+                blends[number - size] = blend
+        return blends
 
 
 def file_with_tokens(original: Original, addition: Addition) -> bytes:
