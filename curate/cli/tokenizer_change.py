@@ -180,10 +180,19 @@ def extend(
 @command(tokenizer_app, "TokenizerPrune", "prune")
 def prune(
     tokenizer: Source,
-    on: Annotated[
-        list[str], typer.Option("--on", metavar="CORPUS", help="Texts to count on. [repeatable]")
-    ],
     out: Out,
+    on: Annotated[
+        Optional[list[str]],
+        typer.Option("--on", metavar="CORPUS", help="Texts to count on. [repeatable]"),
+    ] = None,
+    common: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--common-with",
+            metavar="TOKENIZER",
+            help="Tokenizer whose tokens stay, whatever texts use; the others go.",
+        ),
+    ] = None,
     embeddings: Embeddings = None,
     tensor: Tensors = None,
     limit: Limit = None,
@@ -191,28 +200,34 @@ def prune(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Drop tokens that a corpus does not use.
+    """Drop tokens that a corpus does not use, or another tokenizer lacks.
 
     It works on BPE and Unigram tokenizers.
 
     \b
-    Example:
+    Examples:
     llmcurate tokenizer prune tok --on thai/ --min-count 1 -o tok-small
+    llmcurate tokenizer prune tok --common-with other -o tok-both
     """
     from curate.cli.model_settings import TokenizerPrune
     from curate.terminal.progress import say
     from tokenize_kit.change.prune import prune as run
 
     chosen = TokenizerPrune.of(settings)
-    if (chosen.keep_used is None) == (chosen.min_count is None):
-        raise UsageError("prune: give --keep-used N or --min-count K, one of them")
+    if sum(way is not None for way in (chosen.keep_used, chosen.min_count, common)) != 1:
+        raise UsageError(
+            "prune: give --keep-used N, --min-count K or --common-with TOKENIZER, one of them"
+        )
+    if common is None and not on:
+        raise UsageError("prune: give texts to count on, --on CORPUS")
     with _translated():
         card = run(
             tokenizer,
-            _buffers(on, as_json, reading(limit, share)),
+            _buffers(on, as_json, reading(limit, share)) if on else None,
             out,
             most=chosen.keep_used,
             least=chosen.min_count or 1,
+            common=common,
             embeddings=embeddings,
             tensors=tuple(tensor or ()),
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from tokenize_kit.change.original import (
     file_with_added,
     write_beside,
 )
-from tokenize_kit.change.verify import Buffers
+from tokenize_kit.change.verify import Texts
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import write_atomic
@@ -31,8 +30,6 @@ from tokenize_kit.formats.json_forms import NEVER, escapes_spaces, renew_runs
 from tokenize_kit.formats.sentencepiece_model import add_pieces, read_form
 from tokenize_kit.formats.tokenizer_json import to_letters
 from tokenize_kit.settings import either
-
-Texts = Callable[[], Iterable[Buffers]]  # reads them, as often as it is called
 
 INITS = ("mean", "focus", "random")
 

@@ -11,13 +11,12 @@ twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from tokenize_kit.card.figures import Sample
-from tokenize_kit.change.verify import Buffers, Encode
+from tokenize_kit.change.verify import Encode, Texts
 
 TEXT_BYTES = 8 << 20  # of text at most, drawn by hash
 _WINDOW = 5  # tokens to either side, as fastText's
@@ -27,7 +26,7 @@ _OVERSAMPLED = 10
 _BLOCK = 512  # new tokens at once
 
 
-def drawn(batches: Callable[[], Iterable[Buffers]], size: int = TEXT_BYTES) -> Sample:
+def drawn(batches: Texts, size: int = TEXT_BYTES) -> Sample:
     """A sample of texts that no order of them changes."""
     sample = Sample(most=size)
     for data, offsets in batches():
@@ -38,7 +37,7 @@ def drawn(batches: Callable[[], Iterable[Buffers]], size: int = TEXT_BYTES) -> S
 def focus(
     encode: Encode,
     size: int,
-    batches: Callable[[], Iterable[Buffers]],
+    batches: Texts,
     new: np.ndarray,
     known: np.ndarray,
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:

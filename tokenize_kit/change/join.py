@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,8 +16,9 @@ from tokenize_kit.card.page import write_card
 from tokenize_kit.change.addition import Addition, Growth, Rows, file_with_tokens
 from tokenize_kit.change.bpe import CharBpe, Text
 from tokenize_kit.change.original import Original, open_tokenizer
+from tokenize_kit.change.tokens import space_of, token_texts
 from tokenize_kit.change.unigram import Segments, score_pieces
-from tokenize_kit.change.verify import Buffers, Encode, compare, pack_texts, unigram_scores
+from tokenize_kit.change.verify import Encode, Texts, compare, pack_texts, unigram_scores
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import (
@@ -27,7 +28,6 @@ from tokenize_kit.formats.forms import (
     USER_DEFINED,
     ByteBpe,
     CannotHold,
-    Form,
     Pieces,
 )
 from tokenize_kit.judge.compare import HARD_TEXTS, SCRIPTS
@@ -55,7 +55,7 @@ def join(
     *,
     scripts: str = "",
     rows: Rows | None = None,
-    batches: Callable[[], Iterable[Buffers]] | None = None,
+    batches: Texts | None = None,
 ) -> dict[str, Any]:
     """Puts the tokens of `other` that the tokenizer at `path` lacks behind its own, as
     PhayaThaiBERT has XLM-R's behind WangchanBERTa's (Sriwirote et al. 2023); writes a
@@ -155,23 +155,6 @@ def _special(original: Original) -> list[str]:
     if isinstance(form, CharBpe):
         return list(form.others.values())
     return [text for text, _, kind in form.pieces if kind != NORMAL]
-
-
-def token_texts(form: Form | CharBpe) -> dict[bytes, float | None]:
-    """The ordinary tokens as bytes of text, in order of their ids, to their scores in a Unigram."""
-    if isinstance(form, Pieces):
-        normal = [(text, score) for text, score, kind in form.pieces if kind == NORMAL]
-        return {text.replace(SPACE, " ").encode(): score for text, score in normal}
-    ordered = sorted(form.tokens, key=form.tokens.__getitem__)  # type: ignore[arg-type]
-    if isinstance(form, ByteBpe):
-        return dict.fromkeys(ordered)  # type: ignore[arg-type]
-    space = space_of(form)
-    return {text.replace(space, " ").encode(): None for text in ordered}  # type: ignore
-
-
-def space_of(form: CharBpe) -> str:
-    """How its tokens spell a space: U+2581, or as it is."""
-    return SPACE if any(SPACE in text for text in form.tokens) else " "
 
 
 def _join(original: Original, tokens: dict[bytes, float | None]) -> tuple[Addition, int]:
@@ -327,9 +310,7 @@ def _check_others(original: Original, encode: Encode) -> None:
     compare(original.encode, encode, [pack_texts(old_texts)], scores)
 
 
-def _measured(
-    original: Original, file: Path, batches: Callable[[], Iterable[Buffers]] | None
-) -> dict[str, Any]:
+def _measured(original: Original, file: Path, batches: Texts | None) -> dict[str, Any]:
     """Bytes a token of texts with both tokenizers."""
     if batches is None:
         return {}

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tokenize_kit.change.addition import Texts, check_init
-from tokenize_kit.change.bpe import CharBpe
+from tokenize_kit.change.addition import check_init
 from tokenize_kit.change.embeddings import Blend, new_rows
 from tokenize_kit.change.focus import focus
-from tokenize_kit.change.join import space_of
-from tokenize_kit.change.original import Original, end_token, open_tokenizer
-from tokenize_kit.change.verify import pack_texts
-from tokenize_kit.formats.forms import BYTE, NORMAL, SPACE, ByteBpe
-
-Key = bytes | tuple[str, str]  # the text of an ordinary token; ("special" or "byte", its spelling)
+from tokenize_kit.change.original import Original, open_tokenizer
+from tokenize_kit.change.tokens import Key, ids_of, keys_of
+from tokenize_kit.change.verify import Texts, pack_texts
 
 
 class Transplant:
@@ -77,48 +72,6 @@ class Transplant:
             "init": self.init,
             "focused": sum(weights is not None for _, weights in self.blends),
         }
-
-
-def ids_of(original: Original) -> dict[Key, int]:
-    """All keys of tokens to their ids; of two with one key the first, whose own it is."""
-    ids: dict[Key, int] = {}
-    keys = keys_of(original)
-    for turn in range(2):
-        for number, own in keys.items():
-            for key in own[turn : turn + 1]:
-                ids.setdefault(key, number)
-    return ids
-
-
-def keys_of(original: Original) -> dict[int, tuple[Key, ...]]:
-    """Ids to the keys of their tokens, their own first; a byte that is spelled apart from the
-    character is that character where there is no such byte."""
-    form, end = original.form, end_token(original.form)
-    special = partial(_special, end)
-    if isinstance(form, ByteBpe):
-        keys: dict[int, tuple[Key, ...]] = {n: (token,) for token, n in form.tokens.items()}
-        return keys | {token.number: (special(token.content),) for token in form.added}
-    pieces: list[tuple[str, int, bool]]  # text, id, whether it is ordinary
-    if isinstance(form, CharBpe):
-        space, fallback = space_of(form), form.byte_fallback
-        pieces = [(text, number, True) for text, number in form.tokens.items()]
-        pieces += [(text, number, False) for number, text in form.others.items()]
-    else:
-        space, fallback = SPACE, any(kind == BYTE for _, _, kind in form.pieces)
-        pieces = [(text, n, kind == NORMAL) for n, (text, _, kind) in enumerate(form.pieces)]
-    keys = {}
-    for text, number, is_ordinary in pieces:
-        if is_ordinary:
-            keys[number] = (text.replace(space, " ").encode(),)
-        elif fallback and len(text) == 6 and text.startswith("<0x"):
-            keys[number] = ("byte", text), bytes([int(text[3:5], 16)])
-        else:
-            keys[number] = (special(text),)
-    return keys
-
-
-def _special(end: str | None, text: str) -> Key:
-    return "special", "" if text == end else text
 
 
 def _parts(before: Original, ids: dict[Key, int], keys: list[Key]) -> list[np.ndarray]:

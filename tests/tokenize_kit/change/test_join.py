@@ -14,8 +14,10 @@ from curate.cli.app import app
 from tests.tokenize_kit.sentencepiece_models import trained
 from tokenize_kit.change.addition import Rows
 from tokenize_kit.change.embeddings import Checkpoint, write_tensors
-from tokenize_kit.change.join import join, token_texts
+from tokenize_kit.change.join import join
 from tokenize_kit.change.original import open_tokenizer
+from tokenize_kit.change.prune import prune
+from tokenize_kit.change.tokens import token_texts
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import CannotHold
@@ -231,3 +233,35 @@ def test_the_command_says_what_both_had(pair, tmp_path):
         assert "--with CORPUS and --add N, or --from" in str(
             CliRunner().invoke(app, wrong).exception
         )
+
+
+def test_the_union_without_what_the_first_lacks_is_the_first(pair, tmp_path):
+    """So join and prune undo each other: the same tokens and ids, and texts encoded as before."""
+    card = prune(pair[2], None, tmp_path / "back", common=pair[0])
+    a, back = open_tokenizer(pair[0]), open_tokenizer(tmp_path / "back")
+    assert list(token_texts(back.form)) == list(token_texts(a.form))
+    assert card["dropped"] == pair[3]["new_tokens"] and card["common_with"] == "tokenizer.json"
+    for text in (*OLD[:2], *NEW[:2], "x1 \t\n"):
+        assert ids_of(back, text) == ids_of(a, text)
+
+
+def test_what_both_have_stays_and_what_that_is_merged_of(pair, tmp_path):
+    card = prune(pair[0], None, tmp_path / "both", common=pair[1])
+    own, theirs, kept = (
+        set(token_texts(open_tokenizer(folder).form))
+        for folder in (pair[0], pair[1], tmp_path / "both")
+    )
+    assert own & theirs <= kept < own and card["texts_without_dropped_tokens"] > 20
+    if merges := getattr(open_tokenizer(tmp_path / "both").form, "merges", ()):
+        spell = (lambda part: part) if isinstance(merges[0][0], bytes) else str.encode
+        parts = {spell(part) for pair_of_parts in merges for part in pair_of_parts}
+        assert kept - theirs <= parts
+    else:  # the lowest and the highest score stay, and characters
+        assert len([token for token in kept - theirs if len(token.decode()) > 1]) <= 2
+    arguments = ["tokenizer", "prune", str(pair[0]), "--common-with", str(pair[1]), "-o"]
+    result = CliRunner().invoke(app, [*arguments, str(tmp_path / "again")])
+    assert result.exit_code == 0, result.output
+    name = "tokenizer.json"
+    assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "both" / name).read_bytes()
+    wrong = CliRunner().invoke(app, [*arguments, str(tmp_path / "x"), "--min-count", "1"])
+    assert "one of them" in str(wrong.exception)
