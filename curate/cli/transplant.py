@@ -11,6 +11,7 @@ import typer
 from curate.cli.model import model_app
 from curate.cli.options import Json, Limit, Quiet, Share, reading
 from curate.cli.settings import command
+from curate.disk.units import counted
 from curate.errors import UsageError
 from curate.terminal.output import echo, echo_json
 
@@ -47,12 +48,13 @@ def transplant(
 ) -> None:
     """Move a trained model to another tokenizer.
 
-    Rows of tokens that both have are copied, others begin as --init says. To train on:
-    llmcurate pretrain SHARDS --model OUT. With --on it prints bits a byte before and after.
+    Rows of tokens that both have are copied, others begin as --init says. With --on it prints bits
+    a byte before and after.
 
     \b
-    Example:
+    Examples:
     llmcurate model transplant model tok-th -o moved --init focus --on thai/
+    llmcurate pretrain shards --model moved -o further
     """
     from curate.cli.model_settings import ModelTransplant
     from curate.cli.training import needs_training
@@ -90,7 +92,7 @@ def transplant(
         return
     say(f"wrote {out}", quiet)
     common, new_tokens = figures["common_tokens"], figures["new_tokens"]
-    echo(f"{common:,} of {new_tokens:,} tokens are in both, and keep their rows")
+    echo(f"{common:,} of {counted(new_tokens, 'token')} are in both, and keep their rows")
     if "bits_per_byte_before" in figures:
         echo(
             f"bits a byte: {figures['bits_per_byte_before']:.4f} before,"

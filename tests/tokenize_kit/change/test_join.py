@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
 from typer.testing import CliRunner
 
 from curate.cli.app import app
@@ -265,3 +266,24 @@ def test_what_both_have_stays_and_what_that_is_merged_of(pair, tmp_path):
     assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "both" / name).read_bytes()
     wrong = CliRunner().invoke(app, [*arguments, str(tmp_path / "x"), "--min-count", "1"])
     assert "one of them" in str(wrong.exception)
+
+
+def test_a_file_as_transformers_writes_xlm_rs_is_joined_and_joins(tmp_path):
+    """White space splits, then a U+2581 before each word; `<mask>` stands behind the pieces."""
+    rows = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    rows += [(piece, -2.0 - k / 8) for k, piece in enumerate(["\u2581", *"acdehtsw", "\u2581the"])]
+    tokenizer = Tokenizer(models.Unigram(rows, 3, False))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+    )
+    tokenizer.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    (tmp_path / "x").mkdir()
+    tokenizer.save(str(tmp_path / "x/tokenizer.json"))
+    train_tokenizer(iter(["that hats  seat"] * 9), tmp_path / "b", vocab=420, model="unigram")
+    card = join(tmp_path / "x", tmp_path / "b", tmp_path / "both")
+    both = open_tokenizer(tmp_path / "both")
+    assert card["first_new_id"] == len(rows) + 1 and both.form.pieces[len(rows)][0] == "<mask>"
+    ids = ids_of(both, "the  hats seat")
+    assert ids[0] == len(rows) - 1 and max(ids[1:]) >= card["first_new_id"]
+    back = join(tmp_path / "b", tmp_path / "x", tmp_path / "other")
+    assert "\u2581the" in back["examples"]
