@@ -130,9 +130,9 @@ def extend(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Add tokens of a corpus, or of another tokenizer, to a BPE or Unigram tokenizer.
+    """Add tokens of a corpus or of another tokenizer.
 
-    Old ids stay. With --embeddings the embeddings of a model grow too.
+    It works on BPE and Unigram tokenizers. Old ids stay. With --embeddings the embeddings of a model grow too.
 
     \b
     Examples:
@@ -200,7 +200,7 @@ def prune(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Drop tokens that a corpus does not use, or another tokenizer lacks.
+    """Drop tokens that texts or another tokenizer lack.
 
     It works on BPE and Unigram tokenizers.
 
