@@ -132,7 +132,8 @@ def extend(
 ) -> None:
     """Add tokens of a corpus or of another tokenizer.
 
-    It works on BPE and Unigram tokenizers. Old ids stay. With --embeddings the embeddings of a model grow too.
+    It works on BPE and Unigram tokenizers. Old ids stay. With --embeddings the embeddings of a
+    model grow too.
 
     \b
     Examples:
