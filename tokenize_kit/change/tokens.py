@@ -16,11 +16,10 @@ def token_texts(form: Form | CharBpe) -> dict[bytes, float | None]:
     if isinstance(form, Pieces):
         normal = [(text, score) for text, score, kind in form.pieces if kind == NORMAL]
         return {text.replace(SPACE, " ").encode(): score for text, score in normal}
-    ordered = sorted(form.tokens, key=form.tokens.__getitem__)  # type: ignore[arg-type]
     if isinstance(form, ByteBpe):
-        return dict.fromkeys(ordered)  # type: ignore[arg-type]
-    space = space_of(form)
-    return {text.replace(space, " ").encode(): None for text in ordered}  # type: ignore
+        return dict.fromkeys(sorted(form.tokens, key=form.tokens.__getitem__))
+    space, texts = space_of(form), sorted(form.tokens, key=form.tokens.__getitem__)
+    return {text.replace(space, " ").encode(): None for text in texts}
 
 
 def space_of(form: CharBpe) -> str:
