@@ -222,7 +222,8 @@ def main() -> None:
 
     if not SHARED.is_dir():
         raise SystemExit(f"no data at {SHARED}: set LLMCURATE_SHARED")
-    chosen = sys.argv[1:] or [name for name in names() if name != "demo"]
+    corpora = [name for name in names() if name != "demo" and not name.startswith("tokenizer-")]
+    chosen = sys.argv[1:] or corpora
     with tempfile.TemporaryDirectory() as folder:
         stand = Stand(Path(folder))
         table = []

@@ -34,6 +34,7 @@ from curate.cli import (  # noqa: F401 (their commands join the app)
     tokenizer,
     tokenizer_change,
     training,
+    transplant,
     warmup,
 )
 from curate.cli.early_worker import start_worker

@@ -19,7 +19,7 @@ from curate.terminal.tables import table
 if TYPE_CHECKING:
     from train.model.config import ModelConfig
 
-model_app = group("model", "Show what models are made of and cost.")
+model_app = group("model", "Show what models are made of, compare them, move them.")
 
 
 @command(model_app, "ModelShow", "show")

@@ -20,6 +20,11 @@ DICTIONARY: Any = Field(
 )
 
 
+def _as_in(command: type[CommandSettings], name: str) -> Any:
+    """A field that means the same there."""
+    return copy(command.model_fields[name])
+
+
 class TokenizerEval(CommandSettings):
     """The comparison of tokenizers."""
 
@@ -91,12 +96,18 @@ class TokenizerExtend(CommandSettings):
     min_frequency: int = Field(
         2, ge=1, description="Least occurrences of a pair of tokens that is merged (BPE)."
     )
-    init: Literal["mean", "random"] = Field(
+    init: Literal["mean", "focus", "random"] = Field(
         "mean",
-        description="New rows of the embeddings: the mean of a token's old parts, or random as the"
-        " old rows are.",
+        description="New rows of the embeddings: the mean of a token's old parts; a blend of tokens"
+        " that stand in like contexts of the texts given (Dobler and de Melo 2023); or random as"
+        " the old rows are.",
     )
     seed: int = Field(0, ge=0, description="Seed of the random rows.")
+    scripts: str = Field(
+        "",
+        description="Scripts that the tokens of --from may hold, with commas between them; with a"
+        " minus, as -Thai, those that they may not. Without a value all.",
+    )
 
 
 class TokenizerPrune(CommandSettings):
@@ -110,6 +121,15 @@ class TokenizerPrune(CommandSettings):
     min_count: int | None = Field(
         None, ge=1, description="Least uses of a token that stays; 1 keeps all that are used."
     )
+
+
+class ModelTransplant(CommandSettings):
+    """A model moved to another tokenizer."""
+
+    command = "model transplant"
+
+    init: Literal["mean", "focus", "random"] = _as_in(TokenizerExtend, "init")
+    seed: int = _as_in(TokenizerExtend, "seed")
 
 
 class Generate(CommandSettings):
@@ -284,11 +304,6 @@ class Ablate(CommandSettings):
     )
 
 
-def _as_in_ablate(name: str) -> Any:
-    """A field that means the same there."""
-    return copy(Ablate.model_fields[name])
-
-
 class MixSearch(CommandSettings):
     """The search of a mixture by small models that are trained on many."""
 
@@ -327,16 +342,16 @@ class MixSearch(CommandSettings):
         description="Tokenizer of all documents, a file or its folder. Without a value one is"
         " trained on the union of the sources.",
     )
-    vocab: int = _as_in_ablate("vocab")
-    eval_bytes: int = _as_in_ablate("eval_bytes")
-    eval_excerpt: int = _as_in_ablate("eval_excerpt")
-    max_overlap: float = _as_in_ablate("max_overlap")
+    vocab: int = _as_in(Ablate, "vocab")
+    eval_bytes: int = _as_in(Ablate, "eval_bytes")
+    eval_excerpt: int = _as_in(Ablate, "eval_excerpt")
+    max_overlap: float = _as_in(Ablate, "max_overlap")
     seed: int = Field(0, ge=0, description="Seed of the draws and of every run.")
-    rows: int = _as_in_ablate("rows")
-    context: int = _as_in_ablate("context")
-    lr: float = _as_in_ablate("lr")
-    threads: int = _as_in_ablate("threads")
-    device: str = _as_in_ablate("device")
+    rows: int = _as_in(Ablate, "rows")
+    context: int = _as_in(Ablate, "context")
+    lr: float = _as_in(Ablate, "lr")
+    threads: int = _as_in(Ablate, "threads")
+    device: str = _as_in(Ablate, "device")
 
 
 class ModelCoordinates(CommandSettings):

@@ -3,7 +3,7 @@
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -84,7 +84,7 @@ def convert(
 
     with _translated():
         texts = _buffers(verify, as_json, reading(limit, share)) if verify else None
-        card = run(tokenizer, out, to, pattern=pattern, batches=texts)
+        card = run(tokenizer, out, to, pattern=pattern, batches=texts and texts())
     if as_json:
         echo_json({"out": str(out), **card})
         return
@@ -105,12 +105,24 @@ def convert(
 @command(tokenizer_app, "TokenizerExtend", "extend")
 def extend(
     tokenizer: Source,
-    corpus: Annotated[
-        list[str],
-        typer.Option("--with", metavar="CORPUS", help="Texts to learn from. [repeatable]"),
-    ],
-    add: Annotated[int, typer.Option(metavar="INTEGER", min=1, help="Most new tokens.")],
     out: Out,
+    corpus: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            "--with",
+            metavar="CORPUS",
+            help="Texts to learn from, or with --from to measure on. [repeatable]",
+        ),
+    ] = None,
+    add: Annotated[
+        Optional[int], typer.Option(metavar="INTEGER", min=1, help="Most tokens to learn.")
+    ] = None,
+    other: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--from", metavar="TOKENIZER", help="Tokenizer whose tokens are added, those it lacks."
+        ),
+    ] = None,
     embeddings: Embeddings = None,
     tensor: Tensors = None,
     limit: Limit = None,
@@ -118,49 +130,70 @@ def extend(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Add tokens of a corpus to a BPE or Unigram tokenizer.
+    """Add tokens of a corpus or of another tokenizer.
 
-    Old ids stay. With --embeddings the embeddings of a model grow too.
+    It works on BPE and Unigram tokenizers. Old ids stay. With --embeddings the embeddings of a
+    model grow too.
 
     \b
     Examples:
     llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th
+    llmcurate tokenizer extend tok --from xlmr.model --scripts=-Thai -o tok-xl
     llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th --embeddings model.safetensors
     """
     from curate.cli.model_settings import TokenizerExtend
     from curate.terminal.progress import say
-    from tokenize_kit.change.extend import extend as run
+    from tokenize_kit.change.addition import Rows
+    from tokenize_kit.change.extend import extend as learn
+    from tokenize_kit.change.join import join
 
     chosen = TokenizerExtend.of(settings)
+    if (other is None) != (corpus is not None and add is not None):
+        raise UsageError("extend: give --with CORPUS and --add N, or --from TOKENIZER")
+    if other is None and chosen.scripts:
+        raise UsageError("extend: --scripts is for --from TOKENIZER")
     with _translated():
-        texts = _buffers(corpus, as_json, reading(limit, share))
-        card = run(
-            tokenizer,
-            texts,
-            out,
-            add,
-            least=chosen.min_frequency,
-            embeddings=embeddings,
-            tensors=tuple(tensor or ()),
-            init=chosen.init,
-            seed=chosen.seed,
-        )
+        texts = _buffers(corpus, as_json, reading(limit, share)) if corpus else None
+        rows = None
+        if embeddings:
+            rows = Rows(embeddings, tuple(tensor or ()), chosen.init, chosen.seed, texts)
+        if other:
+            card = join(tokenizer, other, out, scripts=chosen.scripts, rows=rows, batches=texts)
+        elif texts and add:
+            card = learn(tokenizer, texts(), out, add, least=chosen.min_frequency, rows=rows)
     if as_json:
         echo_json({"out": str(out), **card})
         return
     say(f"wrote {out}", False)
     first, more = card["first_new_id"], card["new_tokens"]
     echo(f"{more:,} new tokens, ids {first:,} to {first + more - 1:,}; old ids are as they were")
+    if other:
+        echo(
+            f"of {counted(card['joined_tokens'], 'token')} of {other}: {card['common_tokens']:,} in"
+            f" both, {card['other_scripts']:,} of other scripts, {card['left_out']:,} left out,"
+            " as no text gives them"
+        )
+        if card["scores_raised"]:
+            echo(f"{card['scores_raised']:,} scores raised above those of the pieces' parts")
     _figures(card)
 
 
 @command(tokenizer_app, "TokenizerPrune", "prune")
 def prune(
     tokenizer: Source,
-    on: Annotated[
-        list[str], typer.Option("--on", metavar="CORPUS", help="Texts to count on. [repeatable]")
-    ],
     out: Out,
+    on: Annotated[
+        Optional[list[str]],
+        typer.Option("--on", metavar="CORPUS", help="Texts to count on. [repeatable]"),
+    ] = None,
+    common: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--common-with",
+            metavar="TOKENIZER",
+            help="Tokenizer whose tokens stay, whatever texts use; the others go.",
+        ),
+    ] = None,
     embeddings: Embeddings = None,
     tensor: Tensors = None,
     limit: Limit = None,
@@ -168,30 +201,34 @@ def prune(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Drop tokens that a corpus does not use.
+    """Drop tokens that texts or another tokenizer lack.
 
     It works on BPE and Unigram tokenizers.
 
     \b
-    Example:
+    Examples:
     llmcurate tokenizer prune tok --on thai/ --min-count 1 -o tok-small
+    llmcurate tokenizer prune tok --common-with other -o tok-both
     """
     from curate.cli.model_settings import TokenizerPrune
-    from curate.inspect.evaluate.tokenizers import Documents
     from curate.terminal.progress import say
     from tokenize_kit.change.prune import prune as run
 
     chosen = TokenizerPrune.of(settings)
-    if (chosen.keep_used is None) == (chosen.min_count is None):
-        raise UsageError("prune: give --keep-used N or --min-count K, one of them")
-    documents = Documents(on, as_json, reading(limit, share))
+    if sum(way is not None for way in (chosen.keep_used, chosen.min_count, common)) != 1:
+        raise UsageError(
+            "prune: give --keep-used N, --min-count K or --common-with TOKENIZER, one of them"
+        )
+    if common is None and not on:
+        raise UsageError("prune: give texts to count on, --on CORPUS")
     with _translated():
         card = run(
             tokenizer,
-            lambda: ((data, offsets) for data, offsets, _ in documents.batches()),
+            _buffers(on, as_json, reading(limit, share)) if on else None,
             out,
             most=chosen.keep_used,
             least=chosen.min_count or 1,
+            common=common,
             embeddings=embeddings,
             tensors=tuple(tensor or ()),
         )
@@ -221,11 +258,12 @@ def _translated() -> Iterator[None]:
 
 
 def _figures(card: dict[str, Any]) -> None:
-    before, after = card["bytes_a_token_before"], card["bytes_a_token_after"]
-    echo(
-        f"bytes a token: {before:.3f} before, {after:.3f} after"
-        f" ({counted(card['measured_texts'], 'text')}, {card['measured_bytes']:,} bytes)"
-    )
+    if "measured_texts" in card:
+        before, after = card["bytes_a_token_before"], card["bytes_a_token_after"]
+        echo(
+            f"bytes a token: {before:.3f} before, {after:.3f} after"
+            f" ({counted(card['measured_texts'], 'text')}, {card['measured_bytes']:,} bytes)"
+        )
     unknown = card.get("unknown_before_and_after")
     if unknown and any(unknown):
         echo(f"unknown tokens, each perhaps a word: {unknown[0]:,} before, {unknown[1]:,} after")
@@ -237,9 +275,12 @@ def _figures(card: dict[str, Any]) -> None:
         echo(f"note: {note}")
 
 
-def _buffers(inputs: list[str], quiet: bool, read: ReadSettings) -> Iterator[tuple[Any, Any]]:
-    """(data, offsets) of the documents of some inputs; what cannot be read is refused first."""
+def _buffers(
+    inputs: list[str], quiet: bool, read: ReadSettings
+) -> Callable[[], Iterator[tuple[Any, Any]]]:
+    """What reads (data, offsets) of the documents of some inputs; those that cannot be read are
+    refused first."""
     from curate.inspect.evaluate.tokenizers import Documents
 
     documents = Documents(inputs, quiet, read)
-    return ((data, offsets) for data, offsets, _ in documents.batches())
+    return lambda: ((data, offsets) for data, offsets, _ in documents.batches())

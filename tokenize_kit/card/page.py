@@ -126,6 +126,8 @@ def origin_rows(card: dict[str, Any]) -> list[tuple[str, Any]]:
         "bytes": "bytes of text",
         "texts_xxh3": "sum of the texts' xxh3-128",
         "extended_from": "extended from",
+        "joined_with": "joined with",
+        "joined_sha256": "its sha256",
         "pruned_from": "pruned from",
         "source": "converted from",
         "source_sha256": "its sha256",

@@ -188,22 +188,35 @@ def are_tied(tables: Sequence[Table]) -> bool:
     return len(tables) == 1 or np.array_equal(tables[0].stored, tables[1].stored)
 
 
+# Of a new token: old ids, and the weights of their rows: float64[], or None for their mean.
+Blend = tuple[Sequence[int] | np.ndarray, np.ndarray | None]
+
+
+def new_rows(stored: np.ndarray, blends: Sequence[Blend], how: str, seed: int) -> np.ndarray:
+    """float32[new tokens, width]: the first rows of new tokens.
+
+    stored: the rows of the old vocabulary. how: `random`, drawn from the normal distribution with
+    the mean and the covariance of the old rows (Hewitt 2021), by seed; in all others the blend of
+    old rows that each token has.
+    """
+    if how == "random":
+        return _draw_rows(stored, len(blends), seed)
+    rows = np.empty((len(blends), stored.shape[1]), np.float32)
+    for row, (ids, weights) in zip(rows, blends, strict=True):
+        parts = as_float32(stored[np.asarray(ids)])
+        row[:] = parts.mean(0, dtype=np.float64) if weights is None else weights @ parts
+    return rows
+
+
 def extend_table(
-    table: Table, vocabulary: int, parts: Sequence[Sequence[int]], how: str, seed: int
+    table: Table, vocabulary: int, parts: Sequence[Blend], how: str, seed: int
 ) -> np.ndarray:
     """The table with a row for every new token, as stored.
 
-    parts: the old ids that each new token was; they take ids from `vocabulary` on. Rows that the
-    table has beyond its vocabulary are taken first; it grows where they are too few.
-    how: `mean` of the rows of a token's parts; or `random`, drawn from the normal distribution
-    with the mean and the covariance of the old rows (Hewitt 2021), by seed.
+    parts: what `new_rows` makes each of; they take ids from `vocabulary` on. Rows that the table
+    has beyond its vocabulary are taken first; it grows where they are too few.
     """
-    if how == "mean":
-        means = [as_float32(table.stored[list(ids)]).mean(0, dtype=np.float64) for ids in parts]
-        rows = np.array(means, np.float32)
-    else:
-        rows = _draw_rows(table.stored[:vocabulary], len(parts), seed)
-    stored = as_stored(rows, table.kind)
+    stored = as_stored(new_rows(table.stored[:vocabulary], parts, how, seed), table.kind)
     total = max(len(table.stored), vocabulary + len(parts))
     out = np.zeros((total, table.stored.shape[1]), table.stored.dtype)
     out[: len(table.stored)] = table.stored
@@ -230,7 +243,7 @@ def _draw_rows(stored: np.ndarray, count: int, seed: int) -> np.ndarray:
 
 
 def write_extended(
-    tables: Sequence[Table], out: Path, vocabulary: int, parts: Sequence[Sequence[int]],
+    tables: Sequence[Table], out: Path, vocabulary: int, parts: Sequence[Blend],
     how: str, seed: int,
 ) -> dict[str, Any]:  # fmt: skip
     """OUT/embeddings.safetensors with all tables, and what the card says of them.

@@ -55,6 +55,16 @@ class Original:
     raw: bytes
     prepared: Callable[[str], str] | None
 
+    @property
+    def size(self) -> int:
+        """The highest id and one, added tokens included."""
+        return len(self.form.pieces) if isinstance(self.form, Pieces) else self.form.size
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file in a folder."""
+        return "tokenizer.model" if self.parts is None else "tokenizer.json"
+
     def words(self) -> Words:
         """The function by which a BPE of characters cuts and encodes."""
         assert isinstance(self.form, CharBpe)
@@ -119,7 +129,7 @@ def _read_json(
         return byte_bpe_from_json(parts), None
     if parts["model"].get("type") == "BPE":
         return char_bpe_from_json(parts), None  # its library cuts and prepares
-    form = pieces_from_json(parts)
+    form = pieces_from_json(parts, whole=False)
     if steps is None:
         return form, None
     return form, lambda text: steps.normalize_str(text).replace(SPACE, " ")

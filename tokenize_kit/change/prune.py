@@ -1,4 +1,5 @@
-"""Pruning a vocabulary: tokens that a corpus does not use go, ids close up."""
+"""Pruning a vocabulary: tokens go that a corpus does not use, or another tokenizer lacks, and ids
+close up."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ import copy
 import heapq
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,7 +33,9 @@ from tokenize_kit.change.original import (
     open_tokenizer,
     write_beside,
 )
-from tokenize_kit.change.verify import Buffers, Encode
+from tokenize_kit.change.source import file_of
+from tokenize_kit.change.tokens import keys_of, token_texts
+from tokenize_kit.change.verify import Buffers, Encode, Texts, pack_texts
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError, counted
 from tokenize_kit.files import write_atomic
@@ -39,6 +43,7 @@ from tokenize_kit.formats.forms import NORMAL, ByteBpe, CannotHold, Pieces
 from tokenize_kit.formats.json_forms import NEVER, renew_runs
 from tokenize_kit.formats.sentencepiece_model import keep_pieces
 from tokenize_kit.formats.tokenizer_json import to_letters
+from tokenize_kit.judge.compare import HARD_TEXTS, SCRIPTS
 
 # The choice of tokens that stay: a text none of whose tokens go is encoded as before. In BPE that
 # holds where a token goes only when no merge that stays needs it: what is made on the way to a
@@ -161,18 +166,21 @@ class _Tally:
 
 def prune(
     path: Path,
-    batches: Callable[[], Iterable[Buffers]],
+    batches: Texts | None,
     out: Path,
     *,
     most: int | None = None,
     least: int = 1,
+    common: Path | None = None,
     embeddings: Path | None = None,
     tensors: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Drops tokens that texts use less than `least` times, or the least used until `most` are left;
-    writes a folder with the tokenizer, the map of ids and the card, which is returned.
+    """Drops tokens that texts use less than `least` times, or the least used until `most` are left,
+    or those that the tokenizer at `common` lacks; writes a folder with the tokenizer, the map of
+    ids and the card, which is returned.
 
-    batches() reads the texts, twice. Bytes, special and added tokens stay, and what the others need
+    batches() reads the texts, twice; with `common` there may be none, and hard ones, and those of
+    all tokens, are taken. Bytes, special and added tokens stay, and what the others need
     (`choose_tokens`). The new tokenizer is tried on the texts before anything is written: those
     without a token that went have the old ids, through the map. embeddings, tensors: as in extend;
     their rows are cut alike.
@@ -180,18 +188,23 @@ def prune(
     if least < 1 or (most is not None and most < 1):
         raise TokenizerError("min-count, keep-used: give a number from 1", exit_code=2)
     original = open_tokenizer(path)
-    form = original.form
-    size = len(form.pieces) if isinstance(form, Pieces) else form.size
+    form, size = original.form, original.size
+    if batches is None:
+        batches = partial(_own_texts, original)
     tables = read_tables(embeddings, tensors, size) if embeddings else []
     sample = Sample()
     counts, texts = _count_ids(original.encode, batches(), size, sample)
     if not texts:
         raise TokenizerError("no document with text: give a corpus to prune on", exit_code=2)
-    kept = choose_tokens(form, counts, most, least)
+    if common is not None:
+        theirs = {key for key, *_ in keys_of(open_tokenizer(common)).values()}
+        chosen = np.zeros(size, np.int64)
+        chosen[[n for n, (key, *_) in keys_of(original).items() if key in theirs]] = 1
+    kept = choose_tokens(form, counts if common is None else chosen, most, least)
     new = np.full(size, DROPPED, np.int64)
     new[kept] = np.arange(len(kept))
     data = _rewrite(original, kept, new)
-    name = "tokenizer.model" if original.parts is None else "tokenizer.json"
+    name = original.file_name
     tally = _Tally()
     with TemporaryDirectory() as folder:
         (Path(folder) / name).write_bytes(data)
@@ -214,7 +227,8 @@ def prune(
         "old_tokens": size,
         "new_tokens": len(kept),
         "dropped": size - len(kept),
-        "min_count": least,
+        "min_count": least if common is None else None,
+        "common_with": None if common is None else file_of(common).name,
         "keep_used": most,
         "map": MAP,
         "measured_texts": tally.texts,
@@ -222,12 +236,18 @@ def prune(
         "texts_without_dropped_tokens": tally.same,
         "bytes_a_token_before": tally.bytes / max(tally.before, 1),
         "bytes_a_token_after": tally.bytes / max(tally.after, 1),
-        "measured": measure(file, sample, "a sample of the texts it was pruned on"),
+        "measured": measure(file, sample, "a sample of the texts it was tried on"),
         **about,
         "notes": [],
     }
     write_card(out / "tokenizer_card.json", card)
     return card
+
+
+def _own_texts(original: Original) -> Iterator[Buffers]:
+    """Hard texts, and those of all tokens."""
+    own = [token.decode("utf-8", "ignore") for token in token_texts(original.form)]
+    yield pack_texts([text for text in (*HARD_TEXTS, *SCRIPTS, *own) if text])
 
 
 def _count_ids(

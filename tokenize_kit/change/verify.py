@@ -12,6 +12,7 @@ from tokenize_kit.formats.forms import NORMAL, SPACE, CannotHold, Form, Pieces
 from tokenize_kit.judge.compare import HARD_TEXTS, SCRIPTS
 
 Buffers = tuple[np.ndarray, np.ndarray]  # data: uint8[], offsets: int64[rows + 1]
+Texts = Callable[[], Iterable[Buffers]]  # reads them, as often as it is called
 Encode = Callable[[np.ndarray, np.ndarray], Buffers]  # to (ids: uint32[], how many: int64[rows])
 
 

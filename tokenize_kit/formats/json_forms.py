@@ -188,7 +188,7 @@ def _known_characters(model: Pieces) -> str | None:
 
 def renew_runs(parts: dict[str, Any]) -> dict[str, Any]:
     """A tokenizer.json of changed pieces, its runs of known characters anew (changed in place)."""
-    runs = _known_characters(pieces_from_json(parts))
+    runs = _known_characters(pieces_from_json(parts, whole=False))
     for cut in flat_steps(parts.get("pre_tokenizer"), "pretokenizers"):
         if _RUNS.fullmatch(cut.get("pattern", {}).get("Regex", "")):
             # Where none are needed any more, one piece: what was cut stays uncut.
@@ -239,17 +239,18 @@ def _bpe(model: Pieces) -> Any:
     )
 
 
-def pieces_from_json(parts: dict[str, Any]) -> Pieces:
+def pieces_from_json(parts: dict[str, Any], whole: bool = True) -> Pieces:
     """The pieces of a tokenizer.json that `tokenizers` has read; CannotHold names what they lack.
 
     Read are those that `to_tokenizer` or training here wrote, and those of the usual converters of
-    Llama's kind. A post-processor is left out.
+    Llama's kind. A post-processor is left out. whole: refuse steps before the pieces that no other
+    format has; else they are passed by, for one whose file stays what it is.
     """
     model = parts["model"]
     kind: Literal["unigram", "bpe"]
     if model.get("type") not in ("Unigram", "BPE"):
         raise CannotHold(f"no other format has a model of the type {model.get('type')}")
-    charsmap, squeeze, prefix, escaped = _preparation(parts)
+    charsmap, squeeze, prefix, escaped = _preparation(parts, whole)
     special = {t["content"] for t in parts["added_tokens"] if t["special"]}
     added = {t["content"] for t in parts["added_tokens"]}
     if model["type"] == "Unigram":
@@ -309,10 +310,10 @@ def _scored_tokens(model: dict[str, Any]) -> list[tuple[str, float]]:
 
 def escapes_spaces(parts: dict[str, Any]) -> bool:
     """Whether spaces are U+2581 in the vocabulary of a tokenizer.json."""
-    return _preparation(parts)[3]
+    return _preparation(parts, whole=False)[3]
 
 
-def _preparation(parts: dict[str, Any]) -> tuple[bytes, bool, bool, bool]:
+def _preparation(parts: dict[str, Any], whole: bool) -> tuple[bytes, bool, bool, bool]:
     """(charsmap, squeeze, prefix, whether spaces are U+2581) of a tokenizer.json's first steps."""
     steps = flat_steps(parts.get("normalizer"), "normalizers")
     charsmap, squeeze, prefix, escaped = b"", False, False, False
@@ -327,13 +328,15 @@ def _preparation(parts: dict[str, Any]) -> tuple[bytes, bool, bool, bool]:
             escaped = True
         elif kind == "Replace" and pattern.get("Regex") in (r"\A +", " {2,}", rf"{SPACE}+\z"):
             squeeze = True
-        else:
+        elif whole:
             raise CannotHold(f"no other format has a place for the normaliser {kind}")
     for cut in flat_steps(parts.get("pre_tokenizer"), "pretokenizers"):
         regex = cut.get("pattern", {}).get("Regex")
         if cut["type"] == "Metaspace" and cut["replacement"] == SPACE:
             escaped, prefix = True, prefix or cut["prepend_scheme"] != "never"
-        elif regex not in (_WORDS, _TRAINED_HERE, _ALL) and not _RUNS.fullmatch(regex or ""):
+        elif not whole or regex in (_WORDS, _TRAINED_HERE, _ALL) or _RUNS.fullmatch(regex or ""):
+            continue
+        else:
             raise CannotHold(
                 "it cuts text by a pattern, which no other format has for tokens of characters"
             )

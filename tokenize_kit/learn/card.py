@@ -179,6 +179,8 @@ def write_tokenizer(
     actual = tokenizer.get_vocab_size(with_added_tokens=True)
     padding = len(special) - len(options.first_tokens) + (options.space_token is not None)
     warnings = [*_coverage_warnings(size, options, details), *more_warnings]
+    if options.space_runs and not any(b"  " in piece for piece in reading.sample.pieces()):
+        warnings.append("space-runs: the corpus has no two spaces in a row, its tokens cost rows")
     if actual - padding < size:
         warnings.append(
             f"{counted(actual, 'token')} instead of {size}: the corpus is too small for more"

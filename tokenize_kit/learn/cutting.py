@@ -19,10 +19,10 @@ from tokenize_kit.pattern.named import SCRIPT_BOUNDARIES, Pattern
 from tokenize_kit.pattern.parse import UnsupportedPattern
 
 # Unicode normal forms before the text is cut, in training as in the tokenizer. NFC and NFKC are
-# those of `tokenizers`; `nmt_nfkc`, and NFKC for Unigram, are tables of SentencePiece, so that
-# tokenizer.model and tokenizer.json have the same.
+# those of `tokenizers`; the others, and NFKC for Unigram, are tables of SentencePiece, so that
+# tokenizer.model and tokenizer.json have the same. `_cf`: case is folded, too.
 
-Normal = Literal["none", "nfc", "nfkc", "nmt_nfkc"]
+Normal = Literal["none", "nfc", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"]
 NORMAL: tuple[Normal, ...] = get_args(Normal)
 
 

@@ -135,7 +135,8 @@ class TrainingOptions:
     normalise: Annotated[
         Normal,
         Setting(
-            "Unicode's normal form that texts are brought into before all else, or `none`.",
+            "Unicode's normal form that texts are brought into before all else, `_cf` with case "
+            "folded, or `none`.",
             choices=NORMAL,
         ),
     ] = "none"

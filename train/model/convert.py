@@ -23,7 +23,7 @@ from train.settings import refuse
 Named = Iterator[tuple[str, Tensor]]
 
 _KEY_OR_VALUE = re.compile(r".*\.(attention|cross)\.(key|value|position_key)\.(weight|bias)")
-_OF_TOKENS = re.compile(r"(embedding|head)\.weight|(generator\.)?head\.bias")
+OF_TOKENS = re.compile(r"(embedding|head)\.weight|(generator\.)?head\.bias")
 _OF_BLOCK = r"(?:stack\.blocks\.(?P<block>\d+)|mtp\.(?P<ahead>\d+)\.block)\.feed_forward\."
 _MATRIX = re.compile(rf"(?P<matrix>{_OF_BLOCK}(?:gate|up|down))\.weight")
 
@@ -76,7 +76,7 @@ def more_tokens(old: ModelConfig, new: ModelConfig) -> Conversion | None:
         return None
 
     def weights(name: str, weight: Tensor) -> Named:
-        if _OF_TOKENS.fullmatch(name) and len(weight) == old.vocab:
+        if OF_TOKENS.fullmatch(name) and len(weight) == old.vocab:
             mean = weight.mean(0, keepdim=True)
             further = mean.expand(new.vocab - old.vocab, *weight.shape[1:])
             weight = torch.cat((weight, further))

@@ -201,12 +201,13 @@ def test_every_shipped_recipe_can_be_refreshed():
         "ccnet-llama1": ("perplexity.cutoffs=ccnet", "perplexity.low=0"),
         "redpajama-v1": ("perplexity.cutoffs=ccnet",),
     }
-    for name in names():
+    corpora = [name for name in names() if load(name).document_steps]
+    for name in corpora:
         filters = [s.label for s in load(name).steps if s.name == "dedup_bloom"]
         sets.setdefault(name, tuple(f"{label}.expected=1000" for label in filters))
     with pytest.raises(UsageError, match=r"cutoffs=ccnet --set perplexity\.low=0 takes"):
         incremental.check(load("ccnet-llama1"))
-    lines = {name: incremental.check(load(name, sets[name])) for name in names()}
+    lines = {name: incremental.check(load(name, sets[name])) for name in corpora}
     assert lines["fineweb"] is None
     assert lines["c4"] == "the copy that came first stays in dedup_passages (survivor: c4)"
     assert "dedup_suffix_array (keep: none)" in lines["refinedweb"]

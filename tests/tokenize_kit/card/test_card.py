@@ -174,7 +174,7 @@ def test_tokenizers_that_were_changed_have_a_page_too(cards, tmp_path):
     assert sizes == [whole + 9, changed[1]["new_tokens"], whole, cards["unigram"][1]["vocab"]]
     assert [card.get("measured", {}).get("on") for card in changed] == [
         "the texts that were learned from",
-        "a sample of the texts it was pruned on",
+        "a sample of the texts it was tried on",
         None,
         None,
     ]

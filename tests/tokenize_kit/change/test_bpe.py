@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tokenize_kit.sentencepiece_models import trained
+from tokenize_kit.change.addition import Rows
 from tokenize_kit.change.bpe import learn_character_tokens
 from tokenize_kit.change.convert import convert
 from tokenize_kit.change.embeddings import Checkpoint, as_float32, as_stored, write_tensors
@@ -214,7 +215,7 @@ def test_a_new_row_is_the_mean_of_the_rows_of_its_old_tokens(old, tmp_path):
     rows = np.arange(size * 2, dtype=np.float32).reshape(size, 2)
     file = tmp_path / "model.safetensors"
     write_tensors(file, {"model.embed_tokens.weight": (as_stored(rows, "F32"), "F32")})
-    extend(old, [pack_texts(NEW)], tmp_path / "out", 5, embeddings=file)
+    extend(old, [pack_texts(NEW)], tmp_path / "out", 5, rows=Rows(file))
     checkpoint = Checkpoint(tmp_path / "out" / "embeddings.safetensors")
     table = as_float32(checkpoint.matrix("model.embed_tokens.weight"))
     _, _, parts = learn_character_tokens(opened.form, opened.words(), NEW, 5)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from curate.cli.app import app
+from tokenize_kit.change.addition import Rows
 from tokenize_kit.change.bpe import learn_byte_tokens
 from tokenize_kit.change.convert import convert
 from tokenize_kit.change.embeddings import Checkpoint, as_float32, as_stored, write_tensors
@@ -252,7 +253,7 @@ def checkpoint(path, size, kind="F32", **more):
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
 def test_a_new_row_is_the_mean_of_the_rows_of_its_old_tokens(old, tmp_path, kind):
     file = checkpoint(tmp_path / "x.safetensors", 280, kind)
-    card = extend(old, [pack_texts(NEW)], tmp_path / "out", 40, embeddings=file)
+    card = extend(old, [pack_texts(NEW)], tmp_path / "out", 40, rows=Rows(file))
     was = Checkpoint(file).matrix("model.embed_tokens.weight")
     now = Checkpoint(tmp_path / "out/embeddings.safetensors").matrix("model.embed_tokens.weight")
     assert np.array_equal(now[:280], was) and now.shape == (320, 8)
@@ -269,7 +270,7 @@ def test_a_new_row_is_the_mean_of_the_rows_of_its_old_tokens(old, tmp_path, kind
 
 def test_rows_beyond_the_vocabulary_are_taken_first(old, tmp_path):
     file = checkpoint(tmp_path / "x.safetensors", 305)
-    extend(old, [pack_texts(NEW)], tmp_path / "out", 10, embeddings=file)
+    extend(old, [pack_texts(NEW)], tmp_path / "out", 10, rows=Rows(file))
     was = Checkpoint(file).matrix("model.embed_tokens.weight")
     now = Checkpoint(tmp_path / "out/embeddings.safetensors").matrix("model.embed_tokens.weight")
     assert now.shape == was.shape
@@ -278,23 +279,25 @@ def test_rows_beyond_the_vocabulary_are_taken_first(old, tmp_path):
 
 def test_random_rows_have_mean_and_covariance_of_the_old_and_go_by_seed(old, tmp_path):
     rng = np.random.default_rng(5)
-    rows = (rng.normal(size=(280, 4)) @ rng.normal(size=(4, 4)) + 3).astype(np.float32)
-    head = (rows[:, ::-1].copy(), "F32")
-    write_tensors(tmp_path / "x.safetensors", {"wte.weight": (rows, "F32"), "lm_head.weight": head})
+    stored = (rng.normal(size=(280, 4)) @ rng.normal(size=(4, 4)) + 3).astype(np.float32)
+    head = (stored[:, ::-1].copy(), "F32")
+    write_tensors(
+        tmp_path / "x.safetensors", {"wte.weight": (stored, "F32"), "lm_head.weight": head}
+    )
     files = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        settings = {"embeddings": tmp_path / "x.safetensors", "init": "random", "seed": seed}
-        card = extend(old, [pack_texts([*NEW, *SCRIPTS * 9])], tmp_path / name, 150, **settings)
+        rows = Rows(tmp_path / "x.safetensors", init="random", seed=seed)
+        card = extend(old, [pack_texts([*NEW, *SCRIPTS * 9])], tmp_path / name, 150, rows=rows)
         files.append((tmp_path / name / "embeddings.safetensors").read_bytes())
     assert files[0] == files[1] != files[2]
     assert not card["embeddings"]["tied"]
     tables = Checkpoint(tmp_path / "a/embeddings.safetensors")
-    for name, stored in (("wte.weight", rows), ("lm_head.weight", head[0])):
+    for name, table in (("wte.weight", stored), ("lm_head.weight", head[0])):
         new = tables.matrix(name)[280:]
         assert len(new) == 150
-        spread = stored.std(0).max()
-        assert np.abs(new.mean(0) - stored.mean(0)).max() < 0.35 * spread
-        assert np.abs(np.cov(new.T) - np.cov(stored.T)).max() < 0.5 * spread**2
+        spread = table.std(0).max()
+        assert np.abs(new.mean(0) - table.mean(0)).max() < 0.35 * spread
+        assert np.abs(np.cov(new.T) - np.cov(table.T)).max() < 0.5 * spread**2
 
 
 def test_rows_that_are_no_numbers_are_nothing_to_draw_from(old, tmp_path):
@@ -302,7 +305,7 @@ def test_rows_that_are_no_numbers_are_nothing_to_draw_from(old, tmp_path):
     write_tensors(tmp_path / "x.safetensors", {"wte.weight": (rows, "F32")})
     with pytest.raises(TokenizerError, match="NaN or infinity"):
         file = tmp_path / "x.safetensors"
-        extend(old, [pack_texts(NEW)], tmp_path / "out", 9, embeddings=file, init="random")
+        extend(old, [pack_texts(NEW)], tmp_path / "out", 9, rows=Rows(file, init="random"))
 
 
 def test_the_file_of_embeddings_is_one_of_safetensors(tmp_path):
@@ -335,7 +338,7 @@ def test_bfloat16_is_rounded_to_the_nearest(values):
 def test_tables_of_another_tokenizer_are_refused(old, tmp_path, rows, names, says):
     file = checkpoint(tmp_path / "x.safetensors", rows)
     with pytest.raises(TokenizerError, match=says):
-        extend(old, [pack_texts(NEW)], tmp_path / "out", 9, embeddings=file, tensors=names)
+        extend(old, [pack_texts(NEW)], tmp_path / "out", 9, rows=Rows(file, names))
     assert not (tmp_path / "out").exists()
 
 
@@ -343,7 +346,7 @@ def test_tables_that_may_be_two_are_asked_for(old, tmp_path):
     more = {"decoder.embed_tokens.weight": (np.zeros((280, 8), np.float32), "F32")}
     file = checkpoint(tmp_path / "x.safetensors", 280, **more)
     with pytest.raises(TokenizerError, match=r"may be input embeddings: name them \(--tensor\)"):
-        extend(old, [pack_texts(NEW)], tmp_path / "out", 9, embeddings=file)
+        extend(old, [pack_texts(NEW)], tmp_path / "out", 9, rows=Rows(file))
 
 
 @pytest.mark.parametrize("size", [0, 7, 40, 500], ids=["empty", "length", "header", "data"])
@@ -351,7 +354,7 @@ def test_a_checkpoint_cut_short_is_refused(old, tmp_path, size):
     file = checkpoint(tmp_path / "x.safetensors", 280)
     file.write_bytes(file.read_bytes()[:size])
     with pytest.raises(TokenizerError, match=r"x\.safetensors: not a whole") as error:
-        extend(old, [pack_texts(NEW)], tmp_path / "out", 9, embeddings=file)
+        extend(old, [pack_texts(NEW)], tmp_path / "out", 9, rows=Rows(file))
     assert "\n" not in str(error.value)
 
 

@@ -269,7 +269,7 @@ def test_the_files_beside_it_say_what_transformers_asks_for(tmp_path, model):
         ({"model": "unigram", "min_frequency": 3}, "min-frequency: not"),
         ({"model": "unigram", "digits": "free"}, "use digits single"),
         ({"model": "unigram", "normalise": "nfc"}, "SentencePiece has no such rule"),
-        ({"normalise": "nfd"}, "choose none, nfc, nfkc or nmt_nfkc"),
+        ({"normalise": "nfd"}, "choose none, nfc, nfkc, nmt_nfkc, nfkc_cf or nmt_nfkc_cf"),
         ({"space_token": "<_>", "space_runs": 4}, "space-token and space-runs: give one"),
         ({"space_token": "<|endoftext|>"}, "give each once"),
         ({"space_token": " "}, "two or more printable ASCII"),
