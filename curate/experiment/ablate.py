@@ -2,8 +2,10 @@
 
 OUT/  corpora/NAME/      what recipes made, where they are compared
       tokenizer/         trained on the union, where none is given
+      tokenizers/NAME/   the same by settings that a corpus has for itself
       shards/NAME/       token shards; shards/placebo has those of the first corpus in another order
-      eval/NAME/         evaluation texts, without what a corpus holds
+      eval/TEXT/         evaluation texts, without what a corpus holds
+      evals/NAME/TEXT/   the same by the tokenizer of such a corpus
       overlap.json       13-grams that they have in common
       runs/NAME/seed-0/  a run of training, and the nats of every document (nats.npz)
       pilot/             with --minutes short runs, and what they chose
@@ -26,10 +28,20 @@ from curate.experiment import budget as budgets
 from curate.experiment.corpora import (
     PLACEBO,
     Corpus,
-    encode,
+    check_inputs,
+    distinct,
+    read_sets,
     run_recipes,
-    shares_of_sets,
-    tokenizer_for,
+)
+from curate.experiment.encoding import (
+    ORDER,
+    OTHER_ORDER,
+    Tokenizer,
+    are_equal,
+    check_shards,
+    choose_tokenizers,
+    encode_corpus,
+    make_tokenizers,
 )
 from curate.experiment.evaluation import (
     EvalText,
@@ -42,6 +54,7 @@ from curate.experiment.figures import collect
 from curate.experiment.runs import Place, Training, make_runs
 from curate.run.outcome import Options
 from curate.terminal.progress import say
+from train.files import read_json
 
 if TYPE_CHECKING:
     from curate.cli.model_settings import Ablate
@@ -72,54 +85,74 @@ def run_experiment(
     if not texts:
         raise UsageError("give --eval NAME=PATH: texts that both corpora are scored on")
     budget = budgets.chosen_budget(chosen)
-    settings, changes = shares_of_sets(sets, corpora)
+    changes = read_sets(sets, corpora)
+    check_inputs(corpora, changes)
+    check_shards(corpora, changes)
+    choices = choose_tokenizers(corpora, chosen.tokenizer, chosen.vocab, changes)
+    if budget.kind == "minutes" and not are_equal(choices, corpora):
+        raise UsageError(
+            "--minutes makes tokens equal, which are unequal text where tokenizers differ: give"
+            " --documents or --epochs"
+        )
     drawn = [draw_text(*text, chosen.eval_bytes, chosen.eval_excerpt) for text in texts.items()]
     make_folder(out)
     options = Options(place.workers, place.quiet, place.engine, place.address)
     corpora = run_recipes(corpora, changes, out, options)
     local = Options(place.workers, place.quiet)
-    tokenizer = tokenizer_for(
-        corpora, chosen.tokenizer, out, {"vocab": chosen.vocab, **settings["tokenizer"]}, local
-    )
-    shards = encode(corpora, tokenizer.file, out, local)
-    training = Training(
-        chosen.model or "tiny",
-        settings["model"],
-        {
-            **COMMON,
-            **chosen.model_dump(include={"rows", "context", "lr", "device"}),
-            **settings["pretrain"],
-        },
-        {name: str(out / "eval" / name) for name in texts},
-        chosen.threads,
-    )
-    sizes = {corpus.name: budgets.size_of(shards[corpus.name], training) for corpus in corpora}
+    tokenizers = make_tokenizers(choices, corpora, out, local)
+    first = corpora[0]
+    names = {corpus.name: (corpus, ORDER) for corpus in corpora} | {PLACEBO: (first, OTHER_ORDER)}
+    shards, trainings = {}, {}
+    for name, (corpus, order) in names.items():
+        tokenizer = tokenizers[corpus.name]
+        folder = out / "shards" / name
+        shards[name] = encode_corpus(corpus, tokenizer.file, changes, folder, order, local)
+        trainings[name] = Training(
+            chosen.model or "tiny",
+            changes.values("model"),
+            {
+                **COMMON,
+                **chosen.model_dump(include={"rows", "context", "lr", "device"}),
+                **changes.values("pretrain", corpus.name),
+            },
+            {text: str(tokenizer.eval_folder(out) / text) for text in texts},
+            chosen.threads,
+        )
+    training = trainings[first.name]
+    sizes = {c.name: budgets.size_of(shards[c.name], trainings[c.name]) for c in corpora}
     request = budgets.Request(shards, sizes, out, chosen, training, place, begun)
     choice = budgets.choose_model(request) if budget.kind == "minutes" else None
     if choice is not None:
         drawn = [first_bytes(text, choice["eval_bytes"]) for text in drawn]
-    facts = _encode_apart(drawn, corpora, shards, tokenizer.file, out, chosen, place.quiet)
+    facts = _encode_apart(drawn, corpora, shards, tokenizers, out, chosen, place.quiet)
     minutes = None
     if choice is not None:
         minutes = budgets.run_pilot(request, choice)
-        training = replace(training, model=minutes["model"])
+        trainings = {n: replace(own, model=minutes["model"]) for n, own in trainings.items()}
         budget = budgets.Budget("tokens", minutes["tokens"])
-    parameters, _ = budgets.cost(shards[corpora[0].name], training.model, training)
-    tasks = _tasks(shards, sizes, out / "runs", chosen, training, budget)
+    parameters = {
+        name: budgets.cost(shards[name], own.model, own)[0] for name, own in trainings.items()
+    }
+    tasks = _tasks(shards, sizes, out / "runs", chosen, trainings, budget)
     make_runs(tasks, place, "training")
-    figures = collect(tasks, dict(training.texts), chosen.seed)
+    figures = collect(tasks, chosen.seed)
     for row, corpus in zip(figures["corpora"], corpora, strict=True):
-        size = sizes[corpus.name].bytes
-        row |= {"inputs": list(corpus.inputs), "recipe": corpus.recipe, "train_bytes": size}
+        row |= {
+            "inputs": list(corpus.inputs),
+            "recipe": corpus.recipe,
+            "train_bytes": sizes[corpus.name].bytes,
+            "tokenizer": _described(tokenizers[corpus.name], shards[corpus.name]),
+            "parameters": parameters[corpus.name],
+            "settings": {
+                f"{change.section}.{change.key}": change.value
+                for change in changes.own[corpus.name]
+            },
+        }
     return {
-        "first": corpora[0].name,
-        "tokenizer": {
-            "origin": tokenizer.origin,
-            "vocabulary": chosen.vocab if chosen.tokenizer is None else None,
-            "sha256": file_digest(tokenizer.file),
-        },
-        "model": training.model,
-        "parameters": parameters,
+        "first": first.name,
+        "tokenizer": figures["corpora"][0]["tokenizer"],
+        "model": trainings[first.name].model,
+        "parameters": parameters[first.name],
         "changes": training.changes,
         "train": training.settings,
         "equal": {"kind": budget.kind, "amount": budget.amount},
@@ -131,25 +164,34 @@ def run_experiment(
     }
 
 
+def _described(tokenizer: Tokenizer, shards: Path) -> dict[str, Any]:
+    """What is said of a tokenizer, by shards that it made."""
+    return {
+        "origin": tokenizer.origin,
+        "vocabulary": read_json(shards / "manifest.json")["vocab_size"],
+        "sha256": file_digest(tokenizer.file),
+    }
+
+
 def _encode_apart(
     drawn: Sequence[EvalText],
     corpora: Sequence[Corpus],
     shards: dict[str, Path],
-    tokenizer: Path,
+    tokenizers: dict[str, Tokenizer],
     out: Path,
     chosen: Ablate,
     quiet: bool,
 ) -> dict[str, dict[str, Any]]:
     """Encodes the documents of the evaluation texts that no corpus holds; what is to be said of
     each text."""
-    digests = {
-        corpus.name: file_digest(shards[corpus.name] / "manifest.json") for corpus in corpora
-    }
+    read = distinct(corpora)
+    digests = {corpus.name: file_digest(shards[corpus.name] / "manifest.json") for corpus in read}
     say("comparing evaluation texts with the corpora by 13-grams", quiet)
-    shares = find_overlap(drawn, corpora, digests, out)
+    shares = find_overlap(drawn, read, digests, out)
     facts = {}
     for text in drawn:
-        fact = encode_apart(text, shares, chosen.max_overlap, tokenizer, out)
+        encoded = {t.eval_folder(out) / text.name: t.file for t in tokenizers.values()}
+        fact = encode_apart(text, shares, chosen.max_overlap, encoded)
         facts[text.name] = fact
         if fact["left_out"]:
             by_corpus = {name: shared["left_out"] for name, shared in fact["overlap"].items()}
@@ -168,17 +210,16 @@ def _tasks(
     sizes: dict[str, budgets.Size],
     out: Path,
     chosen: Ablate,
-    training: Training,
+    trainings: dict[str, Training],
     budget: budgets.Budget,
 ) -> list[Task]:
     """All runs: all corpora of a seed first, so that an early end leaves whole comparisons."""
-    step = training.settings["rows"] * training.settings["context"]
     first = next(iter(sizes))
     tasks: list[Task] = []
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
-        for name in (*sizes, PLACEBO):
+        for name, training in trainings.items():
             tokens = budget.tokens(sizes[first if name == PLACEBO else name])
-            steps = max(1, round(tokens / step))
+            steps = max(1, round(tokens / training.step))
             task = training.task(name, shards[name], seed, steps, out, len(tasks))
             task["train"]["eval_every"] = -(-steps // chosen.points)
             task["train"].setdefault("checkpoint_every", max(50, -(-steps // CHECKPOINTS)))

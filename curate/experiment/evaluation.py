@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from curate.formats.read_settings import ReadSettings
 from curate.products.eval_texts import are_shards
 
 WORDS = 13  # of a window
+DOCUMENTS = 50  # of a text that few bytes are shared by: Student's quantile is near 2 then
+LEAST_EXCERPT = 200  # bytes of each
 COLUMNS = ("id", "source", "lang", "text")
 _FILE = "overlap.json"
 
@@ -92,10 +94,16 @@ def beginning(text: str, most_bytes: int) -> str:
 
 
 def first_bytes(text: EvalText, most_bytes: int) -> EvalText:
-    """The text with as many of its documents as have so many bytes together, and two at least."""
-    ends = np.cumsum([len(words.encode()) for words in text.documents["text"].to_pylist()])
+    """The text in so many bytes: its first documents, each cut so short that DOCUMENTS of them fit,
+    but not below LEAST_EXCERPT bytes; and two documents at least."""
+    words = text.documents["text"].to_pylist()
+    excerpt = max(LEAST_EXCERPT, most_bytes // max(1, min(DOCUMENTS, len(words))))
+    words = [beginning(whole, excerpt) for whole in words]
+    ends = np.cumsum([len(cut.encode()) for cut in words])
     count = max(2, int(np.searchsorted(ends, most_bytes, side="right")))
-    return replace(text, documents=text.documents.slice(0, count))
+    position = text.documents.schema.get_field_index("text")
+    shortened = text.documents.set_column(position, "text", pa.array(words, pa.large_string()))
+    return replace(text, documents=shortened.slice(0, count))
 
 
 def find_overlap(
@@ -149,11 +157,10 @@ def encode_apart(
     text: EvalText,
     shares: dict[str, dict[str, list[float]]],
     most_overlap: float,
-    tokenizer: Path,
-    out: Path,
+    tokenizers: Mapping[Path, Path],
 ) -> dict[str, Any]:
-    """Encodes the documents that no corpus holds into OUT/eval/NAME; what is to be said of the
-    text. UsageError where fewer than two are left."""
+    """Encodes the documents that no corpus holds; what is to be said of the text. tokenizers: by
+    the folder that its shards go into. UsageError where fewer than two are left."""
     from tokenize_kit.errors import TokenizerError
     from tokenize_kit.shards.writer import encode_shards
 
@@ -166,11 +173,11 @@ def encode_apart(
             f"--eval {text.name}: its documents stand in {corpus}: give a text that no corpus holds"
         )
     chosen = text.documents.filter(pa.array(apart))
-    folder = out / "eval" / text.name
     # A null column has no source that could be named.
     names = [c for c in COLUMNS if chosen[c].null_count < len(chosen)]
     try:
-        encode_shards(chosen.select(names).to_batches(), tokenizer, folder)
+        for folder, tokenizer in tokenizers.items():
+            encode_shards(chosen.select(names).to_batches(), tokenizer, folder)
     except TokenizerError as error:
         raise as_failure(error) from None
     return {

@@ -38,8 +38,22 @@ def test_long_documents_are_scored_in_part_to_the_end_of_a_word():
     assert beginning("a short one", 100) == "a short one"
     assert beginning("one two three four", 15) == "one two three "
     assert beginning("\u00e9" * 9, 5) == "\u00e9" * 2  # no half of a character
-    cut = first_bytes(EvalText("n", "p", pa.table({"text": ["aaa", "bb", "cc", "d"]}), 4, 8), 7)
-    assert cut.documents["text"].to_pylist() == ["aaa", "bb", "cc"]
+
+
+@pytest.mark.parametrize(
+    ("documents", "size", "most", "drawn", "longest"),
+    [
+        (60, 2000, 15_000, 50, 300),  # fifty excerpts
+        (60, 100, 1_500, 15, 100),  # short documents whole
+        (8, 2000, 8_000, 8, 1000),  # all of a few
+        (60, 2000, 2_000, 10, 200),  # none too short to say anything
+        (60, 2000, 1, 2, 200),
+    ],
+)
+def test_few_bytes_are_many_short_beginnings(documents, size, most, drawn, longest):
+    table = pa.table({"text": ["x" * size] * documents})
+    cut = first_bytes(EvalText("n", "p", table, documents, 0), most).documents["text"].to_pylist()
+    assert [len(text) for text in cut] == [longest] * drawn
 
 
 def test_two_documents_are_drawn_at_least(tmp_path):
