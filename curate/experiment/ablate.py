@@ -15,8 +15,8 @@ OUT/  corpora/NAME/      what recipes made, where they are compared
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from curate.experiment import budget as budgets
 from curate.experiment.corpora import (
     PLACEBO,
     Corpus,
+    Sets,
     check_inputs,
     distinct,
     read_sets,
@@ -71,6 +72,36 @@ COMMON = {
 CHECKPOINTS = 10  # of a long run
 
 
+@dataclass(frozen=True)
+class Arm:
+    """A corpus, or the placebo, as it is trained on."""
+
+    corpus: Corpus
+    tokenizer: Tokenizer
+    shards: Path
+    size: budgets.Size
+    training: Training
+
+    def figures(self, sets: Sets) -> dict[str, Any]:
+        """What is said of it beside what its runs left."""
+        parameters, _ = budgets.cost(self.shards, self.training.model, self.training)
+        return {
+            "inputs": list(self.corpus.inputs),
+            "recipe": self.corpus.recipe,
+            "train_bytes": self.size.bytes,
+            "parameters": parameters,
+            "tokenizer": {
+                "origin": self.tokenizer.origin,
+                "vocabulary": read_json(self.shards / "manifest.json")["vocab_size"],
+                "sha256": file_digest(self.tokenizer.file),
+            },
+            "settings": {
+                f"{change.section}.{change.key}": change.value
+                for change in sets.own[self.corpus.name]
+            },
+        }
+
+
 def run_experiment(
     corpora: Sequence[Corpus],
     texts: dict[str, str],
@@ -100,59 +131,39 @@ def run_experiment(
     corpora = run_recipes(corpora, changes, out, options)
     local = Options(place.workers, place.quiet)
     tokenizers = make_tokenizers(choices, corpora, out, local)
-    first = corpora[0]
-    names = {corpus.name: (corpus, ORDER) for corpus in corpora} | {PLACEBO: (first, OTHER_ORDER)}
-    shards, trainings = {}, {}
-    for name, (corpus, order) in names.items():
-        tokenizer = tokenizers[corpus.name]
-        folder = out / "shards" / name
-        shards[name] = encode_corpus(corpus, tokenizer.file, changes, folder, order, local)
-        trainings[name] = Training(
-            chosen.model or "tiny",
-            changes.values("model"),
-            {
-                **COMMON,
-                **chosen.model_dump(include={"rows", "context", "lr", "device"}),
-                **changes.values("pretrain", corpus.name),
-            },
-            {text: str(tokenizer.eval_folder(out) / text) for text in texts},
-            chosen.threads,
-        )
-    training = trainings[first.name]
-    sizes = {c.name: budgets.size_of(shards[c.name], trainings[c.name]) for c in corpora}
-    request = budgets.Request(shards, sizes, out, chosen, training, place, begun)
+    arms = _arms(corpora, tokenizers, texts, out, chosen, changes, local)
+    first = corpora[0].name
+    request = budgets.Request(
+        {name: arm.shards for name, arm in arms.items()},
+        {corpus.name: arms[corpus.name].size for corpus in corpora},
+        out,
+        chosen,
+        arms[first].training,
+        place,
+        begun,
+    )
     choice = budgets.choose_model(request) if budget.kind == "minutes" else None
     if choice is not None:
         drawn = [first_bytes(text, choice["eval_bytes"]) for text in drawn]
-    facts = _encode_apart(drawn, corpora, shards, tokenizers, out, chosen, place.quiet)
+    facts = _encode_apart(drawn, distinct(corpora), arms, out, chosen, place.quiet)
     minutes = None
     if choice is not None:
         minutes = budgets.run_pilot(request, choice)
-        trainings = {n: replace(own, model=minutes["model"]) for n, own in trainings.items()}
         budget = budgets.Budget("tokens", minutes["tokens"])
-    parameters = {
-        name: budgets.cost(shards[name], own.model, own)[0] for name, own in trainings.items()
-    }
-    tasks = _tasks(shards, sizes, out / "runs", chosen, trainings, budget)
+        for name, arm in arms.items():
+            training = replace(arm.training, model=minutes["model"])
+            arms[name] = replace(arm, training=training)
+    described = {corpus.name: arms[corpus.name].figures(changes) for corpus in corpora}
+    tasks = _tasks(arms, out / "runs", chosen, budget)
     make_runs(tasks, place, "training")
     figures = collect(tasks, chosen.seed)
-    for row, corpus in zip(figures["corpora"], corpora, strict=True):
-        row |= {
-            "inputs": list(corpus.inputs),
-            "recipe": corpus.recipe,
-            "train_bytes": sizes[corpus.name].bytes,
-            "tokenizer": _described(tokenizers[corpus.name], shards[corpus.name]),
-            "parameters": parameters[corpus.name],
-            "settings": {
-                f"{change.section}.{change.key}": change.value
-                for change in changes.own[corpus.name]
-            },
-        }
+    for row in figures["corpora"]:
+        row |= described[row["name"]]
+    training = arms[first].training
     return {
-        "first": first.name,
-        "tokenizer": figures["corpora"][0]["tokenizer"],
-        "model": trainings[first.name].model,
-        "parameters": parameters[first.name],
+        "first": first,
+        **{name: described[first][name] for name in ("tokenizer", "parameters")},
+        "model": training.model,
         "changes": training.changes,
         "train": training.settings,
         "equal": {"kind": budget.kind, "amount": budget.amount},
@@ -164,33 +175,51 @@ def run_experiment(
     }
 
 
-def _described(tokenizer: Tokenizer, shards: Path) -> dict[str, Any]:
-    """What is said of a tokenizer, by shards that it made."""
-    return {
-        "origin": tokenizer.origin,
-        "vocabulary": read_json(shards / "manifest.json")["vocab_size"],
-        "sha256": file_digest(tokenizer.file),
-    }
+def _arms(
+    corpora: Sequence[Corpus],
+    tokenizers: dict[str, Tokenizer],
+    texts: Iterable[str],
+    out: Path,
+    chosen: Ablate,
+    sets: Sets,
+    options: Options,
+) -> dict[str, Arm]:
+    """By the names of corpora, and the placebo's."""
+    arms = {}
+    orders = [(corpus.name, corpus, ORDER) for corpus in corpora]
+    for name, corpus, order in [*orders, (PLACEBO, corpora[0], OTHER_ORDER)]:
+        tokenizer, folder = tokenizers[corpus.name], out / "shards" / name
+        shards = encode_corpus(corpus, tokenizer.file, sets, folder, order, options)
+        settings = {
+            **COMMON,
+            **chosen.model_dump(include={"rows", "context", "lr", "device"}),
+            **sets.values("pretrain", corpus.name),
+        }
+        encoded = {text: str(tokenizer.eval_folder(out) / text) for text in texts}
+        model = chosen.model or "tiny"
+        training = Training(model, sets.values("model"), settings, encoded, chosen.threads)
+        size = budgets.size_of(shards, training)
+        arms[name] = Arm(corpus, tokenizer, shards, size, training)
+    return arms
 
 
 def _encode_apart(
     drawn: Sequence[EvalText],
     corpora: Sequence[Corpus],
-    shards: dict[str, Path],
-    tokenizers: dict[str, Tokenizer],
+    arms: dict[str, Arm],
     out: Path,
     chosen: Ablate,
     quiet: bool,
 ) -> dict[str, dict[str, Any]]:
-    """Encodes the documents of the evaluation texts that no corpus holds; what is to be said of
-    each text."""
-    read = distinct(corpora)
-    digests = {corpus.name: file_digest(shards[corpus.name] / "manifest.json") for corpus in read}
+    """Encodes the documents of the evaluation texts that none of these corpora holds; what is to be
+    said of each text."""
+    manifests = {corpus.name: arms[corpus.name].shards / "manifest.json" for corpus in corpora}
     say("comparing evaluation texts with the corpora by 13-grams", quiet)
-    shares = find_overlap(drawn, read, digests, out)
+    digests = {name: file_digest(path) for name, path in manifests.items()}
+    shares = find_overlap(drawn, corpora, digests, out)
     facts = {}
     for text in drawn:
-        encoded = {t.eval_folder(out) / text.name: t.file for t in tokenizers.values()}
+        encoded = {Path(arm.training.texts[text.name]): arm.tokenizer.file for arm in arms.values()}
         fact = encode_apart(text, shares, chosen.max_overlap, encoded)
         facts[text.name] = fact
         if fact["left_out"]:
@@ -205,22 +234,13 @@ def _encode_apart(
     return facts
 
 
-def _tasks(
-    shards: dict[str, Path],
-    sizes: dict[str, budgets.Size],
-    out: Path,
-    chosen: Ablate,
-    trainings: dict[str, Training],
-    budget: budgets.Budget,
-) -> list[Task]:
+def _tasks(arms: dict[str, Arm], out: Path, chosen: Ablate, budget: budgets.Budget) -> list[Task]:
     """All runs: all corpora of a seed first, so that an early end leaves whole comparisons."""
-    first = next(iter(sizes))
     tasks: list[Task] = []
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
-        for name, training in trainings.items():
-            tokens = budget.tokens(sizes[first if name == PLACEBO else name])
-            steps = max(1, round(tokens / training.step))
-            task = training.task(name, shards[name], seed, steps, out, len(tasks))
+        for name, arm in arms.items():
+            steps = max(1, round(budget.tokens(arm.size) / arm.training.step))
+            task = arm.training.task(name, arm.shards, seed, steps, out, len(tasks))
             task["train"]["eval_every"] = -(-steps // chosen.points)
             task["train"].setdefault("checkpoint_every", max(50, -(-steps // CHECKPOINTS)))
             tasks.append(task)
