@@ -25,15 +25,15 @@ from experiments.texts import write
 out = sys.argv[1]
 draw = random.Random(0)
 pairs = set()
-while len(pairs) < 61_000:
+while len(pairs) < 31_000:
     pairs.add(tuple(draw.randrange(10 ** draw.randint(1, 4)) for _ in range(2)))
 rows = [
     {"id": f"{a}+{b}", "context": f"{a} + {b} =", "continuation": f" {a + b}"}
     for a, b in draw.sample(sorted(pairs), len(pairs))
 ]
-rows = [{**row, "text": row["context"] + row["continuation"]} for row in rows]
-write(f"{out}/additions.jsonl", rows[1000:])
-write(f"{out}/unseen.jsonl", rows[:1000])
+texts = [{"id": row["id"], "text": row["context"] + row["continuation"]} for row in rows]
+write(f"{out}/additions.jsonl", texts[1000:])
+write(f"{out}/unseen.jsonl", texts[:1000])
 write(f"{out}/sums.jsonl", rows[:1000])
 END
 
