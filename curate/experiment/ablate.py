@@ -49,7 +49,7 @@ from curate.experiment.evaluation import (
     draw_text,
     encode_apart,
     find_overlap,
-    first_bytes,
+    short_excerpts,
 )
 from curate.experiment.figures import collect
 from curate.experiment.runs import Place, Training, make_runs
@@ -144,7 +144,7 @@ def run_experiment(
     )
     choice = budgets.choose_model(request) if budget.kind == "minutes" else None
     if choice is not None:
-        drawn = [first_bytes(text, choice["eval_bytes"]) for text in drawn]
+        drawn = [short_excerpts(text, choice["eval_bytes"]) for text in drawn]
     facts = _encode_apart(drawn, distinct(corpora), arms, out, chosen, place.quiet)
     minutes = None
     if choice is not None:

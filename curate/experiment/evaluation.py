@@ -93,16 +93,32 @@ def beginning(text: str, most_bytes: int) -> str:
     return cut[: at + 1] if (at := max(cut.rfind(" "), cut.rfind("\n"))) > len(cut) // 2 else cut
 
 
-def first_bytes(text: EvalText, most_bytes: int) -> EvalText:
-    """The text in so many bytes: its first documents, each cut so short that DOCUMENTS of them fit,
-    but not below LEAST_EXCERPT bytes; and two documents at least."""
-    words = text.documents["text"].to_pylist()
-    excerpt = max(LEAST_EXCERPT, most_bytes // max(1, min(DOCUMENTS, len(words))))
-    words = [beginning(whole, excerpt) for whole in words]
+def excerpt(text: str, most_bytes: int, key: int) -> str:
+    """So many bytes of a text from a place that the key draws, from word to word where there are
+    such."""
+    data = text.encode()
+    start = key % max(1, len(data) - most_bytes + 1)
+    rest = data[start:].decode("utf-8", "ignore")
+    if start and (at := rest.find(" ", 0, most_bytes // 2)) >= 0:
+        rest = rest[at + 1 :]
+    return beginning(rest, most_bytes)
+
+
+def short_excerpts(text: EvalText, most_bytes: int) -> EvalText:
+    """The text in so many bytes: an excerpt of each document, so short that DOCUMENTS of them fit,
+    but not below LEAST_EXCERPT bytes; two documents at least. Beginnings, of headings and names,
+    would be of another kind than the text."""
+    documents = text.documents
+    most = max(LEAST_EXCERPT, most_bytes // max(1, min(DOCUMENTS, len(documents))))
+    pairs = zip(documents["id"].to_pylist(), documents["text"].to_pylist(), strict=True)
+    words = [
+        excerpt(whole, most, xxhash.xxh3_64_intdigest(str(name).encode(), seed=1))
+        for name, whole in pairs
+    ]
     ends = np.cumsum([len(cut.encode()) for cut in words])
     count = max(2, int(np.searchsorted(ends, most_bytes, side="right")))
-    position = text.documents.schema.get_field_index("text")
-    shortened = text.documents.set_column(position, "text", pa.array(words, pa.large_string()))
+    position = documents.schema.get_field_index("text")
+    shortened = documents.set_column(position, "text", pa.array(words, pa.large_string()))
     return replace(text, documents=shortened.slice(0, count))
 
 
