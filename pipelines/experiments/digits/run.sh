@@ -8,7 +8,7 @@
 # Reads: nothing of CORPORA. Additions of numbers of one to four digits are drawn from a seed, each a
 # document; 1,000 that are not among those trained on are scored.
 # Second measure: bits a byte of the sums alone, and the share of them that are the likeliest.
-# Takes 8 minutes on two cores that others use too.
+# Takes 16 minutes on two cores that others use too.
 #
 #   sh pipelines/experiments/digits/run.sh CORPORA OUT
 set -eu
