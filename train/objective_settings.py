@@ -50,6 +50,13 @@ class Causal:
     """Each token from those before it (Radford et al. 2018)."""
 
     kind: Annotated[str, kind_of("causal", "Each token from those before it.")] = "causal"
+    across: Annotated[
+        bool,
+        Setting(
+            "A position sees the documents before it in its row too, as GPT-3 and in-context "
+            "pretraining have it (Brown et al. 2020, Shi et al. 2024)."
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)

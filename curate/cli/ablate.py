@@ -1,4 +1,4 @@
-"""`llmcurate ablate`: whether a change of the data makes a better model."""
+"""`llmcurate ablate`: whether a change of the data or of its encoding makes a better model."""
 
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
@@ -55,15 +55,18 @@ def ablate(
 ) -> None:
     """Train on corpora alike and compare them.
 
-    One tokenizer, the same model, tokens, seeds and evaluation texts for all. Differences are in
-    bits a byte, with intervals of 95 % over documents and seeds; a placebo, the first corpus in
-    another order, is trained too. Stopped, the same command goes on.
+    One tokenizer, the same model, tokens, seeds and evaluation texts for all; --set
+    CORPUS.SECTION.KEY is a setting of tokenizer, shards or pretrain that one corpus has for itself.
+    Differences are in bits a byte, with intervals of 95 % over documents and seeds; a placebo, the
+    first corpus in another order, is trained too. Stopped, the same command goes on.
 
     \b
     Example:
     llmcurate ablate kept=out raw=raw.jsonl --eval news=news.jsonl --tokens 2000000 -o help
     llmcurate ablate --recipes c4 c4-unfiltered --input crawl/ --eval wiki=wiki.jsonl \\
       --minutes 20 -o help
+    llmcurate ablate small=a.jsonl large=a.jsonl --set large.tokenizer.vocab=8192 --epochs 1 \\
+      --eval wiki=wiki.jsonl -o vocabularies
     """
     from curate.cli.model_settings import Ablate
     from curate.cli.training import needs_training

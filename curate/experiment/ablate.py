@@ -2,8 +2,10 @@
 
 OUT/  corpora/NAME/      what recipes made, where they are compared
       tokenizer/         trained on the union, where none is given
+      tokenizers/NAME/   the same by settings that a corpus has for itself
       shards/NAME/       token shards; shards/placebo has those of the first corpus in another order
-      eval/NAME/         evaluation texts, without what a corpus holds
+      eval/TEXT/         evaluation texts, without what a corpus holds
+      evals/NAME/TEXT/   the same by the tokenizer of such a corpus
       overlap.json       13-grams that they have in common
       runs/NAME/seed-0/  a run of training, and the nats of every document (nats.npz)
       pilot/             with --minutes short runs, and what they chose
@@ -13,8 +15,8 @@ OUT/  corpora/NAME/      what recipes made, where they are compared
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,22 +28,34 @@ from curate.experiment import budget as budgets
 from curate.experiment.corpora import (
     PLACEBO,
     Corpus,
-    encode,
+    Sets,
+    check_inputs,
+    distinct,
+    read_sets,
     run_recipes,
-    shares_of_sets,
-    tokenizer_for,
+)
+from curate.experiment.encoding import (
+    ORDER,
+    OTHER_ORDER,
+    Tokenizer,
+    are_equal,
+    check_shards,
+    choose_tokenizers,
+    encode_corpus,
+    make_tokenizers,
 )
 from curate.experiment.evaluation import (
     EvalText,
     draw_text,
     encode_apart,
     find_overlap,
-    first_bytes,
+    short_excerpts,
 )
 from curate.experiment.figures import collect
 from curate.experiment.runs import Place, Training, make_runs
 from curate.run.outcome import Options
 from curate.terminal.progress import say
+from train.files import read_json
 
 if TYPE_CHECKING:
     from curate.cli.model_settings import Ablate
@@ -58,6 +72,36 @@ COMMON = {
 CHECKPOINTS = 10  # of a long run
 
 
+@dataclass(frozen=True)
+class Arm:
+    """A corpus, or the placebo, as it is trained on."""
+
+    corpus: Corpus
+    tokenizer: Tokenizer
+    shards: Path
+    size: budgets.Size
+    training: Training
+
+    def figures(self, sets: Sets) -> dict[str, Any]:
+        """What is said of it beside what its runs left."""
+        parameters, _ = budgets.cost(self.shards, self.training.model, self.training)
+        return {
+            "inputs": list(self.corpus.inputs),
+            "recipe": self.corpus.recipe,
+            "train_bytes": self.size.bytes,
+            "parameters": parameters,
+            "tokenizer": {
+                "origin": self.tokenizer.origin,
+                "vocabulary": read_json(self.shards / "manifest.json")["vocab_size"],
+                "sha256": file_digest(self.tokenizer.file),
+            },
+            "settings": {
+                f"{change.section}.{change.key}": change.value
+                for change in sets.own[self.corpus.name]
+            },
+        }
+
+
 def run_experiment(
     corpora: Sequence[Corpus],
     texts: dict[str, str],
@@ -72,54 +116,54 @@ def run_experiment(
     if not texts:
         raise UsageError("give --eval NAME=PATH: texts that both corpora are scored on")
     budget = budgets.chosen_budget(chosen)
-    settings, changes = shares_of_sets(sets, corpora)
+    changes = read_sets(sets, corpora)
+    check_inputs(corpora, changes)
+    check_shards(corpora, changes)
+    choices = choose_tokenizers(corpora, chosen.tokenizer, chosen.vocab, changes)
+    if budget.kind == "minutes" and not are_equal(choices, corpora):
+        raise UsageError(
+            "--minutes makes tokens equal, which are unequal text where tokenizers differ: give"
+            " --documents or --epochs"
+        )
     drawn = [draw_text(*text, chosen.eval_bytes, chosen.eval_excerpt) for text in texts.items()]
     make_folder(out)
     options = Options(place.workers, place.quiet, place.engine, place.address)
     corpora = run_recipes(corpora, changes, out, options)
     local = Options(place.workers, place.quiet)
-    tokenizer = tokenizer_for(
-        corpora, chosen.tokenizer, out, {"vocab": chosen.vocab, **settings["tokenizer"]}, local
+    tokenizers = make_tokenizers(choices, corpora, out, local)
+    arms = _arms(corpora, tokenizers, texts, out, chosen, changes, local)
+    first = corpora[0].name
+    request = budgets.Request(
+        {name: arm.shards for name, arm in arms.items()},
+        {corpus.name: arms[corpus.name].size for corpus in corpora},
+        out,
+        chosen,
+        arms[first].training,
+        place,
+        begun,
     )
-    shards = encode(corpora, tokenizer.file, out, local)
-    training = Training(
-        chosen.model or "tiny",
-        settings["model"],
-        {
-            **COMMON,
-            **chosen.model_dump(include={"rows", "context", "lr", "device"}),
-            **settings["pretrain"],
-        },
-        {name: str(out / "eval" / name) for name in texts},
-        chosen.threads,
-    )
-    sizes = {corpus.name: budgets.size_of(shards[corpus.name], training) for corpus in corpora}
-    request = budgets.Request(shards, sizes, out, chosen, training, place, begun)
     choice = budgets.choose_model(request) if budget.kind == "minutes" else None
     if choice is not None:
-        drawn = [first_bytes(text, choice["eval_bytes"]) for text in drawn]
-    facts = _encode_apart(drawn, corpora, shards, tokenizer.file, out, chosen, place.quiet)
+        drawn = [short_excerpts(text, choice["eval_bytes"]) for text in drawn]
+    facts = _encode_apart(drawn, distinct(corpora), arms, out, chosen, place.quiet)
     minutes = None
     if choice is not None:
         minutes = budgets.run_pilot(request, choice)
-        training = replace(training, model=minutes["model"])
         budget = budgets.Budget("tokens", minutes["tokens"])
-    parameters, _ = budgets.cost(shards[corpora[0].name], training.model, training)
-    tasks = _tasks(shards, sizes, out / "runs", chosen, training, budget)
+        for name, arm in arms.items():
+            training = replace(arm.training, model=minutes["model"])
+            arms[name] = replace(arm, training=training)
+    described = {corpus.name: arms[corpus.name].figures(changes) for corpus in corpora}
+    tasks = _tasks(arms, out / "runs", chosen, budget)
     make_runs(tasks, place, "training")
-    figures = collect(tasks, dict(training.texts), chosen.seed)
-    for row, corpus in zip(figures["corpora"], corpora, strict=True):
-        size = sizes[corpus.name].bytes
-        row |= {"inputs": list(corpus.inputs), "recipe": corpus.recipe, "train_bytes": size}
+    figures = collect(tasks, chosen.seed)
+    for row in figures["corpora"]:
+        row |= described[row["name"]]
+    training = arms[first].training
     return {
-        "first": corpora[0].name,
-        "tokenizer": {
-            "origin": tokenizer.origin,
-            "vocabulary": chosen.vocab if chosen.tokenizer is None else None,
-            "sha256": file_digest(tokenizer.file),
-        },
+        "first": first,
+        **{name: described[first][name] for name in ("tokenizer", "parameters")},
         "model": training.model,
-        "parameters": parameters,
         "changes": training.changes,
         "train": training.settings,
         "equal": {"kind": budget.kind, "amount": budget.amount},
@@ -131,25 +175,52 @@ def run_experiment(
     }
 
 
+def _arms(
+    corpora: Sequence[Corpus],
+    tokenizers: dict[str, Tokenizer],
+    texts: Iterable[str],
+    out: Path,
+    chosen: Ablate,
+    sets: Sets,
+    options: Options,
+) -> dict[str, Arm]:
+    """By the names of corpora, and the placebo's."""
+    arms = {}
+    orders = [(corpus.name, corpus, ORDER) for corpus in corpora]
+    for name, corpus, order in [*orders, (PLACEBO, corpora[0], OTHER_ORDER)]:
+        tokenizer, folder = tokenizers[corpus.name], out / "shards" / name
+        shards = encode_corpus(corpus, tokenizer.file, sets, folder, order, options)
+        settings = {
+            **COMMON,
+            **chosen.model_dump(include={"rows", "context", "lr", "device"}),
+            **sets.values("pretrain", corpus.name),
+        }
+        encoded = {text: str(tokenizer.eval_folder(out) / text) for text in texts}
+        model = chosen.model or "tiny"
+        training = Training(model, sets.values("model"), settings, encoded, chosen.threads)
+        size = budgets.size_of(shards, training)
+        arms[name] = Arm(corpus, tokenizer, shards, size, training)
+    return arms
+
+
 def _encode_apart(
     drawn: Sequence[EvalText],
     corpora: Sequence[Corpus],
-    shards: dict[str, Path],
-    tokenizer: Path,
+    arms: dict[str, Arm],
     out: Path,
     chosen: Ablate,
     quiet: bool,
 ) -> dict[str, dict[str, Any]]:
-    """Encodes the documents of the evaluation texts that no corpus holds; what is to be said of
-    each text."""
-    digests = {
-        corpus.name: file_digest(shards[corpus.name] / "manifest.json") for corpus in corpora
-    }
+    """Encodes the documents of the evaluation texts that none of these corpora holds; what is to be
+    said of each text."""
+    manifests = {corpus.name: arms[corpus.name].shards / "manifest.json" for corpus in corpora}
     say("comparing evaluation texts with the corpora by 13-grams", quiet)
+    digests = {name: file_digest(path) for name, path in manifests.items()}
     shares = find_overlap(drawn, corpora, digests, out)
     facts = {}
     for text in drawn:
-        fact = encode_apart(text, shares, chosen.max_overlap, tokenizer, out)
+        encoded = {Path(arm.training.texts[text.name]): arm.tokenizer.file for arm in arms.values()}
+        fact = encode_apart(text, shares, chosen.max_overlap, encoded)
         facts[text.name] = fact
         if fact["left_out"]:
             by_corpus = {name: shared["left_out"] for name, shared in fact["overlap"].items()}
@@ -163,23 +234,13 @@ def _encode_apart(
     return facts
 
 
-def _tasks(
-    shards: dict[str, Path],
-    sizes: dict[str, budgets.Size],
-    out: Path,
-    chosen: Ablate,
-    training: Training,
-    budget: budgets.Budget,
-) -> list[Task]:
+def _tasks(arms: dict[str, Arm], out: Path, chosen: Ablate, budget: budgets.Budget) -> list[Task]:
     """All runs: all corpora of a seed first, so that an early end leaves whole comparisons."""
-    step = training.settings["rows"] * training.settings["context"]
-    first = next(iter(sizes))
     tasks: list[Task] = []
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
-        for name in (*sizes, PLACEBO):
-            tokens = budget.tokens(sizes[first if name == PLACEBO else name])
-            steps = max(1, round(tokens / step))
-            task = training.task(name, shards[name], seed, steps, out, len(tasks))
+        for name, arm in arms.items():
+            steps = max(1, round(budget.tokens(arm.size) / arm.training.step))
+            task = arm.training.task(name, arm.shards, seed, steps, out, len(tasks))
             task["train"]["eval_every"] = -(-steps // chosen.points)
             task["train"].setdefault("checkpoint_every", max(50, -(-steps // CHECKPOINTS)))
             tasks.append(task)

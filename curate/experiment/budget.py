@@ -9,7 +9,7 @@ et al. 2023: up to four epochs are nearly as good as new text). A tenth of the t
 pilot: the first corpus against itself in another order, all seeds, side by side as all runs will
 be. Its pace sets the tokens, its variance says what the experiment could detect. What prepares
 corpora and texts counts into the time, up to half of it. Of the evaluation texts so much is scored
-as a fifth of a run allows.
+as a fifth of a run allows, in excerpts so short that there are 50 of each.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from curate.disk.units import counted
 from curate.engines.base import Task
 from curate.errors import UsageError
 from curate.experiment.corpora import PLACEBO
+from curate.experiment.evaluation import DOCUMENTS, LEAST_EXCERPT
 from curate.experiment.runs import Place, Training, done_of, make_runs
 from curate.terminal.progress import say
 
@@ -120,11 +121,6 @@ class Request:
         return next(iter(self.sizes))
 
     @property
-    def step(self) -> int:
-        """Tokens of a step."""
-        return int(self.training.settings["rows"] * self.training.settings["context"])
-
-    @property
     def rounds(self) -> int:
         """Runs that a worker makes one after the other."""
         return -(-self.chosen.seeds * (len(self.sizes) + 1) // self._workers)
@@ -193,8 +189,8 @@ def _choice(request: Request) -> dict[str, Any]:
     passes = request.chosen.points + 1
     tokens = seconds * SCORING / passes * choice["tokens_per_second"] * SCORED_FASTER
     most = int(tokens * size.bytes / max(1, size.tokens) / texts)
-    least = 2 * request.chosen.eval_excerpt
-    return {**choice, "eval_bytes": max(least, min(request.chosen.eval_bytes, most))}
+    least = DOCUMENTS * LEAST_EXCERPT
+    return {**choice, "eval_bytes": min(request.chosen.eval_bytes, max(least, most))}
 
 
 def run_pilot(request: Request, choice: dict[str, Any]) -> dict[str, Any]:
@@ -213,7 +209,7 @@ def run_pilot(request: Request, choice: dict[str, Any]) -> dict[str, Any]:
 def _pilot(request: Request, choice: dict[str, Any]) -> dict[str, Any]:
     from curate.experiment.figures import Rows
 
-    chosen, first, step = request.chosen, request.first, request.step
+    chosen, first, step = request.chosen, request.first, request.training.step
     training = replace(request.training, model=choice["model"])
     of_run = request.seconds() * PILOT * SPARE / request.pilot_rounds
     steps = int(of_run * choice["tokens_per_second"] / step)
@@ -233,7 +229,7 @@ def _pilot(request: Request, choice: dict[str, Any]) -> dict[str, Any]:
     pace = steps * step / stepping
     seconds = request.seconds() * SPARE / request.rounds - (chosen.points + 1) * scoring
     tokens = int(max(LEAST_STEPS * step, min(request.most_tokens, seconds * pace)))
-    rows = Rows(tasks, dict(training.texts), chosen.seed)
+    rows = Rows(tasks, chosen.seed)
     return {
         "minutes": request.minutes,
         **choice,

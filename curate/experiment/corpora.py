@@ -1,34 +1,44 @@
-"""The corpora of an experiment: what they are called, the recipes that make them, the tokenizer of
-all, and their token shards."""
+"""The corpora of an experiment: what they are called, the recipes that make them, and which setting
+of `--set` is whose."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from curate.api.outcome import carry_out
 from curate.errors import UsageError
+from curate.formats.listing import find_files
+from curate.formats.read_settings import ReadSettings
 from curate.products.eval_texts import are_shards
 from curate.run.outcome import Options
-from curate.steps.recipe import Change, compose, load
+from curate.steps.recipe import Change, load
 from curate.steps.shipped import names as shipped_names
 
 PLACEBO = "placebo"
-ORDER, OTHER_ORDER = 0, 1  # seeds of the order of documents in shards; the second is the placebo's
 _NAME = re.compile(r"\w[\w.+-]*")
-# Settings of `pretrain` that an experiment decides, and by what.
+# Settings that an experiment decides, and by what.
 DECIDED = {
-    "steps": "steps follow from --tokens, --documents, --epochs or --minutes",
-    "seed": "give --seed, the first one, and --seeds",
-    "eval": "give --eval NAME=PATH",
-    "eval_every": "give --points, how often texts are scored",
-    "stages": "an experiment has one stage; leave them out",
-    "sources": "an experiment trains on its corpora; leave sources out",
+    "pretrain": {
+        "steps": "steps follow from --tokens, --documents, --epochs or --minutes",
+        "seed": "give --seed, the first one, and --seeds",
+        "eval": "give --eval NAME=PATH",
+        "eval_every": "give --points, how often texts are scored",
+        "stages": "an experiment has one stage; leave them out",
+        "sources": "an experiment trains on its corpora; leave sources out",
+    },
+    "shards": {
+        "shuffle": "the order of documents is drawn, for the placebo another one",
+        "val_fraction": "give --eval NAME=PATH",
+        "val_by": "give --eval NAME=PATH",
+        "format": "runs read llmcurate's own format; leave it out",
+    },
 }
-TRAINING = ("model", "pretrain", "tokenizer")  # sections of --set that are of no recipe
+OWN = ("pretrain", "shards", "tokenizer")  # sections that a corpus may have settings of for itself
+SECTIONS = ("model", *OWN)  # of --set that are of no recipe
 
 
 @dataclass(frozen=True)
@@ -79,95 +89,98 @@ def _name_of(argument: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", stem).strip("-.+") or "corpus"
 
 
-def shares_of_sets(
-    sets: Iterable[str], corpora: Sequence[Corpus]
-) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[Change, ...]]]:
-    """({section: settings} of training, changes of each corpus' recipe by its name). UsageError for
-    a setting that is of neither."""
-    training: dict[str, dict[str, Any]] = {section: {} for section in TRAINING}
-    changes: dict[str, list[Change]] = {corpus.name: [] for corpus in corpora}
+@dataclass(frozen=True)
+class Sets:
+    """The settings of `--set`. common: of all corpora; own: those of one, by its name; recipes: of
+    the steps of a corpus' recipe, by its name."""
+
+    common: tuple[Change, ...]
+    own: Mapping[str, tuple[Change, ...]]
+    recipes: Mapping[str, tuple[Change, ...]]
+
+    def of(self, section: str, corpus: str | None = None) -> tuple[Change, ...]:
+        """Those of a section, what a corpus has for itself behind what all have."""
+        changes = (*self.common, *self.own.get(corpus or "", ()))
+        return tuple(change for change in changes if change.section == section)
+
+    def values(self, section: str, corpus: str | None = None) -> dict[str, Any]:
+        """The same as {key: value}."""
+        return {change.key: change.value for change in self.of(section, corpus)}
+
+
+def read_sets(sets: Iterable[str], corpora: Sequence[Corpus]) -> Sets:
+    """What `--set` says: SECTION.KEY of all corpora, CORPUS.SECTION.KEY of one, STEP.KEY of recipes
+    that have the step. UsageError for a setting of none of these."""
+    common: list[Change] = []
+    own: dict[str, list[Change]] = {corpus.name: [] for corpus in corpora}
+    recipes: dict[str, list[Change]] = {corpus.name: [] for corpus in corpora}
     steps = {
         corpus.name: {step.label for step in load(corpus.recipe).steps} | {"read"}
         for corpus in corpora
         if corpus.recipe is not None
     }
     for change in map(Change.of, sets):
-        if change.section in TRAINING:
-            if change.section == "pretrain" and change.key in DECIDED:
-                raise UsageError(f"{change.given}: {DECIDED[change.key]}")
-            training[change.section][change.key] = change.value
-            continue
-        takers = [name for name, labels in steps.items() if change.section in labels]
-        if not takers:
+        name, change = _owned(change, own)
+        takers = [corpus for corpus, labels in steps.items() if change.section in labels]
+        if name is None and change.section not in SECTIONS and not takers:
             raise UsageError(
-                f"{change.given}: no step of a recipe here, nor {', '.join(TRAINING[:-1])} or"
-                f" {TRAINING[-1]}"
+                f"{change.given}: no step of a recipe here, nor {', '.join(SECTIONS)}; of one"
+                f" corpus write CORPUS.SECTION.KEY, with a section of {', '.join(OWN)}"
             )
-        for name in takers:
-            changes[name].append(change)
-    return training, {name: tuple(some) for name, some in changes.items()}
+        if decided := DECIDED.get(change.section, {}).get(change.key):
+            raise UsageError(f"{change.given}: {decided}")
+        if name is not None:
+            own[name].append(change)
+        elif change.section in SECTIONS:
+            common.append(change)
+        else:
+            for taker in takers:
+                recipes[taker].append(change)
+    return Sets(
+        tuple(common),
+        {name: tuple(changes) for name, changes in own.items()},
+        {name: tuple(changes) for name, changes in recipes.items()},
+    )
 
 
-def run_recipes(
-    corpora: Sequence[Corpus],
-    changes: dict[str, tuple[Change, ...]],
-    out: Path,
-    options: Options,
-) -> list[Corpus]:
-    """The corpora as their recipes make them, in OUT/corpora/NAME; others as they are. What is done
-    is not done again."""
+def _owned(change: Change, names: Iterable[str]) -> tuple[str | None, Change]:
+    """The corpus that a change names before its section, and the change of that section."""
+    path = f"{change.section}.{change.key}"
+    for name in sorted(names, key=len, reverse=True):  # a name may have dots
+        section, _, key = path.removeprefix(f"{name}.").partition(".")
+        if path.startswith(f"{name}.") and section in OWN and key:
+            return name, Change(section, key, change.value, change.given)
+    return None, change
+
+
+def check_inputs(corpora: Sequence[Corpus], sets: Sets) -> None:
+    """UsageError for a recipe that cannot be, or an input that is not there."""
+    for corpus in corpora:
+        read = ReadSettings()
+        if corpus.recipe is not None:
+            read = load(corpus.recipe, sets.recipes[corpus.name]).read
+        skipped = read.skip_unreadable or None
+        find_files(corpus.inputs, skip_unreadable=skipped, columns=read.named)
+
+
+def distinct(corpora: Sequence[Corpus]) -> list[Corpus]:
+    """The corpora without those that have the documents of one before."""
+    firsts: dict[tuple[str, ...], Corpus] = {}
+    for corpus in corpora:
+        firsts.setdefault(corpus.inputs, corpus)
+    return list(firsts.values())
+
+
+def run_recipes(corpora: Sequence[Corpus], sets: Sets, out: Path, options: Options) -> list[Corpus]:
+    """The corpora as their recipes make them, in OUT/corpora/NAME of the first that has the recipe;
+    others as they are. What is done is not done again."""
     ready = []
+    folders: dict[str, Path] = {}
     for corpus in corpora:
         if corpus.recipe is not None:
-            folder = out / "corpora" / corpus.name
-            recipe = load(corpus.recipe, changes[corpus.name])
+            folder = folders.setdefault(corpus.recipe, out / "corpora" / corpus.name)
+            recipe = load(corpus.recipe, sets.recipes[corpus.name])
             carry_out(recipe, list(corpus.inputs), folder, options)
             corpus = corpus.at(folder)
         ready.append(corpus)
     return ready
-
-
-@dataclass(frozen=True)
-class Tokenizer:
-    """origin: the sentence that says where it is from."""
-
-    file: Path
-    origin: str
-
-
-def tokenizer_for(
-    corpora: Sequence[Corpus],
-    named: Path | None,
-    out: Path,
-    settings: dict[str, Any],
-    options: Options,
-) -> Tokenizer:
-    """One for all: the one that is given, or one trained on all documents of all corpora."""
-    if named is not None:
-        file = named / "tokenizer.json" if named.is_dir() else named
-        if not file.is_file() or file.suffix != ".json":
-            raise UsageError(f"--tokenizer {named}: no tokenizer.json, nor a folder that holds one")
-        return Tokenizer(file, "as given")
-    folder = out / "tokenizer"
-    inputs = [path for corpus in corpora for path in corpus.inputs]
-    recipe = compose("tokenizer", [("tokenizer", settings)])
-    carry_out(recipe, inputs, folder, options)
-    names = ", ".join(corpus.name for corpus in corpora)
-    return Tokenizer(folder / "tokenizer.json", f"trained on the union of {names}")
-
-
-def encode(
-    corpora: Sequence[Corpus], tokenizer: Path, out: Path, options: Options
-) -> dict[str, Path]:
-    """Folders of token shards by name: of each corpus, and of the first one's documents in another
-    order as the placebo."""
-    orders = [(corpus.name, corpus, ORDER) for corpus in corpora]
-    orders.append((PLACEBO, corpora[0], OTHER_ORDER))
-    folders = {}
-    for name, corpus, order in orders:
-        folders[name] = out / "shards" / name
-        settings = {"tokenizer": str(tokenizer), "shuffle": order}
-        carry_out(
-            compose("shards", [("shards", settings)]), list(corpus.inputs), folders[name], options
-        )
-    return folders

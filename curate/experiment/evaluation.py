@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from curate.formats.read_settings import ReadSettings
 from curate.products.eval_texts import are_shards
 
 WORDS = 13  # of a window
+DOCUMENTS = 50  # of a text that few bytes are shared by: Student's quantile is near 2 then
+LEAST_EXCERPT = 200  # bytes of each
 COLUMNS = ("id", "source", "lang", "text")
 _FILE = "overlap.json"
 
@@ -91,11 +93,33 @@ def beginning(text: str, most_bytes: int) -> str:
     return cut[: at + 1] if (at := max(cut.rfind(" "), cut.rfind("\n"))) > len(cut) // 2 else cut
 
 
-def first_bytes(text: EvalText, most_bytes: int) -> EvalText:
-    """The text with as many of its documents as have so many bytes together, and two at least."""
-    ends = np.cumsum([len(words.encode()) for words in text.documents["text"].to_pylist()])
+def excerpt(text: str, most_bytes: int, key: int) -> str:
+    """So many bytes of a text from a place that the key draws, from word to word where there are
+    such."""
+    data = text.encode()
+    start = key % max(1, len(data) - most_bytes + 1)
+    rest = data[start:].decode("utf-8", "ignore")
+    if start and (at := rest.find(" ", 0, most_bytes // 2)) >= 0:
+        rest = rest[at + 1 :]
+    return beginning(rest, most_bytes)
+
+
+def short_excerpts(text: EvalText, most_bytes: int) -> EvalText:
+    """The text in so many bytes: an excerpt of each document, so short that DOCUMENTS of them fit,
+    but not below LEAST_EXCERPT bytes; two documents at least. Beginnings, of headings and names,
+    would be of another kind than the text."""
+    documents = text.documents
+    most = max(LEAST_EXCERPT, most_bytes // max(1, min(DOCUMENTS, len(documents))))
+    pairs = zip(documents["id"].to_pylist(), documents["text"].to_pylist(), strict=True)
+    words = [
+        excerpt(whole, most, xxhash.xxh3_64_intdigest(str(name).encode(), seed=1))
+        for name, whole in pairs
+    ]
+    ends = np.cumsum([len(cut.encode()) for cut in words])
     count = max(2, int(np.searchsorted(ends, most_bytes, side="right")))
-    return replace(text, documents=text.documents.slice(0, count))
+    position = documents.schema.get_field_index("text")
+    shortened = documents.set_column(position, "text", pa.array(words, pa.large_string()))
+    return replace(text, documents=shortened.slice(0, count))
 
 
 def find_overlap(
@@ -149,11 +173,10 @@ def encode_apart(
     text: EvalText,
     shares: dict[str, dict[str, list[float]]],
     most_overlap: float,
-    tokenizer: Path,
-    out: Path,
+    tokenizers: Mapping[Path, Path],
 ) -> dict[str, Any]:
-    """Encodes the documents that no corpus holds into OUT/eval/NAME; what is to be said of the
-    text. UsageError where fewer than two are left."""
+    """Encodes the documents that no corpus holds; what is to be said of the text. tokenizers: by
+    the folder that its shards go into. UsageError where fewer than two are left."""
     from tokenize_kit.errors import TokenizerError
     from tokenize_kit.shards.writer import encode_shards
 
@@ -166,11 +189,11 @@ def encode_apart(
             f"--eval {text.name}: its documents stand in {corpus}: give a text that no corpus holds"
         )
     chosen = text.documents.filter(pa.array(apart))
-    folder = out / "eval" / text.name
     # A null column has no source that could be named.
     names = [c for c in COLUMNS if chosen[c].null_count < len(chosen)]
     try:
-        encode_shards(chosen.select(names).to_batches(), tokenizer, folder)
+        for folder, tokenizer in tokenizers.items():
+            encode_shards(chosen.select(names).to_batches(), tokenizer, folder)
     except TokenizerError as error:
         raise as_failure(error) from None
     return {

@@ -25,7 +25,8 @@ from train.loop.evaluate import Sources
 @dataclass(frozen=True)
 class Scored:
     """All documents that are scored, of all texts. sizes: bytes; strata: a number of each source of
-    each text; groups: {text: [its documents]}, and {(text, source): ...} where it has several."""
+    each text; groups: {text: [its documents]}, and {(text, source): ...} where it has several. They
+    are the same whatever tokenizer encoded them."""
 
     texts: tuple[str, ...]
     sizes: np.ndarray
@@ -57,14 +58,13 @@ def scored_documents(texts: dict[str, str]) -> Scored:
 class Rows:
     """The runs of each corpus, and of the placebo, beside those of the first one."""
 
-    def __init__(self, tasks: Sequence[Task], texts: dict[str, str], seed: int) -> None:
-        self.scored, self.seed = scored_documents(texts), seed
+    def __init__(self, tasks: Sequence[Task], seed: int) -> None:
+        self.scored, self.seed = scored_documents(tasks[0]["train"]["eval"]), seed
         self.tasks: dict[str, list[Task]] = {}
         for task in tasks:
             self.tasks.setdefault(task["name"], []).append(task)
         self.nats = {
-            name: np.stack([_nats(task, texts) for task in group])
-            for name, group in self.tasks.items()
+            name: np.stack([_nats(task) for task in group]) for name, group in self.tasks.items()
         }
         self.first = next(iter(self.tasks))
 
@@ -142,9 +142,10 @@ def mean_of(values: Sequence[float]) -> float:
     return float(np.mean(values))
 
 
-def _nats(task: Task, texts: dict[str, str]) -> np.ndarray:
+def _nats(task: Task) -> np.ndarray:
     """Of all documents of all texts, as the run's file has them."""
     settings = task["train"]
+    texts = settings["eval"]
     nats = document_nats(
         folder_of(task),
         {name: Path(path) for name, path in texts.items()},
@@ -156,9 +157,9 @@ def _nats(task: Task, texts: dict[str, str]) -> np.ndarray:
     return np.concatenate([nats[name] for name in texts])
 
 
-def collect(tasks: Sequence[Task], texts: dict[str, str], seed: int) -> dict[str, Any]:
+def collect(tasks: Sequence[Task], seed: int) -> dict[str, Any]:
     """All rows, the placebo apart, what could be detected, and what it cost."""
-    rows = Rows(tasks, texts, seed)
+    rows = Rows(tasks, seed)
     by_name = {name: rows.row(name) for name in rows.tasks}
     placebo = by_name.pop(PLACEBO)
     interval = placebo["difference"]["interval"]

@@ -8,15 +8,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.api.outcome import carry_out
 from curate.disk.files import file_digest
 from curate.errors import UsageError
-from curate.experiment.corpora import ORDER, Corpus, shares_of_sets, tokenizer_for
+from curate.experiment.corpora import Corpus, Sets, read_sets
+from curate.experiment.encoding import ORDER, choose_tokenizers, encode_corpus, make_tokenizers
 from curate.experiment.evaluation import EvalText, draw_text, encode_apart, find_overlap
 from curate.experiment.runs import Place
 from curate.products.eval_texts import are_shards, check_names
 from curate.run.outcome import Options
-from curate.steps.recipe import compose
 from curate.terminal.progress import say
 
 if TYPE_CHECKING:
@@ -41,10 +40,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Prepared:
-    """settings: of --set, by section; tokenizer: what is said of it; facts: of evaluation texts."""
+    """sets: of --set; tokenizer: what is said of it; facts: of evaluation texts."""
 
     sources: list[Source]
-    settings: dict[str, dict[str, Any]]
+    sets: Sets
     tokenizer: dict[str, Any]
     facts: dict[str, dict[str, Any]]
     encoded: bool  # from documents, here
@@ -61,7 +60,7 @@ def prepare(
     """Sources in the order of their names. Raises UsageError for what cannot be mixed."""
     check_names(inputs)
     drawn = [draw_text(*text, chosen.eval_bytes, chosen.eval_excerpt) for text in texts.items()]
-    settings, _ = shares_of_sets(sets, [])
+    changes = read_sets(sets, [])
     ready = [name for name, path in inputs.items() if are_shards(path)]
     if ready and len(ready) < len(inputs):
         other = next(name for name in inputs if name not in ready)
@@ -81,21 +80,19 @@ def prepare(
             # Another one would make every run that is there worthless when a source is added.
             tokenizer, origin = kept, "the one in OUT, trained when the search began"
         else:
-            trained = {"vocab": chosen.vocab, **settings["tokenizer"]}
-            new_tokenizer = tokenizer_for(corpora, chosen.tokenizer, out, trained, local)
+            choices = choose_tokenizers(corpora, chosen.tokenizer, chosen.vocab, changes)
+            new_tokenizer = make_tokenizers(choices, corpora, out, local)[corpora[0].name]
             tokenizer, origin = new_tokenizer.file, new_tokenizer.origin
-        folders = {corpus.name: _encode(corpus, tokenizer, out, local) for corpus in corpora}
+        folders = {
+            corpus.name: encode_corpus(
+                corpus, tokenizer, changes, out / "shards" / corpus.name, ORDER, local
+            )
+            for corpus in corpora
+        }
     sources = [_source(name, inputs[name], folders[name]) for name in sorted(inputs)]
     facts = _encode_texts(drawn, corpora, folders, tokenizer, out, chosen, place.quiet)
     described = {"origin": origin, "file": str(tokenizer), "sha256": file_digest(tokenizer)}
-    return Prepared(sources, settings, described, facts, not ready)
-
-
-def _encode(corpus: Corpus, tokenizer: Path, out: Path, options: Options) -> Path:
-    folder = out / "shards" / corpus.name
-    recipe = compose("shards", [("shards", {"tokenizer": str(tokenizer), "shuffle": ORDER})])
-    carry_out(recipe, list(corpus.inputs), folder, options)
-    return folder
+    return Prepared(sources, changes, described, facts, not ready)
 
 
 def _source(name: str, path: str, folder: Path) -> Source:
@@ -146,7 +143,10 @@ def _encode_texts(
         say("evaluation texts are not compared with sources, which are token shards", quiet)
         shares = {"": {text.name: [0.0] * len(text.documents) for text in drawn}}
     facts = {
-        text.name: encode_apart(text, shares, chosen.max_overlap, tokenizer, out) for text in drawn
+        text.name: encode_apart(
+            text, shares, chosen.max_overlap, {out / "eval" / text.name: tokenizer}
+        )
+        for text in drawn
     }
     if not corpora:
         for fact in facts.values():

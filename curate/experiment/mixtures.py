@@ -75,11 +75,11 @@ def search_mixture(
     prepared = prepare(inputs, texts, out, chosen, sets, place)
     training = Training(
         chosen.model,
-        prepared.settings["model"],
+        prepared.sets.values("model"),
         {
             **COMMON,
             **chosen.model_dump(include={"rows", "context", "lr", "device"}),
-            **prepared.settings["pretrain"],
+            **prepared.sets.values("pretrain"),
         },
         {name: str(out / "eval" / name) for name in texts},
         chosen.threads,
@@ -145,8 +145,7 @@ class _Search:
             {"name": source.name, "shards": str(source.shards), "weight": float(count)}
             for source, count in taken
         ]
-        step = self.training.settings["rows"] * self.training.settings["context"]
-        steps = max(1, round(self.chosen.tokens / step))
+        steps = max(1, round(self.chosen.tokens / self.training.step))
         ends = {"eval_every": steps, "checkpoint_every": steps}
         settings = {**self.training.settings, "sources": sources}
         training = replace(self.training, settings={**ends, **settings})
@@ -203,7 +202,7 @@ class _Search:
             write_text(folder / _FILE, json.dumps(self.identity(point.shares), indent=1) + "\n")
         tasks = [point.task for point in points]
         make_runs(tasks, self.place, title)
-        return Rows(tasks, dict(self.training.texts), self.chosen.seed)
+        return Rows(tasks, self.chosen.seed)
 
     def figures(self) -> dict[str, Any]:
         """All that is reported."""

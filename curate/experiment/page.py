@@ -85,18 +85,35 @@ def about(figures: dict[str, Any]) -> list[str]:
     """What all runs have in common, and what they cost, in lines."""
     equal, cost, train = figures["equal"], figures["cost"], figures["train"]
     amount = f"{equal['amount']:,.6g}" if equal["kind"] == "epochs" else f"{equal['amount']:,.0f}"
+    first, *others = figures["corpora"]
+    tokenizers = {row["tokenizer"]["sha256"] for row in figures["corpora"]}
+    unequal = ", of unequal text, since tokenizers differ" if len(tokenizers) > 1 else ""
     lines = [
-        f"equal {equal['kind']}: {amount} a run; model {figures['model']}"
-        f" ({format_scaled(figures['parameters']).strip()} parameters),"
+        f"equal {equal['kind']}: {amount} a run{unequal if equal['kind'] == 'tokens' else ''};"
+        f" model {figures['model']} ({format_scaled(first['parameters']).strip()} parameters),"
         f" {counted(len(figures['seeds']), 'seed')} ({', '.join(map(str, figures['seeds']))}),"
         f" {counted(train['rows'], 'row')} of {train['context']}, learning rate {train['lr']:g}",
-        f"tokenizer: {figures['tokenizer']['origin']}",
+        *(own_line(row) for row in figures["corpora"] if row["settings"]),
+        f"tokenizer: {first['tokenizer']['origin']}",
+        *(
+            f"tokenizer of {row['name']}: {row['tokenizer']['origin']},"
+            f" {counted(row['tokenizer']['vocabulary'], 'token')};"
+            f" {format_scaled(row['parameters']).strip()} parameters"
+            for row in others
+            if row["tokenizer"]["sha256"] != first["tokenizer"]["sha256"]
+        ),
         f"cost: {counted(cost['runs'], 'run')}, {format_duration(cost['seconds'])} of training in"
         f" sum, {counted(cost['tokens'], 'token')},"
         f" {format_scaled(cost['flops']).strip()}FLOP",
     ]
     lines += [f"machine: {machine_line(machine)}" for machine in figures["machines"]]
     return lines
+
+
+def own_line(row: dict[str, Any]) -> str:
+    """The settings that a corpus has for itself."""
+    settings = ", ".join(f"{name}={value}" for name, value in row["settings"].items())
+    return f"{row['name']}: {settings}"
 
 
 def machine_line(machine: dict[str, Any]) -> str:

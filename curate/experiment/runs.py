@@ -35,6 +35,11 @@ class Training:
     texts: Mapping[str, str] = field(default_factory=dict)
     threads: int = 1
 
+    @property
+    def step(self) -> int:
+        """Tokens of a step."""
+        return int(self.settings["rows"] * self.settings["context"])
+
     def task(
         self, name: str, shards: Path | None, seed: int, steps: int, out: Path, part: int
     ) -> Task:

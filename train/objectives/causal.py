@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from train.data.rows import Piece
@@ -11,10 +12,14 @@ from train.objectives.example import Draws, Example, Objective, laid_out
 
 
 class Causal(Objective):
-    """Language modelling (Radford et al. 2018). It has no settings and needs no special token."""
+    """Language modelling (Radford et al. 2018); it needs no special token. Settings ``across``: the
+    documents of a row are one to the model, end of text before each but the first."""
 
     def __init__(self, settings: Any = None, tokens: Vocabulary | None = None) -> None:
-        pass
+        self.across = settings is not None and settings.across
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
-        return laid_out(pieces, context)[0]
+        example, _ = laid_out(pieces, context)
+        if not self.across or example.documents is None:
+            return example
+        return replace(example, documents=example.documents.clamp(max=0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +70,16 @@ class Here:
 
 
 def experiment(
-    corpora: list[str], texts: dict[str, str], out: Path, **changes: Any
+    corpora: list[str],
+    texts: dict[str, str],
+    out: Path,
+    sets: Sequence[str] = (),
+    **changes: Any,
 ) -> dict[str, Any]:
-    """The figures of an experiment with the small model."""
+    """The figures of an experiment with the small model. sets: behind those of the model."""
     chosen = Ablate.of({**CHOSEN, **changes})
-    named = named_corpora(corpora, [], False)
-    return run_experiment(named, texts, out, chosen, SETS, Place(quiet=True, workers=1))
+    named, place = named_corpora(corpora, [], False), Place(quiet=True, workers=1)
+    return run_experiment(named, texts, out, chosen, [*SETS, *sets], place)
 
 
 def without_cost(figures: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from curate.errors import UsageError
-from curate.experiment.corpora import named_corpora, shares_of_sets
+from curate.experiment.corpora import check_inputs, named_corpora, read_sets
 
 
 def test_corpora_are_called_by_their_paths_or_as_they_are_named(tmp_path):
@@ -28,12 +28,40 @@ def test_recipes_are_called_by_names_that_a_folder_can_have():
 
 def test_settings_go_to_the_recipes_that_have_the_step_and_to_training():
     corpora = named_corpora(["c4", "c4-unfiltered"], ["in"], True)
-    sets = ["c4.min_sentences=5", "language.threshold=0.5", "model.layers=2", "read.limit=9"]
-    training, changes = shares_of_sets(sets, corpora)
-    assert training == {"model": {"layers": 2}, "pretrain": {}, "tokenizer": {}}
-    assert [change.key for change in changes["c4"]] == ["min_sentences", "threshold", "limit"]
-    assert [change.key for change in changes["c4-unfiltered"]] == ["threshold", "limit"]
-    with pytest.raises(UsageError, match="no step of a recipe here"):
-        shares_of_sets(["gopher_quality.min_words=9"], corpora)
-    with pytest.raises(UsageError, match="steps follow from --tokens"):
-        shares_of_sets(["pretrain.steps=9"], corpora)
+    given = ["c4.min_sentences=5", "language.threshold=0.5", "model.layers=2", "read.limit=9"]
+    sets = read_sets(given, corpora)
+    assert sets.values("model") == {"layers": 2} and sets.values("tokenizer", "c4") == {}
+    assert [change.key for change in sets.recipes["c4"]] == ["min_sentences", "threshold", "limit"]
+    assert [change.key for change in sets.recipes["c4-unfiltered"]] == ["threshold", "limit"]
+
+
+def test_a_setting_behind_the_name_of_a_corpus_is_of_this_one_alone():
+    corpora = named_corpora(["a=x.jsonl", "a.b=x.jsonl", "c4=x.jsonl"], [], False)
+    given = ["tokenizer.vocab=9", "a.b.tokenizer.vocab=5", "a.shards.eos=false"]
+    sets = read_sets([*given, "a.pretrain.objective.across=true"], corpora)
+    assert sets.values("tokenizer", "a.b") == {"vocab": 5}
+    assert sets.values("tokenizer", "a") == sets.values("tokenizer") == {"vocab": 9}
+    assert sets.values("shards", "a") == {"eos": False} and not sets.values("shards", "c4")
+    assert sets.values("pretrain", "a") == {"objective.across": True}
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("gopher_quality.min_words=9", "no step of a recipe here"),
+        ("other.tokenizer.vocab=9", "CORPUS.SECTION.KEY"),
+        ("c4.model.layers=2", "a section of pretrain, shards, tokenizer"),
+        ("pretrain.steps=9", "steps follow from --tokens"),
+        ("c4.pretrain.seed=9", "give --seed"),
+        ("c4.shards.shuffle=9", "the order of documents is drawn"),
+    ],
+)
+def test_a_setting_that_is_nobodys_is_refused(setting, message):
+    with pytest.raises(UsageError, match=message):
+        read_sets([setting], named_corpora(["c4=x.jsonl", "raw=x.jsonl"], [], False))
+
+
+def test_what_is_not_there_is_said_before_anything_is_read(tmp_path):
+    corpora = named_corpora([str(tmp_path / "no.jsonl"), "b=x.jsonl"], [], False)
+    with pytest.raises(UsageError, match=r"no\.jsonl does not exist"):
+        check_inputs(corpora, read_sets([], corpora))

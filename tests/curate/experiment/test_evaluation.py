@@ -13,8 +13,9 @@ from curate.experiment.evaluation import (
     EvalText,
     beginning,
     draw_text,
+    excerpt,
     find_overlap,
-    first_bytes,
+    short_excerpts,
 )
 from tests.curate.experiment.small_experiments import sentences, write
 
@@ -38,8 +39,32 @@ def test_long_documents_are_scored_in_part_to_the_end_of_a_word():
     assert beginning("a short one", 100) == "a short one"
     assert beginning("one two three four", 15) == "one two three "
     assert beginning("\u00e9" * 9, 5) == "\u00e9" * 2  # no half of a character
-    cut = first_bytes(EvalText("n", "p", pa.table({"text": ["aaa", "bb", "cc", "d"]}), 4, 8), 7)
-    assert cut.documents["text"].to_pylist() == ["aaa", "bb", "cc"]
+
+
+@pytest.mark.parametrize(
+    ("documents", "size", "most", "drawn", "longest"),
+    [
+        (60, 2000, 15_000, 50, 300),  # fifty excerpts
+        (60, 100, 1_500, 15, 100),  # short documents whole
+        (8, 2000, 8_000, 8, 1000),  # all of a few
+        (60, 2000, 2_000, 10, 200),  # none too short to say anything
+        (60, 2000, 1, 2, 200),
+    ],
+)
+def test_few_bytes_are_many_short_excerpts(documents, size, most, drawn, longest):
+    table = pa.table({"id": list(range(documents)), "text": ["x" * size] * documents})
+    cut = short_excerpts(EvalText("n", "p", table, documents, 0), most)
+    assert [len(text) for text in cut.documents["text"].to_pylist()] == [longest] * drawn
+    assert cut.documents["id"].to_pylist() == list(range(drawn))
+
+
+@pytest.mark.parametrize("key", range(0, 400, 7))
+def test_an_excerpt_is_of_whole_words_and_characters_from_anywhere(key):
+    cut = excerpt(LONG, 60, key)
+    assert set(cut.split()) <= set(LONG.split()) and 30 <= len(cut) <= 60
+    thai = "\u0e01\u0e34" * 60  # without a space
+    assert excerpt(thai, 60, key) in thai and 54 <= len(excerpt(thai, 60, key).encode()) <= 60
+    assert excerpt("a short one", 60, key) == "a short one"
 
 
 def test_two_documents_are_drawn_at_least(tmp_path):

@@ -9,6 +9,7 @@ from train.config import TrainConfig
 from train.data.rows import Piece
 from train.data.vocabulary import Vocabulary
 from train.errors import TrainError
+from train.model.decoder import Decoder
 from train.objective_settings import Masked
 from train.objectives.example import IGNORED, Draws
 from train.objectives.objectives import objective, objective_for
@@ -39,6 +40,21 @@ def test_causal_predicts_each_token_from_the_one_before_it():
     assert row.inputs[0, :32].tolist() == [99, *range(9), 99, *range(10, 30), 99]
     assert row.documents[0, :32].tolist() == [3] * 10 + [4] * 21 + [5]
     assert (row.documents[0, 32:] == -1).all() and (row.targets[0, 32:] == IGNORED).all()
+
+
+def test_across_documents_a_position_sees_what_stands_before_it_in_its_row():
+    plain = example("causal")
+    across = objective(
+        from_dict(TrainConfig, {"objective": {"kind": "causal", "across": True}}, "test"),
+        Vocabulary(size=100),
+    ).example(pieces(), 40, Draws(0, 0))
+    assert torch.equal(across.inputs, plain.inputs) and torch.equal(across.targets, plain.targets)
+    assert (across.documents[0, :32] == 0).all() and (across.documents[0, 32:] == -1).all()
+    model = Decoder(MODEL).eval()
+    with torch.no_grad():
+        apart, seen = (row.read_by(model)[0] for row in (plain, across))
+    assert torch.allclose(apart[:10], seen[:10], atol=1e-6)  # of the first document
+    assert not torch.allclose(apart[10:31], seen[10:31], atol=1e-3)
 
 
 def test_tokens_that_do_not_count_are_read_and_not_scored():

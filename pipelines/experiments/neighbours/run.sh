@@ -1,0 +1,39 @@
+#!/bin/sh
+# In-context pretraining: does a model gain where documents stand in rows beside similar ones, and
+# see them?
+#
+# Paper: Shi et al. 2024 (arXiv:2310.10638): contexts of near documents make a better model than
+# contexts of random ones, in perplexity too. Expected sign: -.
+# Reads: PEPs, the Rust book and novels of CORPORA/longtext in pieces of 600 characters, 400 of each, in
+# rows of 512 tokens; pieces of 2,000 characters of other documents are scored. All positions see what
+# stands before them in their row, but those of the third corpus, which see their own document alone.
+# Takes 6 minutes on two cores that others use too.
+#
+#   sh pipelines/experiments/neighbours/run.sh CORPORA OUT
+set -eu
+corpora=$1 out=$2 here=$(dirname "$0")
+. "$here/../small.sh"
+mkdir -p "$out"
+
+"$PYTHON" - "$corpora/longtext" "$out" <<'END'
+import sys
+
+from experiments.texts import pieces, read, shuffled, write
+
+source, out = sys.argv[1:]
+trained = []
+for name in ("en-peps", "en-rustbook", "en-novels"):
+    documents = shuffled(read(f"{source}/{name}.jsonl.zst"), 0)
+    half = len(documents) // 2
+    trained += shuffled(pieces(documents[:half], 600), 1)[:400]
+    write(f"{out}/{name}.jsonl", shuffled(pieces(documents[half:], 2000), 1)[:50])
+write(f"{out}/pieces.jsonl", trained)
+END
+
+pieces="$out/pieces.jsonl"
+llmcurate ablate random="$pieces" neighbours="$pieces" apart="$pieces" \
+  --set pretrain.objective.kind=causal --set pretrain.objective.across=true \
+  --set neighbours.shards.packing=neighbours --set apart.pretrain.objective.across=false \
+  --eval peps="$out/en-peps.jsonl" --eval rust="$out/en-rustbook.jsonl" \
+  --eval novels="$out/en-novels.jsonl" --tokens 128000 $small --context 512 --rows 2 \
+  -o "$out/ablation"
