@@ -7,7 +7,7 @@
 # Reads: PEPs, the Rust book and novels of CORPORA/longtext in pieces of 600 characters, 400 of each, in
 # rows of 512 tokens; pieces of 2,000 characters of other documents are scored. All positions see what
 # stands before them in their row, but those of the third corpus, which see their own document alone.
-# Takes 6 minutes on two cores that others use too.
+# Takes 10 minutes on two cores that others use too.
 #
 #   sh pipelines/experiments/neighbours/run.sh CORPORA OUT
 set -eu
