@@ -16,6 +16,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.shared_texts import last_json, peak_mib
@@ -68,7 +69,7 @@ def one(who: str, kind: str, mb: float, vocab: int) -> None:
 
 
 def compare(kind: str, mb: float, vocab: int) -> bool:
-    result = {}
+    result: dict[str, Any] = {}
     for who in ("ours", "SentencePiece"):
         command = [sys.executable, __file__, "--one", who, "--of", kind]
         result[who] = last_json([*command, "--mb", str(mb), "--vocab", str(vocab)])

@@ -173,7 +173,10 @@ class PieceEncoder:
 
         if self._normalizer is not None:
             data, offsets = normalize_rows(read_only(data), offsets, self._normalizer)
-        return sample_unigram(read_only(data), offsets, *self._tables, keys, rate)
+        unigram, fallback, borders, width = self._tables
+        return sample_unigram(
+            read_only(data), offsets, unigram, fallback, borders, width, keys, rate
+        )
 
     def _unigram(self, model: dict[str, Any], form: Preparation) -> None:
         vocab = model["vocab"]

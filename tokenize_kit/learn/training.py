@@ -194,7 +194,10 @@ def _learned(
     if options.model == "unigram":
         from tokenize_kit.learn.unigram import train_unigram
 
-        named = {"notes": [], "dictionary": dictionary.card() if dictionary else None}
+        named: dict[str, Any] = {
+            "notes": [],
+            "dictionary": dictionary.card() if dictionary else None,
+        }
         return [
             Trained(tokenizer, named | more, spm)
             for spm, tokenizer, more in train_unigram(documents, options, dictionary)

@@ -94,7 +94,7 @@ def seed_pieces(words: Words, kept: Sequence[str], symbols: Sequence[str]) -> Se
     frequencies = np.bincount(numbers, np.repeat(counts, np.diff(starts)), len(kept) + 1)[1:]
     used = np.flatnonzero(frequencies)
     used = used[np.argsort(-frequencies[used], kind="stable")]
-    names = [kept[k] for k in used] + found
+    names = [kept[k] for k in used.tolist()] + found
     weights = np.append(frequencies[used], scores).astype(np.float32).astype(np.float64)
     logs = (np.log(weights) - np.log(weights.sum())).astype(np.float32)
     by_bytes = sorted(range(len(names)), key=names.__getitem__)

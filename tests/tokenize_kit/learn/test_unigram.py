@@ -143,11 +143,12 @@ def plain_seeds(document: str, kept: str) -> dict[str, float]:
                 inside.setdefault(line[a:z], []).append(line[z:].encode()[:1])
                 if z == len(line):
                     at_end.setdefault(line[a:z], []).append(following.encode()[:1])
-    scores: Counter[str] = Counter()
+    scores: dict[str, float] = {}
     for table in (inside, at_end):
         for text, behind in table.items():
             if may_be_a_piece(text.replace("\u2581", " ")) and len(set(behind)) > 1:
-                scores[text.replace("\u2581", " ")] += len(behind) * len(text)
+                name = text.replace("\u2581", " ")
+                scores[name] = scores.get(name, 0) + len(behind) * len(text)
     return scores
 
 
