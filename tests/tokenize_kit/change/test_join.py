@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from curate.cli.app import app
 from tests.tokenize_kit.sentencepiece_models import trained
 from tokenize_kit.change.addition import Rows
+from tokenize_kit.change.convert import convert
 from tokenize_kit.change.embeddings import Checkpoint, write_tensors
 from tokenize_kit.change.join import join
 from tokenize_kit.change.original import open_tokenizer
@@ -38,6 +39,17 @@ def pair(request, tmp_path_factory):
         train_tokenizer(iter(texts), folder / name, vocab=vocab, model=request.param)
     card = join(folder / "a", folder / "b", folder / "both")
     return folder / "a", folder / "b", folder / "both", card
+
+
+def of_words(folder, words):
+    """A Unigram of these pieces, spaces as U+2581, their letters and nothing else."""
+    letters = sorted({letter for word in words for letter in word})
+    pieces = dict.fromkeys(letters, -8.0) | dict.fromkeys(words, -4.0)
+    tokenizer = Tokenizer(models.Unigram([("<unk>", 0.0), *pieces.items()], 0, False))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.add_special_tokens(["<unk>"])
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
 
 
 def ids_of(tokenizer, text):
@@ -140,8 +152,7 @@ def test_a_way_that_old_merges_bar_is_replaced_by_theirs(tmp_path):
 def test_words_are_taken_without_their_space_where_spaces_are_a_token(tmp_path):
     settings_of_a = {"space_token": "<_>", "normalise": "nmt_nfkc"}
     train_tokenizer(iter(NEW), tmp_path / "a", vocab=480, model="unigram", **settings_of_a)
-    train_tokenizer(iter(OLD), tmp_path / "b", vocab=480, model="unigram")
-    assert b" newer" in token_texts(open_tokenizer(tmp_path / "b").form)
+    of_words(tmp_path / "b", ["\u2581at", "\u2581newer", "lower"])
     join(tmp_path / "a", tmp_path / "b", tmp_path / "both", scripts="-Thai")
     both = open_tokenizer(tmp_path / "both")
     union = token_texts(both.form)
@@ -210,15 +221,11 @@ def test_a_normaliser_that_no_other_format_has_stays(tmp_path):
     parts = json.loads((tmp_path / "a/tokenizer.json").read_text())
     parts["normalizer"] = {"type": "Lowercase"}
     (tmp_path / "a/tokenizer.json").write_text(json.dumps(parts))
-    train_tokenizer(
-        iter(["The Matte The Matte die neue"] * 9), tmp_path / "b", vocab=480, model="unigram"
-    )
+    of_words(tmp_path / "b", ["\u2581neue", "\u2581Matte"])
     join(tmp_path / "a", tmp_path / "b", tmp_path / "both")
     union = token_texts(open_tokenizer(tmp_path / "both").form)
     assert b" neue" in union and b" Matte" not in union
     with pytest.raises(CannotHold, match="Lowercase"):
-        from tokenize_kit.change.convert import convert
-
         convert(tmp_path / "both", tmp_path / "x.model", "sentencepiece")
 
 
