@@ -16,6 +16,7 @@ from kernel_cache import njit, read_only
 from tokenize_kit.encode.greedy import encode_greedy, make_greedy, no_greedy
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
 from tokenize_kit.encode.odd_rows import NormalForm
+from tokenize_kit.encode.parts import NOTHING, encode_rows
 from tokenize_kit.encode.trie import build_trie, token_of
 from tokenize_kit.encode.words import (
     INLINE,
@@ -32,7 +33,7 @@ from tokenize_kit.formats.tokenizer_json import LETTERS, Unsupported, from_lette
 from tokenize_kit.pattern.automaton import Table, compile_pattern
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.pattern.parse import UnsupportedPattern
-from tokenize_kit.pattern.scan import cut_rows
+from tokenize_kit.pattern.scan import cut_rows, settled
 
 # Of a byte-level BPE. bytes: int64[256]: the id of each byte; pairs: merges.pair_table; greedy:
 # greedy.Greedy, which is used where `orderly`; slots, token_at: trie.build_trie of all tokens:
@@ -223,8 +224,30 @@ class ByteEncoder:
 
         data: uint8[], valid UTF-8; offsets: int64[rows + 1].
         """
+        return encode_rows(data, offsets, self._encode, self.settle)
+
+    def settle(self, data: np.ndarray) -> tuple[np.ndarray, int]:
+        """The ids of the settled beginning of a text, and its bytes (parts.Settle)."""
+        data = read_only(data)
+        whole = np.array([0, len(data)])
+        ends, _ = cut_rows(data, whole, self._tables[:1])
+        count = settled(data, ends, self._tables[0])
+        if not count:
+            return NOTHING
+        end = int(ends[count - 1])
+        if len(self._tables) > 1:
+            ends, _ = cut_rows(data, whole, self._tables)
+        counts = np.searchsorted(ends, [end], "right")
+        return self._encode_pieces(data, np.array([0, end]), ends, counts)[0], end
+
+    def _encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         data = read_only(data)
         ends, counts = cut_rows(data, offsets, self._tables)
+        return self._encode_pieces(data, offsets, ends, counts)
+
+    def _encode_pieces(
+        self, data: np.ndarray, offsets: np.ndarray, ends: np.ndarray, counts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         try:
             cache = self._idle.pop()
         except IndexError:

@@ -30,6 +30,7 @@ from tokenize_kit.encode.normalize import (
     read_charsmap,
 )
 from tokenize_kit.encode.odd_rows import cluster_table, find_odd, form_table
+from tokenize_kit.encode.parts import NOTHING, encode_rows
 from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
 from tokenize_kit.encode.words import WORDS, CachePool, Crossings, Fallback, crossings
 from tokenize_kit.errors import TokenizerError
@@ -157,6 +158,11 @@ class PieceEncoder:
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(ids: uint32[], how many of each row: int64[rows])."""
+        if self._normalizer is None:
+            return encode_rows(data, offsets, self._encode, self.settle)
+        return self._encode(data, offsets)
+
+    def _encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self._normalizer is not None:
             data, offsets = normalize_rows(read_only(data), offsets, self._normalizer)
         memory = self._memories.take()
@@ -177,6 +183,15 @@ class PieceEncoder:
         return sample_unigram(
             read_only(data), offsets, unigram, fallback, borders, width, keys, rate
         )
+
+    def settle(self, data: np.ndarray) -> tuple[np.ndarray, int]:
+        """As `ByteEncoder.settle`; a text that is not cut into words has ids as a whole alone."""
+        if self._normalizer is not None:
+            return NOTHING
+        raw = data.tobytes()
+        space = len(raw[: raw.rfind(b" ") + 1].rstrip(b" "))  # where the last spaces begin
+        end = max(raw.rfind(b"\n") + 1, space)
+        return (self._encode(data, np.array([0, end]))[0], end) if end else NOTHING
 
     def _unigram(self, model: dict[str, Any], form: Preparation) -> None:
         vocab = model["vocab"]
@@ -335,6 +350,20 @@ class Encoder:
         if keys is None:
             return self._kernels.encode(data, offsets)
         return self._kernels.sample(data, offsets, keys, rate)
+
+    def settle(self, data: np.ndarray) -> tuple[np.ndarray, int]:
+        """As `ByteEncoder.settle`; nothing where the library has to encode the text."""
+        if self.reason is not None or self._added:
+            return NOTHING
+        if self._table is None:
+            return self._kernels.settle(data)
+        # Nothing behind an ASCII character changes what is before it, in no normal form.
+        end = len(data) - 1
+        while end > 0 and data[end] >= 0x80:
+            end -= 1
+        if end <= 0 or find_odd(data, np.array([0, end]), self._table, self._clusters)[0]:
+            return NOTHING
+        return self._kernels.settle(data[:end])
 
     def _encoded(self, texts: list[str]) -> list[Any]:
         try:

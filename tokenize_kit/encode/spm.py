@@ -7,7 +7,6 @@ the library itself cannot mean are left to it, by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from kernel_cache import read_only
 from tokenize_kit.encode.char_bpe import Merges, encode_characters, make_char_bpe, make_symbols
 from tokenize_kit.encode.normalize import Normalizer, make_normalizer, normalize_rows, read_charsmap
+from tokenize_kit.encode.parts import Encode
 from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
 from tokenize_kit.encode.words import CachePool, Fallback, crossings
 from tokenize_kit.formats.forms import BYTE, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
@@ -71,9 +71,6 @@ def symbols_of(model: Model) -> dict[bytes, int]:
 
 _GRAIN = 64  # scores in whole 1/64 have sums without rounding errors below RESET
 _MOST_NESTED = 64  # user-defined symbols that begin with one another; the library looks no further
-
-# (data: uint8[], offsets: int64[rows + 1]), normalised, to (ids: uint32[], sizes: int64[rows])
-Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class SpmEncoder:

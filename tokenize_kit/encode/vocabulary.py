@@ -15,6 +15,7 @@ import numpy as np
 
 from tokenize_kit.encode.byte_bpe import ByteEncoder, plan_of
 from tokenize_kit.encode.encoder import Encoder
+from tokenize_kit.encode.parts import Encode, Settle, whole_alone
 from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import read_file
@@ -26,9 +27,7 @@ from tokenize_kit.formats.tokenizer_json import (
     special_ids,
 )
 
-# (data: uint8[], offsets: int64[rows + 1]) to (ids: uint32[], how many of each row: int64[rows])
-Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-# The same of two more: keys of the rows, uint64[rows], and a rate.
+# As Encode of two more: keys of the rows, uint64[rows], and a rate.
 Sample = Callable[[np.ndarray, np.ndarray, np.ndarray, float], tuple[np.ndarray, np.ndarray]]
 
 
@@ -36,7 +35,8 @@ Sample = Callable[[np.ndarray, np.ndarray, np.ndarray, float], tuple[np.ndarray,
 class Vocabulary:
     """size: the highest id and one; special: name to id; file: its name beside the shards;
     forbidden: bool[size]: ids that no text may give; threads: whether `encode` may run in several
-    at once; drawn: the model of which `sample` draws ids, None where it cannot."""
+    at once; drawn: the model of which `sample` draws ids, None where it cannot; settle: as
+    parts.py has it."""
 
     path: Path
     file: str
@@ -47,6 +47,7 @@ class Vocabulary:
     threads: bool = False
     sample: Sample | None = None
     drawn: str | None = None
+    settle: Settle = whole_alone
 
     def sampled(self, rate: float) -> Sample:
         """Encoding with ids that are drawn; raises ``TokenizerError`` for a model of which they
@@ -144,6 +145,7 @@ def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes,
         threads=True,
         sample=encoder.sample,
         drawn="bpe",
+        settle=encoder.settle,
     )
     return vocabulary, ranks
 

@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 
 from kernel_cache import njit
 from tokenize_kit.encode.encoder import Encoder
+from tokenize_kit.encode.parts import Settle, whole_alone
 from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.encode.vocabulary import open_ranks
 from tokenize_kit.errors import TokenizerError
@@ -116,7 +117,7 @@ class Ranks:
     def __init__(self, file: Path, path: Path, pattern: str | None) -> None:
         self.path, self._pattern = str(path), str(pattern)
         vocabulary, ranks = open_ranks(file, pattern)
-        self._encode = vocabulary.encode
+        self._encode, self.settle = vocabulary.encode, vocabulary.settle
         self._bytes = {rank: token for token, rank in ranks.items()}
         self._bytes |= {index: name.encode() for name, index in vocabulary.special.items()}
         self.special = frozenset(vocabulary.special.values())
@@ -162,6 +163,7 @@ class Candidate(Protocol):
     special: frozenset[int]
     unknown: int | None
     byte_ids: frozenset[int]  # those of a single byte that a missing character is spelled in
+    settle: Settle
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(ids: uint32[], how many of each row: int64[rows]) of valid UTF-8."""
@@ -235,6 +237,7 @@ class Json:
         self._tokenizer = tokenizer
         vocab = self._tokenizer.get_vocab(with_added_tokens=True)
         self._encoder = Encoder(self._tokenizer)
+        self.settle = self._encoder.settle
         self.engine = "tokenizers" if self._encoder.reason else "llmcurate"
         self.tokens = {number: token for token, number in vocab.items()}
         self.special = frozenset(special_ids(self._tokenizer).values())
@@ -344,6 +347,7 @@ class SentencePiece:
         self.byte_ids = frozenset(n for n in range(size) if self._model.is_byte(n))
         self.unknown = self._model.unk_id()
         self._encoder = SpmEncoder(raw, self._model)
+        self.settle: Settle = whole_alone
         self.engine = "sentencepiece" if self._encoder.reason else "llmcurate"
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

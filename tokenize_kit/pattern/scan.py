@@ -132,3 +132,46 @@ def cut_rows(data, offsets, tables):
             total = before + n
         counts[row] = total - before
     return ends[:total], counts
+
+
+_OPEN, _NONE, _MATCH = range(3)
+
+
+@njit(nogil=True, inline="always")
+def _sought(data, start, table):
+    """Whether a match begins at `start`, or that is open: more text than `data` may change it."""
+    steps, ascii_classes, columns = table[0], table[1], np.uint64(table[4])
+    at, answer = start, _NONE
+    state = columns << _1
+    while at < len(data):
+        b = np.uint64(data[np.uint64(at)])
+        if b < np.uint64(0x80):
+            kind, size = np.uint64(ascii_classes[b]), 1
+        else:
+            kind, size = class_at(data, at, table)
+        state = np.uint64(steps[(state >> _1) + kind])
+        if state & _1 and at > start:
+            answer = _MATCH
+        if state <= _1:
+            return answer
+        at += size
+    return _OPEN
+
+
+@njit(cache=True, nogil=True)
+def settled(data, ends, table):
+    """How many pieces of a text that begins with `data` do not change, whatever follows.
+
+    data: uint8[], valid UTF-8; ends: int64[], as `cut` gives them for it.
+    """
+    at, loose = np.int64(0), 0  # 1 behind a piece without a match, which goes on to the next match
+    for piece in range(len(ends)):
+        answer = _NONE
+        while at < ends[piece] and answer == _NONE:
+            answer = _sought(data, at, table)
+            if answer == _OPEN:
+                return piece - loose
+            _, size = class_at(data, at, table)
+            at += size
+        at, loose = ends[piece], np.int64(answer == _NONE)
+    return len(ends) - loose

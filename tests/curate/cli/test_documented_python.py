@@ -132,6 +132,22 @@ def test_the_example_of_the_readme_runs(
     assert {"id", "text"} <= set(frame.columns) and len(frame) > 50
 
 
+def test_the_page_on_encoding_gives_ids_and_text_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tokenize_kit.learn.training import train_tokenizer
+
+    monkeypatch.chdir(tmp_path)
+    train_tokenizer(SENTENCES * 9, Path("tok"), vocab=300)
+    Path("long.txt").write_text("".join(SENTENCES) * 9, encoding="utf-8")
+    (code,) = code_of(DOCS / "tokenizers" / "encoding.md")
+    names = run(code)
+    assert names["shown"] == names["text"] == "Any text, and <|endoftext|> is text too."
+    assert len(names["rows"]) == 100_000
+    assert names["total"] == len(names["tokenizer"].encode("".join(SENTENCES) * 9))
+
+
 def test_every_block_of_python_is_run_by_a_test() -> None:
     pages = {page.name for page in DOCS.rglob("*.md") if code_of(page)}
-    assert pages == {"semantic.md", "recipes.md", "python.md", "tutorial.md", "own-layers.md"}
+    others = {"semantic.md", "recipes.md", "python.md", "tutorial.md", "own-layers.md"}
+    assert pages == others | {"encoding.md"}
