@@ -237,7 +237,7 @@ class Json:
         self._tokenizer = tokenizer
         vocab = self._tokenizer.get_vocab(with_added_tokens=True)
         self._encoder = Encoder(self._tokenizer)
-        self.settle = self._encoder.settle
+        self.settle: Settle = self._encoder.settle
         self.engine = "tokenizers" if self._encoder.reason else "llmcurate"
         self.tokens = {number: token for token, number in vocab.items()}
         self.special = frozenset(special_ids(self._tokenizer).values())

@@ -164,7 +164,8 @@ def settled(data, ends, table):
 
     data: uint8[], valid UTF-8; ends: int64[], as `cut` gives them for it.
     """
-    at, loose = np.int64(0), 0  # 1 behind a piece without a match, which goes on to the next match
+    at = np.int64(0)
+    loose = np.int64(0)  # 1 behind a piece without a match, which goes on to the next match
     for piece in range(len(ends)):
         answer = _NONE
         while at < ends[piece] and answer == _NONE:
