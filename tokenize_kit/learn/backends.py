@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import AnyStr
 
 import numpy as np
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
@@ -140,7 +141,7 @@ def _merges_of(pieces: Iterator[tuple[int, ...]], bases: int, most: int) -> list
     return merges
 
 
-def token_names(bases: Sequence[str], merges: Sequence[Merge]) -> list[str]:
+def token_names(bases: Sequence[AnyStr], merges: Sequence[Merge]) -> list[AnyStr]:
     """The tokens: bases, then what merges make."""
     names = list(bases)
     for left, right, merged in merges:

@@ -280,7 +280,7 @@ def _trainer(learner: str) -> str:
 def _coverage_warnings(size: int, options: TrainingOptions, details: dict[str, Any]) -> list[str]:
     """A warning where the vocabulary holds fewer characters than were asked for."""
     coverage = details.get("character_coverage")
-    if coverage is None or coverage >= options.coverage:
+    if options.model == "bpe" or coverage is None or coverage >= options.coverage:
         return []
     fate = "unknown" if options.model == "wordpiece" else "spelled in bytes"
     return [

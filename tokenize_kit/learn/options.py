@@ -186,7 +186,8 @@ class TrainingOptions:
         float | None,
         Setting(
             "Share of the text whose characters are tokens. Without a value 0.9995, and 1 for "
-            "wordpiece.",
+            "wordpiece; bpe merges bytes without one, and with one makes these characters first, a "
+            "tenth of its vocabulary at most.",
             gt=0,
             le=1,
         ),
@@ -257,6 +258,7 @@ class TrainingOptions:
             excluded = {
                 "dictionary": self.dictionary is not None,
                 "several sizes": len(self.sizes) > 1,
+                "character-coverage": self.character_coverage is not None,
                 "weights": self.weights is not None,
                 "temperature": self.temperature is not None,
             }

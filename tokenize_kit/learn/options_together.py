@@ -28,8 +28,6 @@ def _refuse(given: dict[str, bool], reason: str) -> None:
 
 
 def _check_model(options: TrainingOptions) -> None:
-    if options.model == "bpe" and options.character_coverage is not None:
-        raise usage_error("character-coverage: bpe has all bytes and covers everything")
     if options.model == "wordpiece":
         excluded = {
             "pattern": options.pattern not in (None, "bert"),
@@ -73,9 +71,9 @@ def _check_parity(options: TrainingOptions) -> None:
         _refuse({"parity-dev": options.parity_dev is not None}, "only with parity-by")
         return
     _only_own_bpe("parity-by", options)
-    for name in ("superwords", "weights", "temperature"):
+    for name in ("superwords", "weights", "temperature", "character_coverage"):
         if getattr(options, name) is not None:
-            raise usage_error(f"parity-by and {name}: give one of them")
+            raise usage_error(f"parity-by and {name.replace('_', '-')}: give one of them")
 
 
 def _check_superwords(options: TrainingOptions) -> None:
@@ -87,6 +85,7 @@ def _check_superwords(options: TrainingOptions) -> None:
         "graphemes": options.pattern_name == "graphemes",
         "dictionary": options.dictionary is not None,
         "space-token": options.space_token is not None,
+        "character-coverage": options.character_coverage is not None,
     }
     _refuse(excluded, "not with superwords; leave one of them out")
     least, size = options.least_size, min(options.sizes, default=0)

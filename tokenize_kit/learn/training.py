@@ -20,6 +20,7 @@ from tokenize_kit.learn.char_bpe import train_char_bpe
 from tokenize_kit.learn.cutting import normaliser
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.parity import Parity, read_parity
+from tokenize_kit.learn.whole_characters import train_whole_characters
 from tokenize_kit.learn.wordpiece import train_wordpiece
 from tokenize_kit.segment.dictionary import Dictionary, read_dictionary
 
@@ -203,7 +204,9 @@ def _learned(
             for spm, tokenizer, more in train_unigram(documents, options, dictionary)
         ]
     tokenizers: list[tuple[Tokenizer, dict[str, Any]]]
-    if options.model == "bpe":
+    if options.model == "bpe" and options.character_coverage is not None:
+        tokenizers = train_whole_characters(documents, options, scale, dictionary)
+    elif options.model == "bpe":
         learned = train_sizes(documents, options, scale, dictionary, parity)
         tokenizers = [(tokenizer, {}) for tokenizer in learned]
     elif options.model == "char-bpe":
