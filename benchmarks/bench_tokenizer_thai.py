@@ -113,7 +113,8 @@ def main() -> None:
             "characters first": characters,
             "bytes, dictionary": listed,
             "characters first, dictionary": characters | listed,
-            "SentencePiece unigram": {"model": "unigram"},
+            "unigram, dictionary": {"model": "unigram"} | listed,
+            "SentencePiece unigram": {"model": "unigram", "backend": "sentencepiece"},
         }
         for who, chosen in settings.items():
             train_tokenizer(iter(train), folder / who, vocab=VOCAB, **chosen)

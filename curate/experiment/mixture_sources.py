@@ -3,6 +3,7 @@ texts, encoded by it too."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -78,6 +79,7 @@ def prepare(
         kept = out / "tokenizer" / "tokenizer.json"
         if chosen.tokenizer is None and kept.is_file():
             # Another one would make every run that is there worthless when a source is added.
+            _check_vocab(out, int(changes.values("tokenizer").get("vocab", chosen.vocab)))
             tokenizer, origin = kept, "the one in OUT, trained when the search began"
         else:
             choices = choose_tokenizers(corpora, chosen.tokenizer, chosen.vocab, changes)
@@ -93,6 +95,16 @@ def prepare(
     facts = _encode_texts(drawn, corpora, folders, tokenizer, out, chosen, place.quiet)
     described = {"origin": origin, "file": str(tokenizer), "sha256": file_digest(tokenizer)}
     return Prepared(sources, changes, described, facts, not ready)
+
+
+def _check_vocab(out: Path, vocab: int) -> None:
+    """UsageError where the search in OUT began with another size of the vocabulary."""
+    card = json.loads((out / "tokenizer" / "tokenizer_card.json").read_text(encoding="utf-8"))
+    if card["vocab_asked"] != vocab:
+        raise UsageError(
+            f"the runs in {out} have a tokenizer of {card['vocab_asked']:,} tokens: give --vocab"
+            f" {card['vocab_asked']}, or another folder"
+        )
 
 
 def _source(name: str, path: str, folder: Path) -> Source:

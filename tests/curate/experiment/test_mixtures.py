@@ -17,6 +17,7 @@ pytest.importorskip("sklearn")
 
 from curate.cli.app import invoke
 from curate.cli.model_settings import MixSearch
+from curate.errors import UsageError
 from curate.experiment import runs
 from curate.experiment.mixture_page import commands, render, text
 from curate.experiment.mixture_sources import prepare
@@ -194,6 +195,11 @@ def test_shards_of_different_tokenizers_are_refused_in_a_line(inputs, done, tmp_
     command[2] = f"greek={inputs[0]['greek']}"
     assert invoke([*command, "-q", "-o", str(tmp_path / "out")]) == 2
     assert "for all" in capsys.readouterr().err
+
+
+def test_another_vocabulary_needs_another_folder(inputs, done):
+    with pytest.raises(UsageError, match="of 280 tokens: give --vocab 280, or another folder"):
+        search(two(inputs), {"mixed": inputs[1]}, done[1], vocab=270)
 
 
 @pytest.mark.parametrize(
