@@ -57,8 +57,16 @@ def with_settings(step: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
     return [{name: {**settings, **more} for name, settings in step.items()}]
 
 
-@pytest.mark.parametrize("step", METHODS, ids=str)
-@pytest.mark.parametrize("workers", [1, 2])
+# One worker and two in turn; a slow test has each method with both.
+@pytest.mark.parametrize(
+    ("step", "workers"),
+    [
+        pytest.param(step, workers, marks=[pytest.mark.slow] if (n + workers) % 2 else [])
+        for n, step in enumerate(METHODS)
+        for workers in (1, 2)
+    ],
+    ids=str,
+)
 def test_b_against_a_equals_the_part_of_b_in_a_run_over_both(bench, step, workers):
     a, b = corpora()
     first, second = bench.jsonl("one.jsonl", a), bench.jsonl("two.jsonl", b)

@@ -119,6 +119,7 @@ def test_estimates_from_bits_are_as_far_from_the_exact_similarity_as_theory_says
 
 
 @real
+@pytest.mark.slow  # the estimate itself is compared above
 def test_matches_by_signature_are_those_by_shingles_but_for_the_error_of_the_estimate(
     shared_bench, pairs, source
 ):
@@ -192,7 +193,11 @@ def test_verified_matches_are_true_and_components_those_of_the_exact_graph(
 
 
 @real
-@pytest.mark.parametrize("settings", [{}, {"verify": 0.7}], ids=["banding", "verified"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, pytest.param({"verify": 0.7}, marks=pytest.mark.slow)],
+    ids=["banding", "verified"],
+)
 def test_kept_documents_do_not_depend_on_workers_files_or_order(
     shared_bench, versions, source, settings
 ):

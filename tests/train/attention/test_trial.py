@@ -46,7 +46,14 @@ def test_kernels_that_are_right_pass(kind):
     assert fault("triton", dataclasses.replace(LIKE, **kind), 2, 1, 16, torch.float32) is None
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] if name in ("prefix", "alibi") else [])
+        for name, kind in KINDS.items()
+    ],
+    ids=KINDS,
+)
 def test_kernels_that_leave_the_kind_of_mask_out_do_not(kind, monkeypatch):
     right = BACKENDS["triton"].attention
 
