@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.disk.files import file_digest
+from curate.disk.units import counted
 from curate.errors import UsageError
 from curate.experiment.corpora import Corpus, Sets, read_sets
 from curate.experiment.encoding import ORDER, choose_tokenizers, encode_corpus, make_tokenizers
@@ -100,10 +101,10 @@ def prepare(
 def _check_vocab(out: Path, vocab: int) -> None:
     """UsageError where the search in OUT began with another size of the vocabulary."""
     card = json.loads((out / "tokenizer" / "tokenizer_card.json").read_text(encoding="utf-8"))
-    if card["vocab_asked"] != vocab:
+    if (asked := card["vocab_asked"]) != vocab:
         raise UsageError(
-            f"the runs in {out} have a tokenizer of {card['vocab_asked']:,} tokens: give --vocab"
-            f" {card['vocab_asked']}, or another folder"
+            f"the runs in {out} have a tokenizer of {counted(asked, 'token')}: give --vocab"
+            f" {asked}, or another folder"
         )
 
 
