@@ -160,8 +160,8 @@ def tokenizer_eval(
     results.check_folder(out)
     chosen = TokenizerEval.of(settings)
     read = reading(limit, share)
-    given = chosen.model_dump(exclude={"color"})
-    figures = evaluate(tokenizers, on, quiet=as_json, read=read, **given)
+    options = chosen.model_dump(exclude={"color"})
+    figures = evaluate(tokenizers, on, quiet=as_json, read=read, **options)
     colours = coloured(sys.stdout) if chosen.color is None else chosen.color
     width = shutil.get_terminal_size().columns
     results.show(
@@ -206,9 +206,9 @@ def tokenizer_diff(
     from curate.inspect.evaluate.tokenizers_diff import diff, render, text
 
     results.check_folder(out)
-    given = TokenizerDiff.of(settings).model_dump()
+    options = TokenizerDiff.of(settings).model_dump()
     read = reading(limit, share)
-    figures = diff((first, second), on or [], quiet=as_json, read=read, **given)
+    figures = diff((first, second), on or [], quiet=as_json, read=read, **options)
     width = shutil.get_terminal_size().columns
     results.show(
         figures,

@@ -51,20 +51,22 @@ def choose_tokenizers(
     for corpus in corpora:
         own = sets.own.get(corpus.name, ())
         trained = [change for change in own if change.section == "tokenizer"]
-        given = [c for c in own if (c.section, c.key) == ("shards", "tokenizer")]
-        if trained and given:
-            raise UsageError(f"{given[0].given}: is trained already; leave out {trained[0].given}")
+        named_files = [c for c in own if (c.section, c.key) == ("shards", "tokenizer")]
+        if trained and named_files:
+            raise UsageError(
+                f"{named_files[0].given}: is trained already; leave out {trained[0].given}"
+            )
         choices[corpus.name] = _choice(corpus.name, None if trained else named, vocab, sets)
     return choices
 
 
 def _choice(corpus: str | None, named: Path | None, vocab: int, sets: Sets) -> Choice:
     own = sets.own.get(corpus or "", ())
-    given = sets.values("shards", corpus).get("tokenizer", named)
-    if given is None or any(change.section == "tokenizer" for change in own):
+    file_name = sets.values("shards", corpus).get("tokenizer", named)
+    if file_name is None or any(change.section == "tokenizer" for change in own):
         changes = sets.of("tokenizer", corpus)
         return compose("tokenizer", [("tokenizer", {"vocab": vocab})], changes)
-    path = Path(str(given))
+    path = Path(str(file_name))
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file() or file.suffix != ".json":
         raise UsageError(f"--tokenizer {path}: no tokenizer.json, nor a folder that holds one")
@@ -85,19 +87,19 @@ def make_tokenizers(
 ) -> dict[str, Tokenizer]:
     """By the names of corpora. Those that are trained lie in OUT/tokenizer, or in
     OUT/tokenizers/NAME of the first corpus that has the settings."""
-    made: dict[str, Tokenizer] = {}
+    tokenizers: dict[str, Tokenizer] = {}
     for corpus in corpora:
         choice = choices[corpus.name]
         key = _key(choice)
         name = None if key == _key(choices[None]) else corpus.name
-        if key not in made and isinstance(choice, Recipe):
+        if key not in tokenizers and isinstance(choice, Recipe):
             folder = _folder(out, "tokenizer", name)
-            made[key] = Tokenizer(
+            tokenizers[key] = Tokenizer(
                 folder / "tokenizer.json", train_on_union(choice, corpora, folder, options), name
             )
-        elif key not in made:
-            made[key] = Tokenizer(Path(key), "as given", name)
-    return {corpus.name: made[_key(choices[corpus.name])] for corpus in corpora}
+        elif key not in tokenizers:
+            tokenizers[key] = Tokenizer(Path(key), "as given", name)
+    return {corpus.name: tokenizers[_key(choices[corpus.name])] for corpus in corpora}
 
 
 def train_on_union(

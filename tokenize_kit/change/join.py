@@ -211,7 +211,7 @@ def join_bpe(
     tokens, pairs = list(single), []
     waiting = [token for token in candidates if token not in parts]
     while True:
-        left = []
+        remaining = []
         for token in waiting:
             symbols = merged(letters(token), ranks)
             if len(symbols) == 2 and symbols[0] in parts and symbols[1] in parts:
@@ -221,10 +221,10 @@ def join_bpe(
                 tokens.append(token)
                 pairs.append(pair)
             else:
-                left.append(token)
-        if len(left) == len(waiting):
+                remaining.append(token)
+        if len(remaining) == len(waiting):
             return Addition(tokens, [parts[token] for token in tokens], pairs), 0
-        waiting = left
+        waiting = remaining
 
 
 def merged(symbols: list[Text], ranks: dict[tuple[Text, Text], int]) -> list[Text]:
@@ -245,8 +245,8 @@ def _reachable(original: Original, addition: Addition) -> Addition:
     cuts or a normaliser changes; those that others are merged of stay. What is left is tried anew.
     """
     encode = _reopen(original, addition)
-    given = _given(original, addition, encode)
-    wanted = {token for token, is_given in zip(addition.tokens, given, strict=True) if is_given}
+    reachable = _given(original, addition, encode)
+    wanted = {token for token, is_given in zip(addition.tokens, reachable, strict=True) if is_given}
     for left, right in reversed(addition.merges or []):
         if left + right in wanted:
             wanted |= {left, right}
@@ -263,7 +263,7 @@ def _reachable(original: Original, addition: Addition) -> Addition:
         if not kept:
             return addition
         encode = _reopen(original, addition)
-        if not _given(original, addition, encode)[given[kept]].all():
+        if not _given(original, addition, encode)[reachable[kept]].all():
             raise CannotHold("a new token is given by no text without others: report this")
     _check_others(original, encode)
     return addition
@@ -280,12 +280,12 @@ def _given(original: Original, addition: Addition, encode: Encode) -> np.ndarray
     """bool[new tokens]: whether its text gives it, alone or behind another character."""
     texts = _texts(original, addition.tokens)
     numbers = original.size + np.arange(len(texts))
-    given = np.zeros(len(texts), np.bool_)
+    reachable = np.zeros(len(texts), np.bool_)
     for before in ("", _NEUTRAL):
         ids, sizes = encode(*pack_texts([text and before + text for text in texts]))
         rows = np.repeat(np.arange(len(texts)), sizes)
-        given[rows[ids == numbers[rows]]] = True
-    return given
+        reachable[rows[ids == numbers[rows]]] = True
+    return reachable
 
 
 def _texts(original: Original, tokens: list[Any]) -> list[str]:

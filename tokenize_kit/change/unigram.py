@@ -125,8 +125,8 @@ def score_pieces(form: Pieces, pieces: dict[str, float | None]) -> tuple[dict[st
     scores: dict[str, float] = {}
     for text in sorted(pieces, key=len):  # the ways through a text are made of shorter ones
         best, _ = joined.best(text)
-        given = pieces[text]
-        score = max(least, float("-inf") if given is None else given)
+        own_score = pieces[text]
+        score = max(least, float("-inf") if own_score is None else own_score)
         scores[text] = score if score > best else round((best + _ABOVE) * 64) / 64
         joined.add(text, scores[text])
     ordered = {text: scores[text] for text in pieces}

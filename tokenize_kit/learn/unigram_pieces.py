@@ -86,7 +86,7 @@ def seed_pieces(words: Words, kept: Sequence[str], symbols: Sequence[str]) -> Se
     begins, sizes, scores = find_seeds(segments, alphabet, character_kinds(kept))
     raw = segments.letters.tobytes()
     ends = (begins + sizes).tolist()
-    found = [raw[a:z].decode() for a, z in zip(begins.tolist(), ends, strict=True)]
+    substrings = [raw[a:z].decode() for a, z in zip(begins.tolist(), ends, strict=True)]
     del raw
     letters, ends_of, counts = without_following(segments)
     numbers = numbers_of(alphabet, [letters.tobytes().decode()])[0]
@@ -94,7 +94,7 @@ def seed_pieces(words: Words, kept: Sequence[str], symbols: Sequence[str]) -> Se
     frequencies = np.bincount(numbers, np.repeat(counts, np.diff(starts)), len(kept) + 1)[1:]
     used = np.flatnonzero(frequencies)
     used = used[np.argsort(-frequencies[used], kind="stable")]
-    names = [kept[k] for k in used.tolist()] + found
+    names = [kept[k] for k in used.tolist()] + substrings
     weights = np.append(frequencies[used], scores).astype(np.float32).astype(np.float64)
     logs = (np.log(weights) - np.log(weights.sum())).astype(np.float32)
     by_bytes = sorted(range(len(names)), key=names.__getitem__)

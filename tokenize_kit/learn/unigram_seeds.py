@@ -108,7 +108,7 @@ def _intervals(letters, array, common, owners, rest, inside, counts, alphabet, k
     size = 1 << 16
     firsts, lengths = np.empty(size, np.int32), np.empty(size, np.uint8)
     sums, characters = np.empty(size, np.int64), np.empty(size, np.uint8)
-    found = 0
+    seeds = 0
     lefts, depths = np.empty(_FAR + 2, np.int64), np.empty(_FAR + 2, np.int64)
     totals = np.empty(_FAR + 2, np.int64)  # occurrences before the interval
     top = 0
@@ -140,20 +140,20 @@ def _intervals(letters, array, common, owners, rest, inside, counts, alphabet, k
             if whole and depth <= _WIDEST + 1:
                 count = _piece(alphabet, kinds, letters, at, at + length, numbers, positions)
                 if count > 0:
-                    if found == size:
+                    if seeds == size:
                         firsts, lengths = _doubled(firsts), _doubled(lengths)
                         sums, characters = _doubled(sums), _doubled(characters)
                         size *= 2
-                    firsts[found], lengths[found], characters[found] = last_left, length, count
-                    sums[found] = before - last_total
-                    found += 1
+                    firsts[seeds], lengths[seeds], characters[seeds] = last_left, length, count
+                    sums[seeds] = before - last_total
+                    seeds += 1
             if shared > depths[top]:
                 top += 1
                 lefts[top], depths[top], totals[top] = last_left, shared, last_total
         if shared > depths[top]:
             top += 1
             lefts[top], depths[top], totals[top] = last_left, shared, last_total
-    return firsts[:found], lengths[:found], characters[:found], sums[:found]
+    return firsts[:seeds], lengths[:seeds], characters[:seeds], sums[:seeds]
 
 
 @njit(nogil=True, allocates=True)

@@ -68,13 +68,13 @@ def train_whole_characters(
     for size in options.sizes:
         most = size - len(first) - runs
         kept, share = choose_characters(frequencies, most - 256, options.coverage, PART)
-        made = beginnings(sorted(kept))
-        bases = [bytes([byte]) for byte in ORDER] + made
+        prefixes = beginnings(sorted(kept))
+        bases = [bytes([byte]) for byte in ORDER] + prefixes
         number = {name: k for k, name in enumerate(bases)}
         banned = [[number[bytes([byte])] for byte in token.encode()] for token in options.banned]
         learned = learn_with_backend(number_characters(words, bases), options, most, scale, banned)
         names = token_names(bases, learned)
-        merges = [(number[name[:-1]], number[name[-1:]]) for name in made]
+        merges = [(number[name[:-1]], number[name[-1:]]) for name in prefixes]
         merges += [(left, right) for left, right, _ in learned]
         tokens = add_space_runs(names, merges, 256, b" ", options.space_runs)
         last = options.padding[: -(len(first) + len(tokens[0])) % options.pad_to]

@@ -98,8 +98,8 @@ def _envelope(curves: Sequence[Curve], seed: int, resamples: int) -> dict[str, A
         return {"reason": reason, "lowest": lowest}
 
     def estimate(draw: Draw) -> Power | None:
-        taken = [curves[number] for number in draw.integers(len(curves), size=len(curves))]
-        flops, won, _ = envelope(taken, *ends)
+        drawn = [curves[number] for number in draw.integers(len(curves), size=len(curves))]
+        flops, won, _ = envelope(drawn, *ends)
         return power(flops, won) if len(set(won.tolist())) > 1 else None
 
     best = power(flops, won)
@@ -116,8 +116,8 @@ def _isoflop(points: Points, seed: int, resamples: int) -> dict[str, Any]:
         return {"reason": reason, "parabolas": shown}
 
     def estimate(draw: Draw) -> Power | None:
-        taken = (group[draw.integers(len(group), size=len(group))] for group in groups)
-        return isoflop([parabola(points.take(group)) for group in taken])
+        drawn = (group[draw.integers(len(group), size=len(group))] for group in groups)
+        return isoflop([parabola(points.take(group)) for group in drawn])
 
     return {**_figures(best, _resampled(seed, resamples, estimate)), "parabolas": shown}
 
@@ -136,10 +136,10 @@ def _parametric(
     laws: list[Chinchilla | Kaplan] = []
 
     def estimate(draw: Draw) -> Power | None:
-        taken = draw.integers(len(points), size=len(points))
-        if min(len(np.unique(values[taken])) for values in (parameters, points.tokens)) < 3:
+        drawn = draw.integers(len(points), size=len(points))
+        if min(len(np.unique(values[drawn])) for values in (parameters, points.tokens)) < 3:
             return None
-        of_draw = (parameters[taken], points.tokens[taken], points.loss[taken])
+        of_draw = (parameters[drawn], points.tokens[drawn], points.loss[drawn])
         laws.append(fit_law(form, *of_draw, start=constants)[0])
         best: Power = laws[-1].best
         return best

@@ -65,8 +65,8 @@ def text(evaluation: dict[str, Any], width: int, colours: bool) -> str:
 
 
 def short(name: str) -> str:
-    seen = plain(name, 200).replace("\n", " ").replace("\t", " ")
-    return seen if len(seen) <= NAME else "…" + seen[1 - NAME :]
+    shown = plain(name, 200).replace("\n", " ").replace("\t", " ")
+    return shown if len(shown) <= NAME else "…" + shown[1 - NAME :]
 
 
 def _grid(head: list[str], body: Body, colours: bool) -> list[str]:
