@@ -96,9 +96,11 @@ def read(portion: Portion) -> Iterator[pa.Table | Corrupt | LeftOut]:
             full = rows >= portion.rows or size >= portion.bytes
             event = not isinstance(batch, pa.RecordBatch)
             # What is left out changes the columns.
+            full |= not event and batch.nbytes >= portion.bytes  # alone it is not copied
             if held and (full or event or batch.num_columns != held[0].num_columns):
-                yield table()
+                joined = [table()]
                 held, rows, size = [], 0, 0
+                yield joined.pop()
             if event:
                 yield batch
             else:
@@ -109,7 +111,8 @@ def read(portion: Portion) -> Iterator[pa.Table | Corrupt | LeftOut]:
             yield table()
         raise
     if held:
-        yield table()
+        joined, held = [table()], []
+        yield joined.pop()
 
 
 def _batches(portion: Portion) -> Iterator[Any]:
@@ -133,8 +136,10 @@ def _batches(portion: Portion) -> Iterator[Any]:
             for chunk in sizes:
                 memory[chunk.name] += chunk.memory
             total, gone = memory.total(), set()
+            # A page of the longest record: as it is stored, unpacked, and in a dictionary.
+            most = max(portion.pages, 3 * portion.max_record)
             for name, size in sorted(memory.items(), key=lambda item: (-item[1], item[0])):
-                if total > portion.pages and portion.columns.name(name) not in KNOWN:
+                if total > most and portion.columns.name(name) not in KNOWN:
                     total -= size
                     gone.add(name)
             for field in file.schema_arrow if gone else ():
@@ -142,10 +147,11 @@ def _batches(portion: Portion) -> Iterator[Any]:
                     ours = column_name(portion.columns.name(field.name), field.type)
                     yield LeftOut(ours, about.num_rows)
             columns = [name for name in memory if name not in gone] if gone else None
-            if total > portion.pages:
+            if total > most:
                 damage = (
                     f"row group {group}: its pages take {format_bytes(total)} when they"
-                    f" are unpacked, more than {format_bytes(portion.pages)}: write smaller ones"
+                    f" are unpacked, more than {format_bytes(most)}: write smaller ones, or set"
+                    " read.max_record_bytes to a third of that"
                 )
                 yield Corrupt(group, damage)
                 continue
