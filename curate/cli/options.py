@@ -280,17 +280,12 @@ def read_options(
     return {name: value for name, value in values.items() if value is not None}
 
 
-def reading(
-    limit: int | None,
-    share: float | None,
-    date_column: str | None = None,
-    sets: list[str] | None = None,
-) -> ReadSettings:
+def reading(limit: int | None, share: float | None, date_column: str | None = None) -> ReadSettings:
     """How a command reads documents itself: the first ones, or a share of them."""
-    from curate.steps.recipe import compose
+    from curate.steps.recipe import build
 
     options = read_options(limit, share, date_column=date_column)
-    return compose("read", [], tuple(sets or ())).reading(**options).read
+    return build("read", []).reading(**options).read
 
 
 def workspace(missing: str) -> Workspace:

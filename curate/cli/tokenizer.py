@@ -109,7 +109,7 @@ def tokenizer_encode(
     \b
     Examples:
     llmcurate tokenizer encode corpus/ --tokenizer tok -o shards --val-fraction 0.01
-    llmcurate tokenizer encode books/ --tokenizer tok -o shards --set read.max_record_bytes=2000000000
+    llmcurate tokenizer encode books/ --tokenizer tok --set read.max_record_bytes=2000000000
     """
     encode(tokenizer, settings, inputs or [], options, sets)
 
@@ -127,7 +127,9 @@ def encode(
 
     path = tokenizer or workspace("--tokenizer").need("tokenizer", "llmcurate tokenizer train")
     shards = {"tokenizer": str(path), **settings}
-    return execute(compose("shards", [("shards", shards)], tuple(sets or ())), inputs, options, "shards")
+    return execute(
+        compose("shards", [("shards", shards)], tuple(sets or ())), inputs, options, "shards"
+    )
 
 
 @command(tokenizer_app, "TokenizerEval", "eval")
@@ -151,7 +153,6 @@ def tokenizer_eval(
             help="Folder for evaluation.json and evaluation.html.",
         ),
     ] = None,
-    sets: Sets = None,
     limit: Limit = None,
     share: Share = None,
     as_json: Json = False,
@@ -177,7 +178,7 @@ def tokenizer_eval(
 
     results.check_folder(out)
     chosen = TokenizerEval.of(settings)
-    read = reading(limit, share, sets=sets)
+    read = reading(limit, share)
     options = chosen.model_dump(exclude={"color"})
     figures = evaluate(tokenizers, on, quiet=as_json, read=read, **options)
     colours = coloured(sys.stdout) if chosen.color is None else chosen.color

@@ -51,7 +51,8 @@ def lines(
     chunks: Iterator[bytes], at: int, end: int | None, limit: int
 ) -> Iterator[tuple[int, bytes | None, int]]:
     """(offset, line without its end or None if longer than limit, bytes) for lines starting in
-    [at, end); offsets count from `at` in what the chunks hold. A line that was given is not held."""
+    [at, end); offsets count from `at` in what the chunks hold. A line is not
+    held while it is worked on."""
     parts: list[bytes] = []
     held = 0
     begin = at

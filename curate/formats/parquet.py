@@ -136,10 +136,8 @@ def _batches(portion: Portion) -> Iterator[Any]:
             for chunk in sizes:
                 memory[chunk.name] += chunk.memory
             total, gone = memory.total(), set()
-            # A page of the longest record: as it is stored, unpacked, and in a dictionary.
-            most = max(portion.pages, 3 * portion.max_record)
             for name, size in sorted(memory.items(), key=lambda item: (-item[1], item[0])):
-                if total > most and portion.columns.name(name) not in KNOWN:
+                if total > portion.pages and portion.columns.name(name) not in KNOWN:
                     total -= size
                     gone.add(name)
             for field in file.schema_arrow if gone else ():
@@ -147,11 +145,11 @@ def _batches(portion: Portion) -> Iterator[Any]:
                     ours = column_name(portion.columns.name(field.name), field.type)
                     yield LeftOut(ours, about.num_rows)
             columns = [name for name in memory if name not in gone] if gone else None
-            if total > most:
+            if total > portion.pages:
                 damage = (
                     f"row group {group}: its pages take {format_bytes(total)} when they"
-                    f" are unpacked, more than {format_bytes(most)}: write smaller ones, or set"
-                    " read.max_record_bytes to a third of that"
+                    f" are unpacked, more than {format_bytes(portion.pages)}: write smaller ones,"
+                    f" or set read.max_record_bytes={-(-total // 3)}"
                 )
                 yield Corrupt(group, damage)
                 continue

@@ -98,6 +98,8 @@ def _events(
         columns=settings.named,
         max_record=settings.max_record_bytes,
         max_payload=settings.max_payload_bytes,
+        # The page of the longest record: as it is stored, unpacked, and as a dictionary.
+        pages=max(Portion.pages, 3 * settings.max_record_bytes),
         rows=settings.batch_rows,
         bytes=settings.batch_bytes,
         digests=settings.digests != "none",

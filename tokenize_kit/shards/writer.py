@@ -220,7 +220,6 @@ def encode_shards(
     identity = {"version": VERSION, "tokenizer": sha256(vocabulary.path), **asdict(layout)}
     identity |= by.digests()
     progress = Progress(out / ".shards.partial", identity, say, sizes.save_bytes)
-    aside = progress.folder
     try:
         pieces = texts_of(batches, layout.loss_mask, progress.position, sizes.piece_bytes)
         threads = workers if vocabulary.threads else 1
