@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Inputs, Json, Limit, Share, group, reading, run_steps, workspace
+from curate.cli.options import (
+    Inputs,
+    Json,
+    Limit,
+    Sets,
+    Share,
+    group,
+    reading,
+    run_steps,
+    workspace,
+)
 from curate.cli.settings import command
 from curate.errors import UsageError
 
@@ -31,6 +41,7 @@ def train(
             help="File of regular expressions that cut text, one a line, in their order.",
         ),
     ] = None,
+    sets: Sets = None,
     *,
     options: CommandOptions,
     **settings: Any,
@@ -47,7 +58,7 @@ def train(
     if "special_tokens" in settings:
         model = settings.get("model", "bpe")
         settings["special_tokens"] = with_end_of_text(settings["special_tokens"], model)
-    run_steps("tokenizer", [("tokenizer", settings)], inputs, options)
+    run_steps("tokenizer", [("tokenizer", settings)], inputs, options, sets)
 
 
 def with_end_of_text(special: tuple[str, ...], model: str = "bpe") -> tuple[str, ...]:
@@ -86,6 +97,7 @@ def tokenizer_encode(
             " the newest.",
         ),
     ] = None,
+    sets: Sets = None,
     *,
     options: CommandOptions,
     **settings: Any,
@@ -95,14 +107,19 @@ def tokenizer_encode(
     A trainer reads them. The same command again goes on where it stopped or was killed.
 
     \b
-    Example:
+    Examples:
     llmcurate tokenizer encode corpus/ --tokenizer tok -o shards --val-fraction 0.01
+    llmcurate tokenizer encode books/ --tokenizer tok --set read.max_record_bytes=2000000000
     """
-    encode(tokenizer, settings, inputs or [], options)
+    encode(tokenizer, settings, inputs or [], options, sets)
 
 
 def encode(
-    tokenizer: Path | None, settings: dict[str, Any], inputs: list[str], options: CommandOptions
+    tokenizer: Path | None,
+    settings: dict[str, Any],
+    inputs: list[str],
+    options: CommandOptions,
+    sets: list[str] | None = None,
 ) -> Outcome:
     """Encodes the inputs; by default with the newest tokenizer of the workspace."""
     from curate.cli.execution import execute
@@ -110,7 +127,9 @@ def encode(
 
     path = tokenizer or workspace("--tokenizer").need("tokenizer", "llmcurate tokenizer train")
     shards = {"tokenizer": str(path), **settings}
-    return execute(compose("shards", [("shards", shards)], ()), inputs, options, "shards")
+    return execute(
+        compose("shards", [("shards", shards)], tuple(sets or ())), inputs, options, "shards"
+    )
 
 
 @command(tokenizer_app, "TokenizerEval", "eval")

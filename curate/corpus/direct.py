@@ -19,18 +19,23 @@ import pyarrow.compute as pc
 from curate.corpus.stage_files import INNER, with_ids
 from curate.disk.files import write_text
 from curate.documents.documents import NUMBER
+from curate.errors import RunFailed
 from curate.formats.events import MOST_NAMED
 from curate.formats.inputs import InputPlan
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import Account, PartitionReader
 
+_TOO_LONG = ("record_too_large", "line_too_long")  # rules of readers
+
 
 class DirectInput:
-    """`batches(columns)` reads the whole input; `tally` says what the last reading met."""
+    """`batches(columns)` reads the whole input; `tally` says what the last reading met; too_long:
+    a line on the longest record that was refused, or nothing."""
 
     def __init__(self, inputs: InputPlan, read: ReadSettings) -> None:
         self.inputs, self.read = inputs, read
         self.tally: dict[str, Any] = {}
+        self.too_long = ""
         self.account = Account()
 
     def batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
@@ -38,6 +43,7 @@ class DirectInput:
         kept = refused = text_size = 0
         by_rule: Counter[str] = Counter()
         self.account = Account()
+        longest, size = "", 0.0  # of those that are too long
         before: dict[int, int] = {}  # documents of a file in its earlier slices
         for part, slices in enumerate(self.inputs.partitions):
             reader = PartitionReader(self.inputs, part, self.read)
@@ -46,6 +52,10 @@ class DirectInput:
                     refused += len(batch.refused)
                     for mark in batch.refused.drops:
                         by_rule[f"read.{mark.rule}"] += len(mark.rows)
+                        if mark.rule in _TOO_LONG and mark.values.max() > size:
+                            size = mark.values.max()
+                            row = mark.rows[mark.values.argmax()]
+                            longest = batch.refused.table["id"][int(row)].as_py()
                 table = self._with_ordinals(batch.docs.table, batch.ids, part, before)
                 without = table.num_rows
                 if table["text"].null_count:  # or all of it would be copied
@@ -72,6 +82,16 @@ class DirectInput:
             "bytes_out": text_size,
             "primary": dict(by_rule),
         }
+        if longest:
+            self.too_long = (
+                f"{longest} has {int(size):,} bytes, too many; set"
+                f" read.max_record_bytes={int(size)} (--set, or a recipe) to take it"
+            )
+        if not kept and longest:
+            raise RunFailed(f"no document is read: {self.too_long}")
+        if not kept and self.account.corrupt.count:
+            entry = self.account.corrupt.entries()[0]
+            raise RunFailed(f"no document can be read: {entry['file']}: {entry['what']}")
 
     def write_corrupt(self, path: Path) -> None:
         """File, offset and what is wrong, of what could not be read, if anything: the first places

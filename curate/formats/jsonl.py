@@ -51,7 +51,8 @@ def lines(
     chunks: Iterator[bytes], at: int, end: int | None, limit: int
 ) -> Iterator[tuple[int, bytes | None, int]]:
     """(offset, line without its end or None if longer than limit, bytes) for lines starting in
-    [at, end); offsets count from `at` in what the chunks hold."""
+    [at, end); offsets count from `at` in what the chunks hold. A line is not
+    held while it is worked on."""
     parts: list[bytes] = []
     held = 0
     begin = at
@@ -61,9 +62,8 @@ def lines(
             held += stop - position
             if held <= limit:
                 parts.append(chunk[position:stop])
-                yield begin, b"".join(parts), held
-            else:
-                yield begin, None, held
+            parts = [b"".join(parts)]
+            yield begin, parts.pop() if held <= limit else None, held
             parts, begin, held = [], begin + held + 1, 0
             position = stop + 1
             if end is not None and begin >= end:
@@ -206,15 +206,20 @@ def read_lines(
         line = line.rstrip(b"\r")
         if not line.strip():
             continue
-        value = parse(line)
-        if isinstance(value, str):
-            yield Corrupt(offset, value)
-            continue
-        try:
-            yield to_row(columns.record(value), offset, kinds)
-        except RecursionError:
-            yield Corrupt(offset, "not JSON that can be kept: nested too deeply")
+        events = [_event(line, offset, kinds, columns)]
+        line = b""
+        yield events.pop()  # of a long document nothing is held here
     yield from damage
+
+
+def _event(line: bytes, offset: int, kinds: dict[str, str], columns: Columns) -> Event:
+    value = parse(line)
+    if isinstance(value, str):
+        return Corrupt(offset, value)
+    try:
+        return to_row(columns.record(value), offset, kinds)
+    except RecursionError:
+        return Corrupt(offset, "not JSON that can be kept: nested too deeply")
 
 
 def sample(path: str, codec: str, count: int, limit: int = 1 << 20) -> Iterator[dict[str, Any]]:

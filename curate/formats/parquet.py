@@ -96,9 +96,11 @@ def read(portion: Portion) -> Iterator[pa.Table | Corrupt | LeftOut]:
             full = rows >= portion.rows or size >= portion.bytes
             event = not isinstance(batch, pa.RecordBatch)
             # What is left out changes the columns.
+            full |= not event and batch.nbytes >= portion.bytes  # alone it is not copied
             if held and (full or event or batch.num_columns != held[0].num_columns):
-                yield table()
+                joined = [table()]
                 held, rows, size = [], 0, 0
+                yield joined.pop()
             if event:
                 yield batch
             else:
@@ -109,7 +111,8 @@ def read(portion: Portion) -> Iterator[pa.Table | Corrupt | LeftOut]:
             yield table()
         raise
     if held:
-        yield table()
+        joined, held = [table()], []
+        yield joined.pop()
 
 
 def _batches(portion: Portion) -> Iterator[Any]:
@@ -145,7 +148,8 @@ def _batches(portion: Portion) -> Iterator[Any]:
             if total > portion.pages:
                 damage = (
                     f"row group {group}: its pages take {format_bytes(total)} when they"
-                    f" are unpacked, more than {format_bytes(portion.pages)}: write smaller ones"
+                    f" are unpacked, more than {format_bytes(portion.pages)}: write smaller ones,"
+                    f" or set read.max_record_bytes={-(-total // 3)}"
                 )
                 yield Corrupt(group, damage)
                 continue

@@ -98,6 +98,8 @@ def _events(
         columns=settings.named,
         max_record=settings.max_record_bytes,
         max_payload=settings.max_payload_bytes,
+        # The page of the longest record: as it is stored, unpacked, and as a dictionary.
+        pages=max(Portion.pages, 3 * settings.max_record_bytes),
         rows=settings.batch_rows,
         bytes=settings.batch_bytes,
         digests=settings.digests != "none",
@@ -144,6 +146,7 @@ class PartitionReader:
                         yield from self._table(event, file, number)
                     elif isinstance(event, Row):
                         self._add(event, file, number)
+                        del event
                         if (
                             self._size >= self.settings.batch_bytes
                             or len(self._rows) >= self.settings.batch_rows
@@ -221,7 +224,9 @@ class PartitionReader:
         columns[NUMBER] = pa.array([i[0] for i in ids], pa.int64())
         table = self._without_largest(pa.table(columns))
         numbers = pa.table([list(c) for c in zip(*ids, strict=True)], schema=ID_SCHEMA)
-        yield self._batch(table, numbers, [r.reject for r in rows])
+        rejects = [r.reject for r in rows]
+        del rows, values, columns  # the batch is worked on without them
+        yield self._batch(table, numbers, rejects)
 
     def _table(self, table: pa.Table, file: InputFile, number: int) -> Iterator[Batch]:
         """A block of a columnar file, cut where its columns grow beyond a batch."""

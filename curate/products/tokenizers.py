@@ -292,7 +292,7 @@ class ShardsProduct(Product):
                 )
 
     def build(self, context: ProductContext) -> dict[str, Any]:
-        from tokenize_kit.errors import TokenizerError
+        from tokenize_kit.errors import TokenizerError, counted
         from tokenize_kit.shards.writer import Layout, encode_shards
 
         if self.tokenizer:
@@ -345,5 +345,11 @@ class ShardsProduct(Product):
             "val",
             "val_by",
             "loss_tokens",
+            "undrawn",
         )
+        if undrawn := manifest.get("undrawn"):
+            warnings.append(
+                f"{counted(undrawn, 'document')} not drawn but encoded as without --sampling:"
+                " `tokenizers` has to encode them (a normal form, or added tokens in the text)"
+            )
         return {k: manifest[k] for k in keys if k in manifest} | {"warnings": warnings}

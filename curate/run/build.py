@@ -119,6 +119,8 @@ def build_product(
     if direct:
         direct.write_corrupt(folder / "corrupt.jsonl")
         result["input"] = direct.tally
+        if direct.too_long:
+            result["warnings"] = [*result.get("warnings", []), direct.too_long]
     for warning in result.get("warnings", []):
         say(f"{product.label}: {warning}", quiet)
     files = _files(out, IN_PLACE) if in_place else _files(folder)

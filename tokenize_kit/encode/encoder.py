@@ -324,13 +324,7 @@ class Encoder:
     ) -> tuple[np.ndarray, np.ndarray]:
         if self.reason is not None:
             return self._by_library(data, offsets)
-        if self._added:
-            raw = data[offsets[0] : offsets[-1]].tobytes()
-            if any(token in raw for token in self._added):
-                return self._by_library(data, offsets)
-        if self._table is None:
-            return self._by_kernels(data, offsets, keys, rate)
-        odd = find_odd(data, offsets, self._table, self._clusters)
+        odd = self.odd(data, offsets)
         if not odd.any():
             return self._by_kernels(data, offsets, keys, rate)
         turns = [0, *(np.flatnonzero(np.diff(odd)) + 1).tolist(), len(odd)]
@@ -344,6 +338,20 @@ class Encoder:
                 parts.append(self._by_kernels(data, part, of_part, rate))
         return np.concatenate([ids for ids, _ in parts]), np.concatenate([n for _, n in parts])
 
+    def odd(self, data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """bool[rows]: the rows that our kernels leave to the library."""
+        if self._table is not None:
+            return find_odd(data, offsets, self._table, self._clusters)
+        odd = np.zeros(len(offsets) - 1, np.bool_)
+        for token in self._added:  # a tokenizer with these has no table
+            raw = data[offsets[0] : offsets[-1]].tobytes()
+            at = raw.find(token)
+            while at >= 0:
+                row = int(np.searchsorted(offsets, offsets[0] + at, "right")) - 1
+                odd[row] |= offsets[0] + at + len(token) <= offsets[row + 1]
+                at = raw.find(token, at + 1)
+        return odd
+
     def _by_kernels(
         self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray | None, rate: float
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -351,9 +359,14 @@ class Encoder:
             return self._kernels.encode(data, offsets)
         return self._kernels.sample(data, offsets, keys, rate)
 
+    @property
+    def settles(self) -> bool:
+        """Whether `settle` ever gives anything."""
+        return self.reason is None and not self._added
+
     def settle(self, data: np.ndarray) -> tuple[np.ndarray, int]:
         """As `ByteEncoder.settle`; nothing where the library has to encode the text."""
-        if self.reason is not None or self._added:
+        if not self.settles:
             return NOTHING
         if self._table is None:
             return self._kernels.settle(data)

@@ -35,8 +35,8 @@ Sample = Callable[[np.ndarray, np.ndarray, np.ndarray, float], tuple[np.ndarray,
 class Vocabulary:
     """size: the highest id and one; special: name to id; file: its name beside the shards;
     forbidden: bool[size]: ids that no text may give; threads: whether `encode` may run in several
-    at once; drawn: the model of which `sample` draws ids, None where it cannot; settle: as
-    parts.py has it."""
+    at once; drawn: the model of which `sample` draws ids, None where it cannot; undrawn: the rows
+    that it does not draw, bool[rows]; settle: as parts.py has it."""
 
     path: Path
     file: str
@@ -47,6 +47,7 @@ class Vocabulary:
     threads: bool = False
     sample: Sample | None = None
     drawn: str | None = None
+    undrawn: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
     settle: Settle = whole_alone
 
     def sampled(self, rate: float) -> Sample:
@@ -115,6 +116,8 @@ def _library(path: Path) -> Vocabulary:
         threads=ours,
         sample=encoder.sample,
         drawn=encoder.drawn,
+        undrawn=encoder.odd,
+        settle=encoder.settle if encoder.settles else whole_alone,
     )
 
 

@@ -46,7 +46,7 @@ class InputChanged(Exception):
 
 class Progress:
     """position: where to resume; state: the states of the writers of files there, by their
-    names."""
+    names; undrawn: documents so far whose ids were to be drawn, and are the usual ones."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Progress:
         self.folder, self._identity = folder, json.loads(json.dumps(identity))
         self.position = BEGIN
         self.state: dict[str, Any] = {}
-        self._all = self._since = 0
+        self._all = self._since = self.undrawn = 0
         self._hashed: dict[str, tuple[Any, int]] = {}  # files: the hash of so many bytes of each
         say = say or (lambda line: None)
         _unlink(folder)
@@ -100,12 +100,13 @@ class Progress:
                     return f"{name} of the run that was stopped is not what was written"
             state, read = saved["state"], int(saved["read"])
             position = Position(int(saved["documents"]), str(saved["digest"]))
+            undrawn = int(saved["undrawn"])
         except FileNotFoundError as error:
             lost = Path(error.filename).name
             return "" if lost == NAME else f"{lost} of the run that was stopped is not there"
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return "what the run that was stopped has left cannot be read"
-        self.position, self.state, self._all = position, state, read
+        self.position, self.state, self._all, self.undrawn = position, state, read, undrawn
         return ""
 
     def _read(self, name: str, size: int) -> list[Any]:
@@ -149,6 +150,7 @@ class Progress:
             "documents": position.documents,
             "digest": position.digest,
             "read": self._all,
+            "undrawn": self.undrawn,
             "files": written,
             "state": state,
         }

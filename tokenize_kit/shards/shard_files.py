@@ -40,11 +40,13 @@ DOCUMENTS = pa.schema(
 @dataclass(frozen=True)
 class Encoded:
     """tokens: [], those of all documents one after the other; table: DOCUMENTS, a row each; mask:
-    uint8[tokens], 1 where a token counts in training, None where all do."""
+    uint8[tokens], 1 where a token counts in training, None where all do; undrawn: documents whose
+    ids were to be drawn, and are the usual ones."""
 
     tokens: np.ndarray
     table: pa.Table
     mask: np.ndarray | None = None
+    undrawn: int = 0
 
     def __len__(self) -> int:
         return self.table.num_rows
@@ -70,10 +72,9 @@ class Encoded:
 
 def gather(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The stretches of tokens that begin there, one after the other."""
-    before = np.cumsum(lengths) - lengths
-    positions = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
-    gathered: np.ndarray = tokens[positions]
-    return gathered
+    tokens = np.asarray(tokens)  # slices of a memmap are slow to make
+    stretches = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
+    return np.concatenate([tokens[:0], *(tokens[first:end] for first, end in stretches)])
 
 
 def concatenate(parts: list[Encoded]) -> Encoded:
@@ -178,9 +179,9 @@ class _Shard:
         self.mask = open_at(folder / mask, self.tokens) if mask else None
 
     def add(self, tokens: np.ndarray, table: pa.Table, mask: np.ndarray | None) -> None:
-        self.file.write(tokens.tobytes())
+        self.file.write(tokens.data)
         if self.mask is not None and mask is not None:
-            self.mask.write(mask.tobytes())
+            self.mask.write(mask.data)
         self.tokens += len(tokens)
         self.tables.append(table)
         self._new.append(table)

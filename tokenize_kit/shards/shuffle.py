@@ -96,6 +96,8 @@ class Shuffle:
         self._waiting = self._documents = 0
 
     def add(self, documents: Encoded) -> None:
+        if len(documents.tokens) >= self._run_tokens:
+            self._spill()  # a long document is not copied together with others
         self._pending.append(documents)
         self._waiting += len(documents.tokens)
         self._documents += len(documents)
@@ -153,9 +155,9 @@ class Shuffle:
             if last > first:
                 for batch in table.slice(first, last - first).to_batches():
                     self._tables.write_batch(batch)
-        self._tokens.write(run.tokens.tobytes())
+        self._tokens.write(run.tokens.data)
         if self._mask is not None and run.mask is not None:
-            self._mask.write(run.mask.tobytes())
+            self._mask.write(run.mask.data)
         self._written += len(run.tokens)
 
     def documents(self) -> Iterator[Encoded]:

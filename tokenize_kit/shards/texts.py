@@ -12,7 +12,7 @@ import xxhash
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.shards.progress import BEGIN, InputChanged, Position
 
-PIECE_BYTES = 2 << 20  # of text that is encoded at once, and a document more
+PIECE_BYTES = 2 << 20  # of text that is encoded at once, or one document
 NAMES = ("id", "source", "lang")
 
 
@@ -68,7 +68,7 @@ def texts_of(
         _check(text, names)
         data, offsets = _buffers(text)
         while first < len(text):
-            last = int(np.searchsorted(offsets, offsets[first] + piece_bytes, "right"))
+            last = int(np.searchsorted(offsets, offsets[first] + piece_bytes, "right")) - 1
             last = min(max(last, first + 1), len(text))
             part, position = slice(first, last), Position(number + last, digest)
             more = of_column[part] if of_column is not None else None

@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from tokenize_kit.encode.parts import PART_BYTES, encode_parts, whole_alone
 from tokenize_kit.encode.vocabulary import Vocabulary, open_vocabulary
 from tokenize_kit.errors import TokenizerError, counted
 from tokenize_kit.files import seal, sha256, sync, to_json, write_atomic
@@ -219,7 +220,6 @@ def encode_shards(
     identity = {"version": VERSION, "tokenizer": sha256(vocabulary.path), **asdict(layout)}
     identity |= by.digests()
     progress = Progress(out / ".shards.partial", identity, say, sizes.save_bytes)
-    aside = progress.folder
     try:
         pieces = texts_of(batches, layout.loss_mask, progress.position, sizes.piece_bytes)
         threads = workers if vocabulary.threads else 1
@@ -227,7 +227,7 @@ def encode_shards(
         encode = _encoder(vocabulary, layout, dtype)
         documents = in_order(encode, pieces, Texts.size, threads, most)
         sides = _write(documents, progress, layout, dtype, sizes.run_tokens, by)
-        manifest = _manifests(sides, vocabulary, layout, aside)
+        manifest = _manifests(sides, vocabulary, layout, progress)
         _commit(progress, out, manifest)
     except InputChanged:
         progress.remove()
@@ -249,25 +249,52 @@ def _encoder(
     column, rate = layout.loss_mask, layout.sampling
     sample = None if rate is None else vocabulary.sampled(rate)
     candidate = None if column is None else open_candidate(vocabulary.path, layout.pattern)
+    in_parts = sample is None and column is None and vocabulary.settle is not whole_alone
 
-    def encoded(texts: Texts) -> tuple[Encoded, Position]:
+    def whole(texts: Texts) -> Encoded:
+        mask, undrawn = None, 0
         if sample is None or rate is None:
             ids, counts = vocabulary.encode(texts.data, texts.offsets)
         else:
             drawn_by = keys(texts.names["id"], layout.sampling_seed)
             ids, counts = sample(texts.data, texts.offsets, drawn_by, rate)
+            if vocabulary.undrawn is not None:
+                undrawn = int(vocabulary.undrawn(texts.data, texts.offsets).sum())
         _refuse_forgery(ids, counts, texts, vocabulary.forbidden)
         tokens, lengths = add_edges(ids, counts, begin, end, dtype)
-        columns = {name: texts.names[name] for name in NAMES}
-        sizes = {"tokens": pa.array(lengths), "bytes": pa.array(np.diff(texts.offsets))}
-        mask = None
         if column is not None and candidate is not None:
             edges = (begin is not None, end is not None)
             mask = mask_of(texts, column, candidate, ids, counts, *edges)
-        table = pa.table({**columns, **sizes}, schema=DOCUMENTS)
-        return Encoded(tokens, table, mask), texts.position
+        return Encoded(tokens, _table(texts, lengths), mask, undrawn)
+
+    def long(texts: Texts) -> Encoded:
+        """One document, of whose ids only those of a part are in memory as uint32."""
+        tokens = np.array([] if begin is None else [begin], dtype)
+
+        def append(ids: np.ndarray) -> None:
+            tokens.resize(len(tokens) + len(ids), refcheck=False)  # moves pages, copies nothing
+            tokens[len(tokens) - len(ids) :] = ids
+
+        row = texts.data[texts.offsets[0] : texts.offsets[1]]
+        for ids in encode_parts([row], vocabulary.encode, vocabulary.settle):
+            _refuse_forgery(ids, np.array([len(ids)]), texts, vocabulary.forbidden)
+            append(ids)
+        if end is not None:
+            append(np.array([end]))
+        return Encoded(tokens, _table(texts, np.array([len(tokens)])))
+
+    def encoded(texts: Texts) -> tuple[Encoded, Position]:
+        alone = len(texts.offsets) == 2 and texts.size() > PART_BYTES
+        return (long if in_parts and alone else whole)(texts), texts.position
 
     return encoded
+
+
+def _table(texts: Texts, lengths: np.ndarray) -> pa.Table:
+    """DOCUMENTS of texts that have so many tokens."""
+    columns = {name: texts.names[name] for name in NAMES}
+    sizes = {"tokens": pa.array(lengths), "bytes": pa.array(np.diff(texts.offsets))}
+    return pa.table({**columns, **sizes}, schema=DOCUMENTS)
 
 
 def _refuse_forgery(
@@ -309,6 +336,7 @@ def _write(
     try:
         for part, position in documents:
             size = part.bytes
+            progress.undrawn += part.undrawn
             if layout.val_fraction:
                 ids = part.table["id"]
                 chosen = (keys(ids) if by.sides is None else by.sides.of(ids)) < bound
@@ -346,6 +374,7 @@ def _shuffled(
     try:
         for part, position in documents:
             shuffle.add(part)
+            progress.undrawn += part.undrawn
             progress.passed(position, part.bytes, {"spill": shuffle.checkpoint})
         progress.passed(position, 0, {"spill": shuffle.checkpoint}, last=True)
     finally:
@@ -355,7 +384,7 @@ def _shuffled(
 
 
 def _manifests(
-    sides: list[Side], vocabulary: Vocabulary, layout: Layout, aside: Path
+    sides: list[Side], vocabulary: Vocabulary, layout: Layout, progress: Progress
 ) -> dict[str, Any]:
     """The manifest of the training side, which names that of the other; val/manifest.json is
     written here."""
@@ -373,6 +402,7 @@ def _manifests(
         "sampling": (layout.sampling, None),
         "sampling_seed": (layout.sampling_seed, 0),
     }
+    aside = progress.folder
     manifests: list[dict[str, Any]] = []
     for side in sides:
         if side.folder != aside or side.name == "train":
@@ -404,6 +434,8 @@ def _manifests(
             manifests[1]["side"] = "val"
             write_atomic(sides[1].folder / "manifest.json", to_json(seal(manifests[1])))
             manifest["val"]["manifest_sha256"] = sha256(sides[1].folder / "manifest.json")
+    if layout.sampling is not None:
+        manifest["undrawn"] = progress.undrawn
     return seal(manifest)
 
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -223,3 +224,28 @@ def test_ranges_of_a_text_that_a_step_changed_are_refused_by_name(corpus, form):
     with pytest.raises(UsageError, match="document m1: the step pii changed its text, so the ran"):
         corpus.run(steps, run_arguments[1], out=form)
     assert not (corpus.folder / form / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_refused_long_document_is_named_with_the_setting_that_takes_it(corpus, capsys, form):
+    rows = [{"id": "short", "text": "a b"}, {"id": "book", "text": "the cat " * 200}]
+    source = corpus.folder / f"books.{form}"
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), source)
+    else:
+        corpus.jsonl(source.name, rows)
+
+    def encode(*options):
+        out = corpus.folder / f"books-{form}-{len(options)}"
+        line = ["tokenizer", "encode", str(source), "--tokenizer", str(corpus.folder / "tok")]
+        code = invoke([*line, "-o", str(out), "--workers", "1", *options])
+        return code, capsys.readouterr().err
+
+    code, says = encode("--set", "read.max_record_bytes=100")
+    setting = re.search(r"has [\d,]+ bytes, too many; set (read.max_record_bytes=\d+) ", says)
+    assert code == 0 and setting, says
+    assert form == "jsonl" or "book has 1,600 bytes" in says
+    code, says = encode("--set", setting[1], "--limit", "2")
+    assert code == 0 and "refused" not in says
+    code, says = encode("--set", "read.max_record_bytes=2", "--limit", "2", "--no-eos")
+    assert code == 1 and "no document is read" in says

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers.normalizers import NFC
 
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.encode.vocabulary import open_vocabulary
@@ -128,3 +129,22 @@ def test_shards_depend_on_the_seed_and_not_on_workers_or_batches(folder, tmp_pat
 def test_what_cannot_be_drawn_is_refused(folder, file, rate, message):
     with pytest.raises(TokenizerError, match=message):
         open_vocabulary(folder / file).sampled(rate)
+
+
+@pytest.mark.parametrize("change", ["normal-form", "added-token"])
+def test_what_the_library_encodes_is_counted_and_draws_of_others_stay(folder, tmp_path, change):
+    library = load_tokenizer(folder / "bpe" / "tokenizer.json")
+    if change == "normal-form":
+        library.normalizer = NFC()
+    else:
+        library.add_tokens(["<x>"])
+    library.save(str(tmp_path / "tokenizer.json"))
+    texts = ["another the\u0301 <x> mother", *TEXTS[:20]]
+    batch = pa.record_batch({"id": [str(k) for k in range(len(texts))], "text": texts})
+    layout = Layout(sampling=0.5)
+    together = encode_shards([batch], tmp_path / "tokenizer.json", tmp_path / "together", layout)
+    rows = [batch.slice(k, 1) for k in range(len(texts))]
+    alone = encode_shards(rows, tmp_path / "tokenizer.json", tmp_path / "alone", layout)
+    assert together == alone and together["undrawn"] == 1
+    usual = encode_shards([batch.slice(1)], tmp_path / "tokenizer.json", tmp_path / "b", layout)
+    assert usual["undrawn"] == 0

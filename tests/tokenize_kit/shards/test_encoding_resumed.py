@@ -33,6 +33,7 @@ LAYOUTS = {
     "masked-shuffled": {"shard_tokens": 900, "shuffle": 1, "loss_mask": "learn"},
     "megatron": {"form": "megatron", "shard_tokens": 900, "val_fraction": 0.2},
     "nanogpt": {"form": "nanogpt", "val_fraction": 0.2},
+    "sampled": {"shard_tokens": 900, "sampling": 0.3, "sampling_seed": 5},
 }
 # (layout, where it is killed: in the reading of a batch, or the so-manyeth call of a function)
 KILLS = [
@@ -41,6 +42,7 @@ KILLS = [
     ("shuffled", "batch", 5),
     ("shuffled", "writer._manifests", 1),
     ("nanogpt", "shard_files.sync_open", 5),
+    ("sampled", "batch", 5),
 ]
 KILLED = """
 import importlib, json, os, signal, sys
@@ -119,8 +121,16 @@ def encoded(tokenizer_json, source, monkeypatch):
             counts.append(len(offsets) - 1)
             return vocabulary.encode(data, offsets)
 
+        def drawn(data, offsets, keys, rate):
+            counts.append(len(offsets) - 1)
+            return vocabulary.sample(data, offsets, keys, rate)
+
         with monkeypatch.context() as patch:
-            patch.setattr(shards, "open_vocabulary", lambda *_: replace(vocabulary, encode=counted))
+            patch.setattr(
+                shards,
+                "open_vocabulary",
+                lambda *_: replace(vocabulary, encode=counted, sample=drawn),
+            )
             documents = batches(source) if chunks is None else chunks
             encode_shards(documents, tokenizer_json, out, layout, workers, lines.append, SIZES)
         return sum(counts), lines

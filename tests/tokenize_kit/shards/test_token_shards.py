@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tokenize_kit.encode.parts import PART_BYTES
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.training import train_tokenizer
@@ -140,3 +141,16 @@ def test_missing_columns_and_tokenizers_name_themselves(tokenizer_json, tmp_path
         encode_shards([pa.RecordBatch.from_pydict({"id": ["a"]})], tokenizer_json, tmp_path)
     with pytest.raises(TokenizerError, match="no such"):
         encode_shards([], tmp_path / "absent.json", tmp_path)
+
+
+@pytest.mark.parametrize("edges", [{}, {"append_eos": False}])
+def test_a_document_encoded_in_parts_has_the_tokens_of_the_whole(
+    batch_of, tokenizer_json, tmp_path, edges
+):
+    long = "".join(f"the cat {k} sat on the mat ไทย\n" for k in range(PART_BYTES // 32))
+    assert len(long.encode()) > PART_BYTES
+    rows = batch_of(("a", "the cat"), ("b", long), ("c", "mat"))
+    parts = encode_shards([rows], tokenizer_json, tmp_path / "parts", Layout(**edges))
+    # Nothing dropped is the usual encoding, made of a whole text.
+    whole = encode_shards([rows], tokenizer_json, tmp_path / "whole", Layout(sampling=0.0, **edges))
+    assert parts["files"] == whole["files"] and parts["tokens"] > 1_000_000
