@@ -272,7 +272,7 @@ def test_words_of_a_separator_or_a_dictionary_costs_and_scripts_are_shown(
     assert thai["words"] == 4 and thai["word_boundaries"] == 3  # กิน ข้าว ที่ บ้าน
     page = (tmp_path / "evaluation.html").read_text(encoding="utf-8")
     check_structure(page)
-    assert "could not be drawn" not in page and page.count("<svg") == 3
+    assert "could not be drawn" not in page and page.count("<svg") == 5  # price, context
 
     rows = [{"text": "กิน|ข้าว|ที่|บ้าน", "lang": "th"}]
     marked = tmp_path / "marked.jsonl"
