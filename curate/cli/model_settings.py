@@ -41,6 +41,11 @@ class TokenizerEval(CommandSettings):
         description="What stands between words in the texts, as |. It is taken out before they are"
         " encoded.",
     )
+    words: str | None = Field(
+        None,
+        description="Column with the words of each text: a list of them, or the text with white"
+        " space between.",
+    )
     morphemes: Path | None = Field(
         None,
         description="List of words: on each line a word, a tab, and its morphemes with spaces"
