@@ -14,6 +14,7 @@ import base64
 import sys
 import zlib
 from importlib.metadata import metadata
+from itertools import groupby
 from pathlib import Path
 
 import regex
@@ -47,24 +48,20 @@ def classes(names: tuple[str, ...], prefix: str, bits: dict[str, int]) -> list[i
     return numbers
 
 
-def number(value: int) -> bytes:
-    """LEB128: seven bits a byte, low ones first."""
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
+def run(value: int, length: int) -> bytes:
+    """As `by_code_point` reads them: the value, then the length, seven bits a byte, low first."""
+    out = bytearray([value])
+    while length > 127:
+        out.append(length & 127 | 128)
+        length >>= 7
+    return bytes([*out, length])
 
 
 def write(module: Path, kinds: list[int]) -> None:
     """The table between BEGIN and END of a module."""
     description = metadata("regex").get_payload() or metadata("regex")["Description"]
     version = str(description).split("supports Unicode ")[1].split(". ")[0]
-    out, before, at = b"", 0, 0
-    for code, kind in enumerate(kinds):
-        if kind != before:
-            out += number(code - at) + bytes([kind])
-            before, at = kind, code
+    out = b"".join(run(value, len(list(same))) for value, same in groupby(kinds))
     packed = base64.b85encode(zlib.compress(out, 9)).decode()
     lines = [f'    "{packed[i : i + WIDTH]}"\n' for i in range(0, len(packed), WIDTH)]
     table = f'{BEGIN}"{version}"\nRUNS = (\n{"".join(lines)})\n'

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tokenize_kit.encode.parts import PART_BYTES, encode_parts
+from tokenize_kit.encode.parts import PART_BYTES, encode_parts, pack
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.judge.candidate import open_candidate
 
@@ -91,8 +91,7 @@ class Tokenizer:
     def _encode_rows(self, rows: list[bytes]) -> Iterator[np.ndarray]:
         if not rows:
             return
-        offsets = np.cumsum([0, *map(len, rows)])
-        ids, sizes = self._tokens.encode(np.frombuffer(b"".join(rows), np.uint8), offsets)
+        ids, sizes = self._tokens.encode(*pack(rows))
         start = 0
         for size in sizes.tolist():
             yield ids[start : start + size]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -19,6 +20,11 @@ class CommandSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     command: ClassVar[str]  # the words that call it
+
+    @classmethod
+    def field(cls, name: str) -> Any:
+        """A field of another command that means the same."""
+        return copy(cls.model_fields[name])
 
     @classmethod
     def of(cls: type[Class], options: dict[str, Any]) -> Class:

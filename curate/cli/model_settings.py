@@ -1,126 +1,14 @@
-"""Settings of commands on tokenizers and models that run no step of a recipe, as those of
-command_settings.py."""
+"""Settings of commands on models that run no step of a recipe, as those of command_settings.py."""
 
 from __future__ import annotations
 
-from copy import copy
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from curate.cli.command_settings import CommandSettings
-
-PATTERN: Any = Field(
-    None,
-    description="How text is cut, for a .tiktoken file: gpt2, cl100k, o200k, llama3 or qwen2.",
-)
-DICTIONARY: Any = Field(
-    None, description="List of words, one a line, that cuts scripts without spaces into words."
-)
-
-
-def _as_in(command: type[CommandSettings], name: str) -> Any:
-    """A field that means the same there."""
-    return copy(command.model_fields[name])
-
-
-class TokenizerEval(CommandSettings):
-    """The comparison of tokenizers."""
-
-    command = "tokenizer eval"
-
-    baseline: Path | None = Field(
-        None, description="Tokenizer whose lengths the others' are given as shares of."
-    )
-    pattern: str | None = PATTERN
-    dictionary: Path | None = DICTIONARY
-    separator: str | None = Field(
-        None,
-        min_length=1,
-        description="What stands between words in the texts, as |. It is taken out before they are"
-        " encoded.",
-    )
-    morphemes: Path | None = Field(
-        None,
-        description="List of words: on each line a word, a tab, and its morphemes with spaces"
-        " between.",
-    )
-    pivot: str | None = Field(
-        None, description="Language whose tokens the others' are set against. The default is en."
-    )
-    price: float | None = Field(None, ge=0, description="Price of a million tokens.")
-    context: int | None = Field(
-        None, ge=1, description="Tokens of a context, to say how much text fits into it."
-    )
-    show: int = Field(
-        0, ge=0, le=100, description="Number of texts, the first ones, that are shown cut."
-    )
-    color: bool | None = Field(
-        None, description="Whether the output has colours. Without a value it does on a terminal."
-    )
-
-
-class TokenizerDiff(CommandSettings):
-    """The difference of two tokenizers."""
-
-    command = "tokenizer diff"
-
-    pattern: str | None = PATTERN
-    dictionary: Path | None = DICTIONARY
-
-
-class TokenizerStudy(CommandSettings):
-    """The comparison of sizes of a vocabulary."""
-
-    command = "tokenizer study"
-
-    vocab: str = Field(
-        "4000,8000,16000,32000,64000", description="Sizes to compare, with commas between them."
-    )
-    digits: str = Field(
-        "single", description="How digits are cut: single, triples, triples-right or free."
-    )
-    dictionary: Path | None = DICTIONARY
-    width: int = Field(768, ge=1, description="Width of the model's embedding.")
-    worth: float = Field(
-        0.03, ge=0, le=1, description="Least share of the tokens that a doubled vocabulary saves."
-    )
-
-
-class TokenizerExtend(CommandSettings):
-    """The extension of a tokenizer."""
-
-    command = "tokenizer extend"
-
-    min_frequency: int = Field(
-        2, ge=1, description="Least occurrences of a pair of tokens that is merged (BPE)."
-    )
-    init: Literal["mean", "focus", "random"] = Field(
-        "mean",
-        description="New rows of the embeddings: the mean of a token's old parts; a blend of tokens"
-        " that stand in like contexts of the texts given (Dobler and de Melo 2023); or random as"
-        " the old rows are.",
-    )
-    seed: int = Field(0, ge=0, description="Seed of the random rows.")
-    scripts: str = Field(
-        "",
-        description="Scripts that the tokens of --from may hold, with commas between them; with a"
-        " minus, as -Thai, those that they may not. Without a value all.",
-    )
-
-
-class TokenizerPrune(CommandSettings):
-    """The pruning of a tokenizer."""
-
-    command = "tokenizer prune"
-
-    keep_used: int | None = Field(
-        None, ge=1, description="Number of tokens that stay, those used most."
-    )
-    min_count: int | None = Field(
-        None, ge=1, description="Least uses of a token that stays; 1 keeps all that are used."
-    )
+from curate.cli.tokenizer_settings import TokenizerExtend
 
 
 class ModelTransplant(CommandSettings):
@@ -128,8 +16,8 @@ class ModelTransplant(CommandSettings):
 
     command = "model transplant"
 
-    init: Literal["mean", "focus", "random"] = _as_in(TokenizerExtend, "init")
-    seed: int = _as_in(TokenizerExtend, "seed")
+    init: Literal["mean", "focus", "random"] = TokenizerExtend.field("init")
+    seed: int = TokenizerExtend.field("seed")
 
 
 class Generate(CommandSettings):
@@ -199,9 +87,7 @@ class Evaluate(CommandSettings):
         "auto", description="Precision of matrix products; `auto` is bf16 on a GPU."
     )
     seed: int = Field(0, ge=0, description="Seed of the intervals' resamples.")
-    device: str = Field(
-        "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
-    )
+    device: str = Generate.field("device")
 
 
 class Predict(CommandSettings):
@@ -215,12 +101,8 @@ class Predict(CommandSettings):
         description="Tokens that are read at once. Without a value as many as in training.",
     )
     batch: int = Field(8, ge=1, description="Rows of `context` tokens that are read at a time.")
-    precision: Literal["auto", "fp32", "bf16"] = Field(
-        "auto", description="Precision of matrix products; `auto` is bf16 on a GPU."
-    )
-    device: str = Field(
-        "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
-    )
+    precision: Literal["auto", "fp32", "bf16"] = Evaluate.field("precision")
+    device: str = Generate.field("device")
 
 
 class ModelCompare(CommandSettings):
@@ -237,9 +119,7 @@ class ModelCompare(CommandSettings):
     rows: int = Field(4, ge=1, description="Rows of `context` tokens in the batch of a step.")
     context: int = Field(256, ge=8, description="Tokens in a row.")
     lr: float = Field(0.003, gt=0, description="Learning rate after warm-up.")
-    device: str = Field(
-        "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
-    )
+    device: str = Generate.field("device")
 
 
 class Ablate(CommandSettings):
@@ -247,7 +127,7 @@ class Ablate(CommandSettings):
 
     command = "ablate"
 
-    tokens: int | None = Field(None, ge=1, description="Tokens that each run reads.")
+    tokens: int | None = ModelCompare.field("tokens")
     documents: int | None = Field(
         None,
         ge=1,
@@ -291,17 +171,15 @@ class Ablate(CommandSettings):
         " corpus; one with more is left out of all scores.",
     )
     seeds: int = Field(3, ge=1, description="Number of seeds that each corpus is trained from.")
-    seed: int = Field(0, ge=0, description="The first seed; the others follow it.")
-    rows: int = Field(4, ge=1, description="Rows of `context` tokens in the batch of a step.")
-    context: int = Field(256, ge=8, description="Tokens in a row.")
-    lr: float = Field(0.003, gt=0, description="Learning rate after warm-up.")
+    seed: int = ModelCompare.field("seed")
+    rows: int = ModelCompare.field("rows")
+    context: int = ModelCompare.field("context")
+    lr: float = ModelCompare.field("lr")
     points: int = Field(3, ge=1, description="Times that texts are scored on the way of a run.")
     threads: int = Field(
         1, ge=1, description="Threads of a run on a processor; runs go on side by side."
     )
-    device: str = Field(
-        "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
-    )
+    device: str = Generate.field("device")
 
 
 class MixSearch(CommandSettings):
@@ -342,16 +220,16 @@ class MixSearch(CommandSettings):
         description="Tokenizer of all documents, a file or its folder. Without a value one is"
         " trained on the union of the sources.",
     )
-    vocab: int = _as_in(Ablate, "vocab")
-    eval_bytes: int = _as_in(Ablate, "eval_bytes")
-    eval_excerpt: int = _as_in(Ablate, "eval_excerpt")
-    max_overlap: float = _as_in(Ablate, "max_overlap")
+    vocab: int = Ablate.field("vocab")
+    eval_bytes: int = Ablate.field("eval_bytes")
+    eval_excerpt: int = Ablate.field("eval_excerpt")
+    max_overlap: float = Ablate.field("max_overlap")
     seed: int = Field(0, ge=0, description="Seed of the draws and of every run.")
-    rows: int = _as_in(Ablate, "rows")
-    context: int = _as_in(Ablate, "context")
-    lr: float = _as_in(Ablate, "lr")
-    threads: int = _as_in(Ablate, "threads")
-    device: str = _as_in(Ablate, "device")
+    rows: int = Ablate.field("rows")
+    context: int = Ablate.field("context")
+    lr: float = Ablate.field("lr")
+    threads: int = Ablate.field("threads")
+    device: str = Ablate.field("device")
 
 
 class ModelCoordinates(CommandSettings):
@@ -379,13 +257,9 @@ class ModelRopeSearch(CommandSettings):
         1344, ge=3, description="Most factors that are tried; by default the paper's 40 rounds."
     )
     batch: int = Field(8, ge=1, description="Texts of `context` tokens that are read at a time.")
-    precision: Literal["auto", "fp32", "bf16"] = Field(
-        "auto", description="Precision of matrix products; `auto` is bf16 on a GPU."
-    )
+    precision: Literal["auto", "fp32", "bf16"] = Evaluate.field("precision")
     seed: int = Field(0, ge=0, description="Seed of the search and of the choice of texts.")
-    device: str = Field(
-        "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
-    )
+    device: str = Generate.field("device")
 
 
 class ModelShow(CommandSettings):
@@ -436,13 +310,11 @@ class ScalingRun(CommandSettings):
         ),
     )
     seeds: int = Field(1, ge=1, description="Number of seeds that each run is done from.")
-    seed: int = Field(0, ge=0, description="The first seed; the others follow it.")
-    rows: int = Field(4, ge=1, description="Rows of `context` tokens in the batch of a step.")
+    seed: int = ModelCompare.field("seed")
+    rows: int = ModelCompare.field("rows")
     context: int = Field(128, ge=8, description="Tokens in a row.")
-    lr: float = Field(0.003, gt=0, description="Learning rate after warm-up.")
-    device: str = Field(
-        "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
-    )
+    lr: float = ModelCompare.field("lr")
+    device: str = Generate.field("device")
 
 
 class ScalingFit(CommandSettings):
@@ -467,9 +339,7 @@ class ScalingPlan(CommandSettings):
     fit: Path | None = Field(
         None, description="File or folder of `scaling fit`, whose laws stand beside published ones."
     )
-    gpu: str = Field(
-        "H200", description="GPU to plan for, such as H200, H100, A100 80GB, L40S or RTX 4090."
-    )
+    gpu: str = ModelShow.field("gpu")
     mfu: float = Field(
         0.4, gt=0, le=1, description="Share of the GPU's peak that training makes use of."
     )

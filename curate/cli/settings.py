@@ -31,8 +31,7 @@ LAST = (
 
 
 def fields_of(name: str) -> dict[str, dict[str, Any]]:
-    """The settings of a step, or of a class of command_settings.py or model_settings.py: schema of
-    each, by name."""
+    """The settings of a step, or of a class of `settings_classes`: schema of each, by name."""
     if not name[0].isupper():
         return settings_of(name.partition("@")[0])
     from curate.steps.schema import class_schema
@@ -43,7 +42,7 @@ def fields_of(name: str) -> dict[str, dict[str, Any]]:
 
 def settings_classes() -> dict[str, Any]:
     """The classes of settings of commands that run no step, by name."""
-    from curate.cli import model_settings  # noqa: F401 (its classes join)
+    from curate.cli import model_settings, tokenizer_settings  # noqa: F401 (their classes join)
     from curate.cli.command_settings import CommandSettings
 
     return {kind.__name__: kind for kind in CommandSettings.__subclasses__()}

@@ -169,7 +169,7 @@ def tokenizer_eval(
     import shutil
     import sys
 
-    from curate.cli.model_settings import TokenizerEval
+    from curate.cli.tokenizer_settings import TokenizerEval
     from curate.inspect import results
     from curate.inspect.evaluate.tokenizers import evaluate
     from curate.inspect.evaluate.tokenizers_page import render
@@ -220,7 +220,7 @@ def tokenizer_diff(
     """
     import shutil
 
-    from curate.cli.model_settings import TokenizerDiff
+    from curate.cli.tokenizer_settings import TokenizerDiff
     from curate.inspect import results
     from curate.inspect.evaluate.tokenizers_diff import diff, render, text
 
@@ -261,7 +261,7 @@ def tokenizer_study(
     Example:
     llmcurate tokenizer study corpus/ --vocab 5000,25000,50000 -o study
     """
-    from curate.cli.model_settings import TokenizerStudy
+    from curate.cli.tokenizer_settings import TokenizerStudy
     from curate.inspect.evaluate.tokenizers_study import study
 
     chosen = TokenizerStudy.of(settings)

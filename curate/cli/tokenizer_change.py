@@ -141,7 +141,7 @@ def extend(
     llmcurate tokenizer extend tok --from xlmr.model --scripts=-Thai -o tok-xl
     llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th --embeddings model.safetensors
     """
-    from curate.cli.model_settings import TokenizerExtend
+    from curate.cli.tokenizer_settings import TokenizerExtend
     from curate.terminal.progress import say
     from tokenize_kit.change.addition import Rows
     from tokenize_kit.change.extend import extend as learn
@@ -210,7 +210,7 @@ def prune(
     llmcurate tokenizer prune tok --on thai/ --min-count 1 -o tok-small
     llmcurate tokenizer prune tok --common-with other -o tok-both
     """
-    from curate.cli.model_settings import TokenizerPrune
+    from curate.cli.tokenizer_settings import TokenizerPrune
     from curate.terminal.progress import say
     from tokenize_kit.change.prune import prune as run
 

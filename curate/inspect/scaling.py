@@ -341,4 +341,4 @@ def plan_lines(figures: dict[str, Any]) -> list[str]:
     if figures["measured_to"]:
         times = figures["flops"] / figures["measured_to"]
         lines.append(f"the fit is to points of at most {1 / times:.2g} of these FLOPs")
-    return lines
+    return lines + figures["warnings"]

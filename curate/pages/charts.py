@@ -14,19 +14,36 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from curate.disk.units import format_short
+from curate.pages.axes import (
+    ACCENT,
+    BOTTOM,
+    FONT,
+    GONE,
+    GRID,
+    INK,
+    LEFT,
+    LETTER,
+    MUTED,
+    TOP,
+    WIDTH,
+    Axes,
+    log_ticks,
+    px,
+    root_ticks,
+    round_values,
+    scaling,
+    svg,
+    svg_text,
+    text_width,
+    x_ticks,
+)
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-WIDTH, HEIGHT = 340, 140  # of a chart, in CSS pixels; drawn at this size or smaller
-FONT = 11
-LETTER = 0.6 * FONT  # width of a letter, about
-LEFT, RIGHT, TOP, BOTTOM = 46, 10, 20, 24  # margins around the axes
-INK, MUTED, ACCENT, GONE, GRID = (f"var(--{name})" for name in "ink muted accent gone line".split())
 COLOURS = (ACCENT, INK, MUTED, GONE)  # of the series of a chart of lines
 SHADES = (1, 0.6, 0.35, 0.2)  # of the series of a chart of bars
 Chart = Callable[..., str]
-Points = Iterable[tuple[float, float]]
 
 
 def drawn(chart: Chart) -> Chart:
@@ -43,142 +60,6 @@ def drawn(chart: Chart) -> Chart:
             return Markup(f"<p class=note>This chart could not be drawn ({reason}).</p>")
 
     return safe
-
-
-def _px(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def _letters(text: str) -> float:
-    """The width of a text in pixels, about."""
-    return len(text) * LETTER
-
-
-def _text(x: float, y: float, text: str, anchor: str = "middle", colour: str = MUTED) -> str:
-    place = f'x="{_px(x)}" y="{_px(y)}" text-anchor="{anchor}" fill="{colour}"'
-    return f"<text {place}>{escape(text, quote=False)}</text>"
-
-
-def _svg(parts: Iterable[str], label: str, width: float = WIDTH, height: float = HEIGHT) -> str:
-    view = f'viewBox="0 0 {_px(width)} {_px(height)}" font-size="{FONT}"'
-    return f'<svg {view} role=img aria-label="{escape(label)}">{"".join(parts)}</svg>'
-
-
-class _Axes:
-    """The axes of a chart of `height` pixels over x from low to high and y from 0 or `bottom` to
-    `top`; what is drawn is appended to `parts`, in pixels. ys: (height, label) of lines across the
-    chart, whose longest label sets the margin."""
-
-    def __init__(
-        self,
-        low: float,
-        high: float,
-        top: float,
-        ys: Sequence[tuple[float, str]],
-        bottom: float = 0.0,
-        height: int = HEIGHT,
-    ) -> None:
-        self.low, self.high = low, high if high > low else low + 1
-        self.bottom, self.top = bottom, top if top > bottom else bottom + 1
-        self.base = height - BOTTOM
-        self.ys = ys
-        self.left = max([LEFT, *(_letters(name) + 6 for _, name in ys)])
-        self.parts: list[str] = []
-
-    def x(self, value: float) -> float:
-        share = (value - self.low) / (self.high - self.low)
-        return self.left + share * (WIDTH - self.left - RIGHT)
-
-    def y(self, value: float) -> float:
-        share = (value - self.bottom) / (self.top - self.bottom)
-        return self.base - share * (self.base - TOP)
-
-    def path(self, points: Points, style: str, close: bool = False) -> None:
-        steps = "L".join(f"{_px(self.x(x))} {_px(self.y(y))}" for x, y in points)
-        self.parts.append(f'<path d="M{steps}{"Z" if close else ""}" {style}/>')
-
-    def ticks(self, xs: Sequence[tuple[float, str]]) -> None:
-        """Labels along both axes, and lines across the chart. Of two labels that would touch, the
-        one further right stays."""
-        for at, name in self.ys:
-            y = self.y(at)
-            line = f"M{_px(self.left)} {_px(y)}H{WIDTH - RIGHT}"
-            self.parts.append(f'<path d="{line}" stroke="{GRID}" stroke-width="1.1"/>')
-            self.parts.append(_text(self.left - 4, y + FONT / 3, name, "end"))
-        free = float(WIDTH)  # up to here nothing is written yet
-        for at, name in reversed(xs):
-            wide = _letters(name)
-            middle = min(self.x(at), WIDTH - wide / 2)  # further right it would be cut off
-            if middle + wide / 2 <= free:
-                self.parts.append(_text(middle, self.base + FONT + 4, name))
-                free = middle - wide / 2 - LETTER
-
-    def name(self, name: str, y: float, style: str, dot: str = "") -> None:
-        """A line of the legend, below the chart; dot: the colour of a dot in place of a line."""
-        if dot:
-            self.dot(self.left + 14, y - 4, dot)
-        else:
-            self.parts.append(f'<path d="M{_px(self.left)} {_px(y - 4)}h28" {style}/>')
-        self.parts.append(_text(self.left + 34, y, name, "start", INK))
-
-    def dot(self, x: float, y: float, colour: str) -> None:
-        """A dot; in pixels."""
-        self.parts.append(f'<circle cx="{_px(x)}" cy="{_px(y)}" r="2.6" fill="{colour}"/>')
-
-    def axis(self) -> None:
-        """The x axis, over what is drawn."""
-        line = f"M{_px(self.left)} {self.base}H{WIDTH - RIGHT}"
-        self.parts.append(f'<path d="{line}" stroke="{MUTED}" stroke-width="1.1"/>')
-
-    def marks(self, marks: Iterable[tuple[float, str]]) -> None:
-        """Upright lines with a name above each; of two, which may stand close together, the first
-        has its name to the left and the second to the right."""
-        inside = [(at, name) for at, name in marks if self.low <= at <= self.high]
-        for nth, (at, name) in enumerate(inside):
-            x = self.x(at)
-            share = (at - self.low) / (self.high - self.low)
-            anchor = "start" if share < 0.15 else "end" if share > 0.85 else "middle"
-            if len(inside) == 2 and (anchor == "middle" or nth == 0):
-                anchor = "start" if nth or _letters(name) > x else "end"
-            line = f"M{_px(x)} {self.base}V{TOP}"
-            self.parts.append(f'<path d="{line}" stroke="{INK}" stroke-width="1.7"/>')
-            self.parts.append(_text(x, TOP - 4, name, anchor, INK))
-
-
-def _round_values(low: float, high: float, most: int, whole: bool = False) -> list[float]:
-    """At most `most` + 1 multiples of 1, 2, 2.5 or 5 times a power of ten between low and high."""
-    if high <= low:
-        return [low]
-    power = 10.0 ** math.floor(math.log10((high - low) / most))
-    steps = [s * power for s in (1, 2, 2.5, 5, 10) if not whole or (s * power) % 1 == 0]
-    step = next((s for s in steps if (high - low) / s <= most), 1.0 if whole else 10 * power)
-    first = math.ceil(low / step - 1e-9)
-    return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def scaling(scale: str) -> Callable[[float], float]:
-    """Where values stand on an axis: `log` is the signed logarithm of 1 + the size, else linear."""
-    if scale == "log":
-        return lambda v: math.copysign(math.log10(1 + abs(v)), v)
-    return lambda v: v
-
-
-def _x_ticks(low: float, high: float, scale: str, whole: bool = False) -> list[float]:
-    if scale != "log":
-        return _round_values(low, high, 6, whole)
-    decades = [0.0, *(10.0**k for k in range(0, 16))]
-    values = [v for v in decades if low <= v <= high]
-    if len(values) < 4:
-        values = [v for d in decades for v in (d, 3 * d) if low <= v <= high]
-    return sorted(set(values))[:: math.ceil(len(values) / 7)]
-
-
-def _root_ticks(most: float) -> list[tuple[float, str]]:
-    """Ticks of a square root axis: 0, a tenth, a half and all of a round number."""
-    power = 10.0 ** math.floor(math.log10(most)) if most >= 1 else 1.0
-    top = max(m * power for m in (1, 2, 5) if m * power <= max(most, 1))
-    values = sorted({0.0, *(v for v in (top / 10, top / 2 if top > 1 else top, top) if v >= 1)})
-    return [(math.sqrt(v), format_short(round(v))) for v in values]
 
 
 @drawn
@@ -203,9 +84,9 @@ def histogram(
     scaled = scaling(data["scale"])
     most = max(counts, default=0)
     top = math.sqrt(most) * 1.02 if most else 1.0
-    axes = _Axes(scaled(edges[0]), scaled(edges[-1]), top, _root_ticks(most))
+    axes = Axes(scaled(edges[0]), scaled(edges[-1]), top, root_ticks(most))
     whole = len(edges) > 1 and edges[0] % 1 == 0.5  # a bin for each whole number
-    values = _x_ticks(edges[0], edges[-1], data["scale"], whole)
+    values = x_ticks(edges[0], edges[-1], data["scale"], whole)
     xs = [(scaled(v), format_short(v)) for v in values]
     if data.get("open", False):
         xs[-1] = (axes.high, f"{format_short(edges[-1])} and more")
@@ -225,7 +106,7 @@ def histogram(
         shift = (0.5 if above else -0.5) if whole and above is not None else 0
         marks.append((scaled(threshold + shift), f"limit {format_short(threshold)}"))
     axes.marks(marks)
-    return _svg(axes.parts, label)
+    return svg(axes.parts, label)
 
 
 @drawn
@@ -252,12 +133,12 @@ def curve(
     xs += map(scaled, x_range or ())
     wide, high = (max(xs) - min(xs)) * 0.02, (max(ys) - min(ys)) * 0.12 or abs(ys[0]) * 0.05
     low, top = min(ys) - high, max(ys) + high
-    heights = [(v, f"{v:.6g}") for v in _round_values(low, top, 5)]
-    axes = _Axes(min(xs) - wide, max(xs) + wide, top, heights, low, height)
+    heights = [(v, f"{v:.6g}") for v in round_values(low, top, 5)]
+    axes = Axes(min(xs) - wide, max(xs) + wide, top, heights, low, height)
     if doublings:
         ticks = [(scaled(v), f"{v:,}") for v in doublings if axes.low <= scaled(v) <= axes.high]
     else:
-        ticks = [(v, format_short(v)) for v in _round_values(axes.low, axes.high, 5)]
+        ticks = [(v, format_short(v)) for v in round_values(axes.low, axes.high, 5)]
     axes.ticks(ticks)
     axes.axis()
     styles = (
@@ -268,12 +149,10 @@ def curve(
         if line:
             axes.path(line, style)
     for x, y in points[1] if len(points) > 1 else ():
-        centre = f'cx="{_px(axes.x(x))}" cy="{_px(axes.y(y))}"'
-        axes.parts.append(f'<circle {centre} r="2.4" fill="{INK}"/>')
+        axes.dot(axes.x(x), axes.y(y), INK, 2.4)
     axes.marks((scaled(at), name) for at, name in marks)
-    middle = (axes.left + WIDTH - RIGHT) / 2
-    axes.parts.append(_text(middle, height + FONT, x_name))
-    return _svg(axes.parts, label, height=height + FONT + 6)
+    axes.x_name(x_name)
+    return svg(axes.parts, label, height=height + FONT + 6)
 
 
 @drawn
@@ -291,34 +170,24 @@ def curves(
         raise ValueError("no point to draw")
     edge = (max(settled) - min(settled)) * 0.05 or 0.05
     low, top = min(settled) - edge, max(settled) + edge
-    heights = [(v, f"{v:.6g}") for v in _round_values(low, top, 5)]
-    axes = _Axes(min(xs), max(xs), top, heights, low, height)
-    axes.ticks([(v, format_short(v)) for v in _round_values(axes.low, axes.high, 5)])
+    heights = [(v, f"{v:.6g}") for v in round_values(low, top, 5)]
+    axes = Axes(min(xs), max(xs), top, heights, low, height)
+    axes.ticks([(v, format_short(v)) for v in round_values(axes.low, axes.high, 5)])
     axes.axis()
-    axes.parts.append(_text((axes.left + WIDTH - RIGHT) / 2, height + FONT, x_name))
+    axes.x_name(x_name)
     base = height + FONT
     for nth, (name, line) in enumerate(lines):
         seen = [(x, min(y, top)) for x, y in line if math.isfinite(y)]
         if seen:
             axes.path(seen, _stroke(nth))
         axes.name(name, base + room * (nth + 1), _stroke(nth))
-    return _svg(axes.parts, label, height=base + room * len(lines) + 6)
+    return svg(axes.parts, label, height=base + room * len(lines) + 6)
 
 
 def _stroke(nth: int) -> str:
     """The line of a series: the first in the accent colour, further ones in others and dashed."""
     dashes = f' stroke-dasharray="{6 - nth % 4} {1 + nth % 5}"' if nth else ""
     return f'fill="none" stroke="{COLOURS[nth % 4]}" stroke-width="1.9"{dashes}'
-
-
-def _log_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten; of many, the powers alone, at most 7 of them."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    fine = [m * 10.0**k for k in powers for m in (1, 2, 5) if low <= m * 10.0**k <= high]
-    if len(fine) <= 7:
-        return fine
-    decades = [v for v in fine if v in {10.0**k for k in powers}]
-    return decades[:: math.ceil(len(decades) / 7)]
 
 
 @drawn
@@ -343,17 +212,17 @@ def scatter(
         edge = (max(values) - min(values)) * 0.06 or 0.05
         low, high = min(values) - edge, max(values) + edge
         if scale is float:
-            steps = _round_values(low, high, 5)
+            steps = round_values(low, high, 5)
         else:
-            steps = _log_ticks(10**low, 10**high)
+            steps = log_ticks(10**low, 10**high)
         bounds.append((low, high))
         ticks.append([(scale(v), f"{v:.0e}" if v >= 1e12 else format_short(v)) for v in steps])
     (left, right), (bottom, top) = bounds
-    axes = _Axes(left, right, top, ticks[1], bottom, height)
+    axes = Axes(left, right, top, ticks[1], bottom, height)
     axes.ticks(ticks[0])
     axes.axis()
     base = height + FONT
-    axes.parts.append(_text((axes.left + WIDTH - RIGHT) / 2, base, x_name))
+    axes.x_name(x_name)
     for nth, (name, points, line) in enumerate(series):
         style = _stroke(nth)
         if line:
@@ -362,7 +231,7 @@ def scatter(
         for x, y in points:
             axes.dot(axes.x(scales[0](x)), axes.y(scales[1](y)), colour)
         axes.name(name, base + room * (nth + 1), style, "" if line else colour)
-    return _svg(axes.parts, label, height=base + room * len(series) + 6)
+    return svg(axes.parts, label, height=base + room * len(series) + 6)
 
 
 @drawn
@@ -376,21 +245,20 @@ def intervals(
     thick = 20
     height = TOP + thick * len(rows) + BOTTOM
     low, high = min(values) - edge, max(values) + edge
-    axes = _Axes(low, high, 1.0, [], height=height)
-    axes.left = max(LEFT, *(_letters(name) + 8 for name, _, _ in rows))
-    axes.ticks([(v, f"{v:.6g}") for v in _round_values(low, high, 4)])
+    axes = Axes(low, high, 1.0, [], height=height)
+    axes.left = max(LEFT, *(text_width(name) + 8 for name, _, _ in rows))
+    axes.ticks([(v, f"{v:.6g}") for v in round_values(low, high, 4)])
     axes.axis()
     axes.marks([(0.0, "0")])
     for nth, (name, value, limits) in enumerate(rows):
         y = TOP + thick * (nth + 0.5)
-        axes.parts.append(_text(axes.left - 6, y + FONT / 3, name, "end", INK))
+        axes.parts.append(svg_text(axes.left - 6, y + FONT / 3, name, "end", INK))
         if limits is not None:
-            line = f"M{_px(axes.x(limits[0]))} {_px(y)}H{_px(axes.x(limits[1]))}"
-            axes.parts.append(f'<path d="{line}" stroke="{ACCENT}" stroke-width="2.2"/>')
-        centre = f'cx="{_px(axes.x(value))}" cy="{_px(y)}"'
-        axes.parts.append(f'<circle {centre} r="3.6" fill="{ACCENT}"/>')
-    axes.parts.append(_text((axes.left + WIDTH - RIGHT) / 2, height + FONT, x_name))
-    return _svg(axes.parts, label, height=height + FONT + 6)
+            line = f"M{px(axes.x(limits[0]))} {px(y)}H{px(axes.x(limits[1]))}"
+            axes.line(line, ACCENT, 2.2)
+        axes.dot(axes.x(value), y, ACCENT, 3.6)
+    axes.x_name(x_name)
+    return svg(axes.parts, label, height=height + FONT + 6)
 
 
 @drawn
@@ -404,16 +272,16 @@ def yields(
     scaled = scaling(scale)
     low, high = points[0][0], points[-1][0]
     top = max(1.0, max(most for _, _, most in points) * 1.08)
-    ys = [(v, format_short(v)) for v in _round_values(0, top, 4, whole=True)]
-    axes = _Axes(scaled(low), scaled(high), top, ys)
-    axes.ticks([(scaled(v), format_short(v)) for v in _x_ticks(low, high, scale)])
+    ys = [(v, format_short(v)) for v in round_values(0, top, 4, whole=True)]
+    axes = Axes(scaled(low), scaled(high), top, ys)
+    axes.ticks([(scaled(v), format_short(v)) for v in x_ticks(low, high, scale)])
     sure = [(scaled(at), kept) for at, kept, _ in points]
     most = [(scaled(at), kept) for at, _, kept in reversed(points)]
     axes.path([*sure, *most], f'fill="{GONE}"', close=True)
     axes.path(sure, f'fill="none" stroke="{ACCENT}" stroke-width="2.2"')
     axes.axis()
     axes.marks((scaled(at), name) for at, name in sorted(marks))
-    return _svg(axes.parts, label)
+    return svg(axes.parts, label)
 
 
 @drawn
@@ -422,22 +290,22 @@ def bars(rows: Sequence[tuple[str, Sequence[float | None]]], label: str, value: 
     colour and each further one paler. value: a value as the text behind its bar."""
     thick, gap = 13, 9
     texts = [[value(v) for v in values] for _, values in rows]
-    left = max(_letters(name) for name, _ in rows) + 8
-    room = WIDTH - left - max(_letters(t) for line in texts for t in line) - 8
+    left = max(text_width(name) for name, _ in rows) + 8
+    room = WIDTH - left - max(text_width(t) for line in texts for t in line) - 8
     most = max((v for _, values in rows for v in values if v is not None), default=0) or 1
     parts, y = [], 0.0
     for (name, values), line in zip(rows, texts, strict=True):
         height = thick * len(values)
-        parts.append(_text(left - 6, y + height / 2 + FONT / 3, name, "end"))
+        parts.append(svg_text(left - 6, y + height / 2 + FONT / 3, name, "end"))
         for nth, (v, text) in enumerate(zip(values, line, strict=True)):
             wide = room * max(0.0, v or 0.0) / most
             pale = f' fill-opacity="{SHADES[min(nth, len(SHADES) - 1)]:g}"' if nth else ""
-            size = f'width="{_px(wide)}" height="{thick - 2}"'
-            parts.append(f'<rect x="{_px(left)}" y="{_px(y)}" {size} fill="{ACCENT}"{pale}/>')
-            parts.append(_text(left + wide + 4, y + FONT - 1, text, "start"))
+            size = f'width="{px(wide)}" height="{thick - 2}"'
+            parts.append(f'<rect x="{px(left)}" y="{px(y)}" {size} fill="{ACCENT}"{pale}/>')
+            parts.append(svg_text(left + wide + 4, y + FONT - 1, text, "start"))
             y += thick
         y += gap
-    return _svg(parts, label, height=y)
+    return svg(parts, label, height=y)
 
 
 @drawn
@@ -458,15 +326,15 @@ def heat(
             # A root, so that a few texts beside many can be seen.
             shade = round(math.sqrt(min(1.0, share)), 3)
             opacity = f' fill-opacity="{shade:g}"' if shade < 1 else ""
-            place = f'x="{_px(across[column])}" y="{_px(down[row])}"'
+            place = f'x="{px(across[column])}" y="{px(down[row])}"'
             size = f'width="{cell}" height="{cell}"'
             parts.append(f'<rect {place} {size} fill="{ACCENT}"{opacity}/>')
     for name, at in down.items():
-        parts.append(_text(left - 4, at + cell / 2 + FONT / 3, name, "end"))
+        parts.append(svg_text(left - 4, at + cell / 2 + FONT / 3, name, "end"))
     for name, at in across.items():
-        move = f"translate({_px(at + cell / 2 + FONT / 3)} {_px(top - 4)}) rotate(-90)"
-        parts.append(f'<g transform="{move}">{_text(0, 0, name, "start")}</g>')
+        move = f"translate({px(at + cell / 2 + FONT / 3)} {px(top - 4)}) rotate(-90)"
+        parts.append(f'<g transform="{move}">{svg_text(0, 0, name, "start")}</g>')
     width, height = cell * len(columns), cell * len(rows)
-    box = f'x="{_px(left)}" y="{_px(top)}" width="{width}" height="{height}"'
+    box = f'x="{px(left)}" y="{px(top)}" width="{width}" height="{height}"'
     parts.append(f'<rect {box} fill="none" stroke="{GRID}" stroke-width="1.1"/>')
-    return _svg(parts, label, left + width + 4, top + height + 4)
+    return svg(parts, label, left + width + 4, top + height + 4)

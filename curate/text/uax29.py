@@ -12,9 +12,6 @@ of the last character that counts (WB4 passes over marks) is the state.
 
 from __future__ import annotations
 
-import sys
-import zlib
-from base64 import b85decode
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,43 +20,44 @@ import numpy as np
 from curate.text.hashing import mix
 from curate.text.unicode import char_bytes, code_point
 from kernel_cache import njit
+from tokenize_kit.pattern.categories import by_code_point, members
 
 # Made by scripts/uax29_table.py (its end is marked below); `class_table` unpacks it.
 # Unicode (R) Data Files, Copyright (C) Unicode, Inc., Unicode License v3.
 UNICODE = "18.0.0"
 RUNS = (
-    "c-n<mON?Ac6}?sOR=@k+>+aXx^S3=SZ|t!>{>6ihKZziW6=D>z2vX$4Q6$7Cut7qWShBzhh>uV<2oVV+*dPnB$_`nu2#"
-    "Y`#pkzZNBo^Le1%fPCv9LJjzUrBAfUu~pdR4dXukPn`9YYaAkXacdjDzS1qrrNJ(bjdqI@uA?DZVk+MUWF+uplvoF313"
-    "@Q1hE3*$U=Oj0Xjdj_Vyu_=pk>OwGwbTu6Um5#u?G@8d&DyT`p#7`#KeGYx4~FW{IYF%R&rj*3=FDrwq*3>wJLMnVcw*"
-    "g0KlYp74<Azg!gksP&b$z^~Ya#4$I4gL|jv`)35NAdNdHrN^CY)dQZ-t@+S0;kKk7qAa4Fp|t{4f?1xFn$$uWg8{o{H("
-    "6FLAUIx)6FQ|YRHY$%qB`782HgQ%e?0@3RB7<wNT5*+hULmZ9!4=9I&qGL2Bfj27Z3PDejNxo=fnebCUw!C8SVV*+L`Z"
-    "PUBoE>EGrsmz4D}_dCbjU%f5##GpU>4|@*Z-?s<eNsn6Nx=gf>i2-~-UWz&9IElXIeqlpcl3)dOQP*Xl{#xLWph0f|!*"
-    "H@MIb`ZmV?L*ra|<Rm*Z$yc{fOp=@2CF$zUK7r5HT_L-5GfF&>c^T-sf{`Yn%IP276Ys-x*t_zmB>;`D!Ku&{NjO{iRD"
-    "tGNz@x;NKPAt@Q6xxW58A(l;9Nee#NK*EUv*%pOb365W;xr!R94H=sYx^Xn?LP#Niv91tP&@~NEO)bbqGe~kV_F^6rxK"
-    "9lFI|8mx1emt+A@-XP|Koff&-+c1F@nBlA#3cJPHX3+r2HBM@fVjar%Fsr=m$BZ{&TXJax3oyEE9%ROxR+q(aqTs}34f"
-    "y?DdT1+HE8aJwvm&zf-rhq@r1h0hvsFBWxXLS0_mbo;kW`jQ@DAEG~CdU7mV{dh9cW=o#7NgiM?$o&jN4`b0MDGx?~C!"
-    "5S-R0ak4jp?%9u`TTGYsv&p=A_G1%!R}K|~!q;9HJk3Wr1hH3wrlhPe2q}sUQ5I0QV~v`g5-Ro(6*^9lIw)a^b&b8c3<"
-    "(7`^=UWqWS+{dZpqYGX86Q)mYw|8qx!LQ)H|e7Xp;QK6mQ>j18KV`|A_dZ;Ct*3Yh42#h5S0$a3|Plc_ZMs#z}?oL<eq"
-    "N@^$nPeb)RP@^|3_7J^gqefYB*LT22j<K8Uum_e72_jxbneZ^?}yT6z6J<=`uKJV!xI>gK?X1U(=vQC_9+-vi>=5t!in"
-    "X-1VrhVf){z*mNF0i|R#pQhKm%-j+dqf%<1O0HqT}Mdcm6WBa^0@erfwZ^?>UWB=f6Q%#l9L2hRPZH@6S!pZl7xwRzy|"
-    "v)p0AVL$wXe8+jn(x5d^p87k>`+Y9&wEV^HH&mf(pupGD*cUXIygn@G0LAR(9S-Cp9@rpnqLJONg`_XJt6k0OntUDBCn"
-    ";Q&36iJv<(*d9~%j};xk{B_nK2pNN0$TiJxp}vmc1ah}rPm%p{$?IL=wK92k53*qmWJj;NwWnG?4qW&|?pI&)?$&b~*w"
-    "0^p0xK}(Bl4}Apc^8{Qw5F{%&ky?Dx^;Zc~#7#wlBz*{S|R%dti4}cDzkZq^Q{(Fe3+7r^OssHH0lk9Oit-fs~ZP4~Jd"
-    "N<T`w}34a~f!BTT95qk`sCfGvmxh>Ada@@WyPotE4m(F-4(5Em7VI-S)?~!dl!YO5BY=9me!b?$-v-Z=FUBOL`9Wg#1Y"
-    "FzM2K5y=ieiu&js|XJ-!{a8a>~wY(V=Q~FF|9eDi5c1}pkq*P%8jgj?RSqr_z`rq>zGmN`ws1It6qRu0N1^ZFt$3kZCy"
-    "^d1;;?QhDYc*Ex^*5eAS+jYjzoHj%@_5^#$LKA<~j}{eQWt+JlV=gA)fdCFlgq3AhaKuYvp6n9kag9HsKe*elw~CR(Kf"
-    "1JG4a^8zSi8(hJ<rLk)STnPLE3XHw+5=utrd&0qGaBjOgHa28t7&}g1c~8KM0I)ffzNZ9v@=%BE-=RjOxCn~ma`b;fvX"
-    "DW_9FompRATGQ5FnxH))|=0fjNM02A#nH5r8H3ypQ1CI{YwWSD<Aq0Z74JUCc0!4!;+mUg^kX#fV6cgJ9~h&^U@Yr=uR"
-    "1;%yeuo?B6@e}|yK@=Ladk0rM$<jzUns}7i`xAxi)DuD8)Q=WE#W$#7keH6d7?Qn--p!9wK<bRBL3aS}Gg`Mygio$JRn"
-    "btFb5bdOw31cnB-YU~Z869JJX5Y7`bl@Pa|D#g6L=QDj1yXdH@@blzij+`)G5YE6$YbIjf1==s=XidQ5kpLFf#_NLaVc"
-    "N6J9x3TL!Wfto7v~l%3rrMaoo`&Vt=v;g5Rs$zXJF&qbEmpA2^nX$OS)}XPUwX--V<KPdIdBzl7Th@_Jzx90}nW_K<69"
-    "9?Iu|($t-O4Y-)FWUqf{|2Glk;WyA=!UTRn!wHihKZ_G&EjrP8e2g)_wq##{fDyc2K_y@*dL^m+p@Xn*tD@=Xiag-<#~"
-    "kwylCeiX#|?Pshb#*G<Km5gWq@L%-GUaM${0W7@MkIvbF%QMZe%EG`TJN-qLhIT_x?n4*7Df=KQq*7FUehnH&icqSdB5"
-    "3{jpnl$Ltk$#!{}@W&d|Dbvtq(zzt8Lj|I6yS0ijnFTm`kzm0f0BCPYu7<soqee(tXu10T;Z}w^weOa*5Q9i>u%7flK-"
-    "ER!R-VFY);f#IKlY+eNRZej<Q_VBJ&Nut|Gsx)h00|Z!p#R{QpQ#*ZG3Q6#(~M-3uiqj*ISugjGJsv1LDd-Z$*z{&+z|"
-    "#l5jc_nwTEXlVB57BdSBN%s9f~j%0XP!tpK3?h8uSr{RLpI*gc0qbcVl?-9y5iPdIc9-Kvxh3$2IE`!F!dD8og=Tsdqk"
-    "KvOszjr)-AFf4o?u<s`55Ek9k_X1?ZZX|yR9r^~CU&mpM%^l1e4w)$s;HEo`HSiaV3*G%7w?Q!Oeh}n+&(-c>Dc`)i3("
-    "&BkpTnOSeLu**0R|q(7y"
+    "c-n<mONeDh8UCxzU-$gyoO|!N_x5`p-KTqcW_n(kcE))mXzU?65?n+GlS~MRkLX5_0hcZuqWC}pB4R*6H!_H;>}1eIT*"
+    "SCgl8phu#cW(DnuRNo!SDM|-R_>KaZ$JGRQ>h8>VJG!>KKX`g3QVwVH`w97!B4#jJB==*2#{DPVtSoE`prsf(3~wbU_A"
+    "Kg__?S$yP9LU_2;rw54|};Uh{kFf}I!aUuPMMT}=LzJm`f?H>0|Vek&=&NQS|y?|qq#5};eIx1QzsibKKGH4(}8wn{$V"
+    "dr$It)V`Zhjb10IdaspC6@tq$VDx-HTXy9(mK_;9>v!S+F)mlvrVn2d(#^S3Y;$EUcf%Iz(_K)HRz+(!1z_rm2H%S^Rv"
+    "3z2Hmu)PB)`;t06a1Gn*)VVBkmJEc2erC`>7b)Iu#IZ;L@Pv;{@cbHKW$2dR;B8u<AEr?@|&doIC?&P@t@mykkfWebgr"
+    "JB@Rxq<@>kTvFD@-0vK7fAzM|6NCQjKkPYtf8QQ>Cp~J7>oU<kCI;{Uc`4?Y<0Sf;`-Kf*NrDyBMO~MH`fGthf(E?>48"
+    "zI3<dCULjrp8f&MlbOT>FE&^&^@ezMuO0`<m0gL&U_~cW2<yLw7tWdY{j&t!?hF8SGijerIfz{yOUZ<g1wsKu=j8_LnX"
+    "p$(WY%ynk1Cx6;2);r<HfNZ)A4_sJ`|UE5eKGJ7mBOLSW*oW8_8+<^W#&#$Z0LS>{wazKR8%cpXBQ_FK$|33N?#T>T%`"
+    "b?fT|I1m6`SHAd%EO?;15NBXeDlfw%7bai5|iu`*l6If8Dv+s0OAJgC_@|dUdDP)JGX%z-P9tvuBb0B;9i2ATiR=U6aG"
+    "d)QpU|tYS7#bZ6hab1!45K;tBOQADWjjmi30T2&9WTh2skBOyTAs(r{fzUNFw<7>aDeb%s*}CHA(VJPW`%%!PPz>yjx{"
+    "KyX^0#K~R{x@SL#ZZTcj&nENg*^dqET{%<`3SWC+@H8Lg5X4>ynv$}@AfzZZL|H)Hjx}m}N~qXFROmQG>Y#)v);0F(G9"
+    "(n()TiCZlX)t;x+zm*nc)-HS$6VUkLt(LQSXpSp-J)^Q@nlC4W#X&{5|4_g72|EtaS}|6!Obp!<}HK<@JE$8YdOT6CJp"
+    "9$=A_G^jY(F$lrwzSO`wZ_u<cO2$^x8j(fArV+LJ9-sioP_Z6e@@BUuO_ei(s`@E-*=nylnnB{uc%Q|tcaj(tin$Kx5X"
+    "Uf{en)Z$J_y-kvtHAC87MJs_p9lLh+auD@80d!+?m9vmucRzZmB+>V45Y<HP`_Q2{bOz`l$<26qJl4KoWLcM7bQ&812)"
+    "*F@O+)@PA2l|+`g-miy*iyKl@{_S1NhR9)lXMumn%M`79zo@N&!^+d#5?5(&9%@AMMKHdWU4;0dtey(h?meGq9B?UK$s"
+    "3kT?lO#IxT!S<N4f2`;T<{xJbf{-z|g<RA87V7I5P9S&7^%U7Jm%QE;UMrJ#_aN)mKz8)HTYIYY<G_Va<bL&K?`}P}f&"
+    "KJ(D6j%kJ|JJe3A!PIJXPRW!Q2WJs6zTwkXOY#YWu8g+FuZNwg+}sWyjmpM2ect0W)%Nbz01ERYTZv#9_`i9Y{$ze1F*"
+    "0Os>Os8}QeG9V|7+60yh7X@V`}p4;MVEL-*!`4~#cx9E(Q1APjU5Js|r_a50gB%D%4#yaTHA-ohNIcq--*%jR6*b(FNp"
+    "~eNT<n!kK=y%~XzliYgGCXdw%1&ozF~+jz8q=EdnV6xy0y+luhTO>7*M9d1gdagyyN(&PzVFcfw(13l1@O4H5yn>MwjG"
+    "xfZox6ot>F=RP7APfCSS6r<(gf_nqwQmYkk4DV~DimUH_l1s`g-G!r;UKO$j;ya{?{{{A=JoHm0+-BuA+{GWLqLvVm6V"
+    "zyNd=)Vu)7*alayZfWcq0T%+lfC6K0yo8d``JQla8Jyd$j*ShO8ODy&SKbpaBLHj;rSB<0o;=iH`*)~ODK3H{xg7nUkS"
+    "t`7GKXYy7?s#MGXzLzx^)I7b6^hOn?YxAKm=fkJ?|s9cN~70u`AFrmH?#St}bR6M~B}FP_K04vSLJ}TOgQvEHsW{&grP"
+    "frFfe~wC7e7>)#+~u>8F3;bX~d3b}KV_o@RX>aD#tgbJX%>6E8kVA*>SdLPAaZ9Cjy7%06T0Qnzdo`PzIP+=#$g`#j9S"
+    "f=$%AVfRqWx`mCvA4>!QAWpDp5FKEDIGY7>;I^fF405HQ-KtnrhJ;_rXnTOUyOeG8}gXA$Db%T;@Qd%GGd6yEf76pKP="
+    "@7b_Xx^R_K%N+cWzNTKQ|1CXPE=MC^|?K=7u@{VRYkGkS7l_km-Hh+Ob9d8R3R@Lfo%@PtE0_Di_EAg>j6!I2Q2VGp^s"
+    "=AnEZC{5kj*MN%&OZNJQ_J0#m9)1-KCQRTLG@LLA@{>40)}j-g$Hy4+t4sDp2pGZZ6;uM2qF0j2?>Y$khANtluE+y!f5"
+    "<WaAQ^iEbX<przR#k-KQ7(~SOzFI+AV1D@r?094u7V?FeeM2>PCj5mcNhXBuW|haPJQ^XDyG7|1(3a_LAIHctiD)ht(K"
+    "k*&n-=x6NK=XDsEaUG{$mQ@0}r0^IN<`dE-VbTz`J^a9Lo`s;|NBf>hbjFEQ=)Hh%7?`rhs_(rcr(U%1)9py8uqde%%)"
+    "BVN}?2X|68qU~9Jt@fRUgZ==Gu1rf>wL4XKZA@850GH-9{Tr=`I*Xr7IS{&J<Uiq`TDoSC#M0vUIMUdGpHJ4KH1f>n>)"
+    "f_Cjv(jp!V>r25h@FL+|Ta2bGJyTRDiUx)lJlUvcA(qrU*m6}x9Kh|cggvU^Cl^AU%xp<9*GVWIV~c^?Kw8D+R=m@9{k"
+    "1!xL~qj4Yd9fpO^0ruSl9m1lU`d)yH*p1{*p+nyQ^XoXQvAKhJ-61mt0^D?`u?GHvaiO~(<TeP#-S>jL>$%!JEahu=cL"
+    "5sK_0#w>qwfa!?!TIU17bMIuK"
 )
 # End of the table.
 
@@ -81,10 +79,6 @@ _KIND = 31
 REGIONS, IN_LETTERS, IN_NUMBER, START = range(len(CLASSES), len(CLASSES) + 4)
 _WIDTH = 32
 _JOIN, _LOOK = 32, 64  # beside the next state: no boundary; the rule looks ahead
-_WHITE_SPACE = (
-    *((9, 13), (0x20, 0x20), (0x85, 0x85), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A)),
-    *((0x2028, 0x2029), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000)),
-)
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xD1B54A32D192ED03)
 
@@ -102,24 +96,9 @@ class UaxWords:
 
 @lru_cache(maxsize=1)
 def class_table() -> np.ndarray:
-    """uint8[0x110000]: the word break class of every code point, with PICTOGRAPH and WHITE.
-
-    RUNS has a LEB128 number (how far from the last run's start) and a class for each run.
-    """
-    table = np.zeros(sys.maxunicode + 1, np.uint8)
-    packed = zlib.decompress(b85decode(RUNS))
-    at = i = 0
-    while i < len(packed):
-        shift = 0
-        while packed[i] > 127:
-            at += (packed[i] & 127) << shift
-            shift += 7
-            i += 1
-        at += packed[i] << shift
-        table[at:] = packed[i + 1]
-        i += 2
-    for first, last in _WHITE_SPACE:
-        table[first : last + 1] |= WHITE
+    """uint8[0x110000]: the word break class of every code point, with PICTOGRAPH and WHITE."""
+    table = by_code_point(RUNS)
+    table[members("s")] |= WHITE
     return table
 
 

@@ -1,5 +1,7 @@
-# The model of all experiments here, 295 thousand parameters, and how it is trained: sourced by each
-# run.sh, whose $here is its own folder.
+# Sourced by each run.sh with its arguments CORPORA and OUT: $here is the script's own folder, $small
+# the model of all experiments here, 295 thousand parameters, and how it is trained.
+corpora=$1 out=$2 here=$(dirname "$0")
+mkdir -p "$out"
 PYTHON=${PYTHON:-python3}
 PYTHONPATH=$here/../..${PYTHONPATH:+:$PYTHONPATH}  # for experiments.texts
 export PYTHONPATH

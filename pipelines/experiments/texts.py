@@ -39,27 +39,28 @@ def shuffled(rows: Sequence[Any], seed: int) -> list[Any]:
     return random.Random(seed).sample(rows, len(rows))
 
 
-def novels(path: str | Path, characters: int, apart: int = 20) -> tuple[list[Row], list[Row]]:
-    """(pieces of novels to train on, pieces to score by `apart` other authors), both shuffled."""
-    chapters = read(path)
-    authors = set(shuffled(sorted({chapter["author"] for chapter in chapters}), 0)[:apart])
+def novels(corpora: str, characters: int) -> tuple[list[Row], list[Row]]:
+    """(pieces of novels to train on, pieces to score by 20 other authors), both shuffled."""
+    chapters = read(f"{corpora}/longtext/en-novels.jsonl.zst")
+    authors = set(shuffled(sorted({chapter["author"] for chapter in chapters}), 0)[:20])
     trained = [chapter for chapter in chapters if chapter["author"] not in authors]
     scored = [chapter for chapter in chapters if chapter["author"] in authors]
     return shuffled(pieces(trained, characters), 1), shuffled(pieces(scored, characters), 1)
 
 
-def web_pages(extracted: str | Path, gold: str | Path) -> tuple[list[Row], list[Row]]:
+def web_pages(corpora: str, out: str) -> tuple[list[Row], list[Row]]:
     """(text of the web pages to train on, main text of the others to score), half and half by their
-    ids; main texts of 1,000 characters and more."""
+    ids; main texts of 1,000 characters and more. All text of the pages is in OUT/extracted."""
     import pyarrow.dataset as ds
 
-    table = ds.dataset(str(extracted), format="parquet").to_table(columns=["id", "url", "text"])
+    dataset = ds.dataset(f"{out}/extracted/corpus", format="parquet")
+    table = dataset.to_table(columns=["id", "url", "text"])
     pages = shuffled(sorted(table.to_pylist(), key=lambda page: page["id"]), 0)
     trained = pages[: len(pages) // 2]
     others = {page["id"] for page in pages[len(pages) // 2 :]}
     main = [
         {"id": row["record_id"], "text": row["text"], "source": row["page_type"]}
-        for row in read(gold)
+        for row in read(f"{corpora}/wcxb/dev-gold.jsonl.gz")
         if row["record_id"] in others and len(row["text"] or "") >= 1000
     ]
     return trained, shuffled(main, 1)

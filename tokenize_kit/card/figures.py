@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from tokenize_kit.encode.parts import pack
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.judge.tally import Tally, Texts
 from tokenize_kit.judge.words import Segmentation
@@ -64,9 +65,7 @@ class Sample:
 
     def buffers(self) -> tuple[np.ndarray, np.ndarray]:
         """(data: uint8[], offsets: int64[pieces + 1])."""
-        pieces = self.pieces()
-        ends = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
-        return np.frombuffer(bytearray().join(pieces), np.uint8), ends
+        return pack(self.pieces())
 
 
 def _cuts(raw: bytes) -> Iterator[int]:

@@ -16,6 +16,7 @@ from tokenize_kit.change.bpe import CharBpe, learn_byte_tokens, learn_character_
 from tokenize_kit.change.original import Original, open_tokenizer
 from tokenize_kit.change.unigram import learn_pieces
 from tokenize_kit.change.verify import Buffers, Encode, pack_texts
+from tokenize_kit.encode.parts import pack
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError, counted
 from tokenize_kit.formats.forms import ByteBpe, Pieces
@@ -125,8 +126,7 @@ class _Division:
     def measured(self, before: Encode, after: Encode) -> dict[str, Any]:
         """Bytes a token with the old and the new tokenizer."""
         raw = self._held.texts or self._learned
-        data = np.frombuffer(bytearray().join(raw), np.uint8)
-        offsets = np.cumsum([0, *map(len, raw)])
+        data, offsets = pack(raw)
         ids_of_both = [encode(data, offsets)[0] for encode in (before, after)]
         tokens = [len(ids) for ids in ids_of_both]
         # One unknown token may swallow a word: bytes a token look better than they are.
@@ -163,8 +163,7 @@ def _learn_bytes(
 ) -> Addition:
     plan = original.plan()
     new, merges = learn_byte_tokens(form, plan, _batches(texts), tokens, least)
-    ends = np.cumsum([0, *map(len, new)])
-    ids, sizes = pieces_of(plan, np.frombuffer(bytearray().join(new), np.uint8), ends)
+    ids, sizes = pieces_of(plan, *pack(new))
     parts = [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])] if new else []
     return Addition(new, parts, merges)
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from tokenize_kit.encode.parts import pack
 from tokenize_kit.formats.forms import NORMAL, SPACE, CannotHold, Form, Pieces
 from tokenize_kit.judge.compare import HARD_TEXTS, SCRIPTS
 
@@ -33,7 +34,7 @@ class Comparison:
 def pack_texts(texts: list[str]) -> Buffers:
     """Texts as buffers."""
     raw = [text.encode() for text in texts]
-    return np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
+    return pack(raw)
 
 
 def builtin_batches(form: Form) -> Iterator[Buffers]:

@@ -16,6 +16,7 @@ import numpy as np
 from kernel_cache import njit
 from kernel_cache.intrinsics import load8, mix
 from tokenize_kit.encode.merges import NO_RANK, Pairs, pair_table, rank_of
+from tokenize_kit.encode.parts import pack
 from tokenize_kit.encode.trie import build_trie, longest_token, shorter_tokens
 
 # Joins: bytes before and after a border between two tokens, as bits. Two tokens may always stand
@@ -212,8 +213,7 @@ def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) ->
     before one that it is made of: time then has no order.
     """
     names = sorted(tokens)
-    data = np.frombuffer(bytearray().join(tokens[k] for k in names), np.uint8)
-    ends = np.cumsum([0, *(len(tokens[k]) for k in names)])
+    data, ends = pack([tokens[k] for k in names])
     ids = np.array(names, np.int64)
     left, right = derive_merges(data, ends, byte_ids, pairs, ids)
     mergeable = np.flatnonzero((left >= 0) & (right >= 0))
@@ -231,8 +231,7 @@ def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) ->
         slots, token_at = build_trie(spelled, np.arange(count))
     except ValueError:
         return None
-    ordered = np.cumsum([0, *map(len, spelled)])
-    joined = np.frombuffer(bytearray().join(spelled), np.uint8)
+    joined, ordered = pack(spelled)
     shorter = shorter_tokens(slots, token_at, joined, ordered, np.arange(count), count)
     own_pairs = pair_table(np.stack([a, b, new], axis=1))
     made_of = np.concatenate([np.repeat(np.arange(256), 2).reshape(256, 2), np.stack([a, b], 1)])

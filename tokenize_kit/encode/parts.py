@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -13,6 +13,12 @@ Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 Settle = Callable[[np.ndarray], tuple[np.ndarray, int]]
 PART_BYTES = 4 << 20
 NOTHING = np.empty(0, np.uint32), 0
+
+
+def pack(rows: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """(data: uint8[], offsets: int64[rows + 1]) of rows, one behind the other."""
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    return np.frombuffer(bytearray().join(rows), np.uint8), offsets
 
 
 def whole_alone(data: np.ndarray) -> tuple[np.ndarray, int]:

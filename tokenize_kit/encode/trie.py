@@ -12,6 +12,7 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
+from tokenize_kit.encode.parts import pack
 
 MOST_SLOTS = 1 << 22
 # A slot: its byte, whether it is taken, whether a token ends there, the base of its children.
@@ -27,8 +28,7 @@ def build_trie(tokens: list[bytes], ids: np.ndarray) -> tuple[np.ndarray, np.nda
     parent's base + byte, and no walk leaves the table. Raises ValueError over MOST_SLOTS.
     """
     order = sorted(range(len(tokens)), key=tokens.__getitem__)
-    data = np.frombuffer(bytearray().join(tokens[k] for k in order), np.uint8)
-    ends = np.cumsum([0, *(len(tokens[k]) for k in order)])
+    data, ends = pack([tokens[k] for k in order])
     slots, token_at = _build(data, ends, np.asarray(ids, np.int64)[order])
     if not len(slots):
         raise ValueError(f"the tokens need more than {MOST_SLOTS} slots")

@@ -7,42 +7,40 @@ clusters by themselves, so dependent vowels are marked apart.
 
 from __future__ import annotations
 
-import zlib
-from base64 import b85decode
 from functools import lru_cache
 
 import numpy as np
 
 from kernel_cache import njit
 from tokenize_kit.judge.words import code_point
-from tokenize_kit.pattern.categories import CODE_POINTS
+from tokenize_kit.pattern.categories import by_code_point
 
 # Made by scripts/uax29_table.py (its end is marked below); `cluster_classes` unpacks it.
 # Unicode (R) Data Files, Copyright (C) Unicode, Inc., Unicode License v3.
 UNICODE = "18.0.0"
 RUNS = (
-    "c-rk(JB(IE6h8B~kN^I!*=3hq_}O)q@K_+=g5V-xL<^#wKqM$8t_B(tlP%PO>SD%tgCQY45-BvsL<_aDBay^n6|K;M#$"
-    "ckxgu+4-O>D@<@0^+aS?uh$ICtjGoY$N=GxHrXl~zV8Wk%^aGea$>$QXt14>l~)+d35Vh7P+)1qITH3_V!nRE0Jvqi9b"
-    "UCx`iSp(vOuCoNo-X5?SdbQsVXa32aSYT<tpa|(Udq(Vl!(C#lZWf<ETCJPmOqiDo$4XP2#jR|FAmsG=g3tx(bF|?S)*"
-    "oYq^<qHtp_ZG7%&cKewJZMRYW$U$Yv3v*pPLMvV9ZYsKS&)WDMm*QjwuR@e9oCXXJCMmZE)DnD&KP9IJ;&j{-mQ{i{(H"
-    "R3pk=jpU9=q4!!ZWnGmQ~zaV4`M_MK>VNvmmWimHLmg7?82X{SU-TxGN#qiJNPm;-C1K335QTD;ySyBMRWqU|Mx9W9}w"
-    "8frYoQ57x|v!p5T9mUL%8viw0D=4cu8YMkH9BYxOGsL!_C!lK(cTC7ac5mo4D#jI&L7s&zvg(KYt{VPeF0a*6^iFf6d@"
-    "em3j90bsx-Ps4)_0RNUFQLjt>JmiQG21aP(9v0O+T^QUlds3CUmA?ZCWy8zeK2LO0m#lOJaX_!0|x)3b;0-eU&2)Uc+9"
-    "4H;0y&>k&G|F_e5eAd%)6z+YLtMlR=}k{z21k5Zr4Lpk<7_cNhleM<_tJ&hRgUMN4!xxx{K9~yjZ?CETX`)H)iXb!%X9"
-    "0PhUZfaMIVrvLXKg!F|^o<Hf=}l{tRT<7bO`3wbIPD$KdgEvz%+Ox$gPw6Y^_`|aG(ODm3EvAFT$`*jbe(^0D@;}B@V#"
-    "-!Ax&H+eJ!M=wdr4_e<P%+gqBRkk^HVh?KIDPJT{tijKU9<##t^);}+DG|0tIwIp!Oaah9|9_@I+6o$NB@$tP|r$o12_"
-    "P4m23ZrRox`n<kgqQBXZ8wR86(0L$9T`|~zOPnSP!PBQU<SE2wumyKa(tGo^l54OckKrdlmpLO$JWn*y#CwVRCvhV7H4"
-    "ZEr!zdxAX&cVchR~MVvD2D@lmTysyfA)CJhLLtH_LrK<CEoERN?m78S*$2;_b&7j$q>k;hQ4&F-Q5Xn&UPY<g2c;co)#"
-    "LZ%fu8ybbc1zEgfcrKG-&7mBzv+ELxX8m-Y9t<f5-(f=XpR1;*|d+8&_mcL}d0SG&~!L`N*%Hpjw9lF5p;;;PHyvyk4b"
-    "--moJq#BuN&tS$l%EnHkHUdI=BaBIFYcpYzorH0Wq5iW5NsQG)6)5f)aXFy(~ejd0O#_%x*I4<-c!;=e32`(`vSkU8Dm"
-    "kwhkcI+5Lk3qh!`5^4sxwn!ANyu)ARUj!|yfY>Rjw7dS3~gFKJvJ*ZBm!nTAC|f}j=u0oifc(e_m=7(74l+bF)nQg{pt"
-    "0x3%vQWiYggXR-bPHCQFpaD7_<zi6~Rtf}7zu&E*Y#JJ@QXq`<;!1@A_s_+C!sr>*I)y;f*IWZ>akfmg&?LAsc8>(x7L"
-    "YAsgf4M3tdwRPZeGOzJ6!o$_VOqrrxLqba+$>|@v}uPh?hahB8)sGj+nHi*AoJdOQaKFz3fCWT<CcO%?xYYLPGUe6YGz"
-    "akSIFMH3VG{_=LUC?5yu%A)CR1VkX8}B6@R&aRR;j^zGB3!y8Uttpn3x`0=^Dh$7{prQgJ6Gf!NB9FKJ-eRf5x8cVmfg"
-    "guDC1pUl)=@B*&as!+%2`~+rcR1_Ypi+ufC0KH~7v_<r`=nCqf!0eU)u-<(3Brho$E9X;77QP9bpB!ahoSTihklvo|5{"
-    "0;LJpRqAGu(A33QdqhV6jYX93;&2{!l8ZgmwcO2wcBB5VAQx%qq}KyP1)g)tdz2{>=L2>|aed0<gcy#kij?j(p&x3!sD"
-    "X1M$a;5S3}Nh$>Hmx8DD5Z<F+PGvxewk73&0gsU~Ll2?+YPf$2aQ+zh5KT8i5tirZcj=aL<1~QsgP5!^IE!{#7R3g8Ft"
-    "8o{`yqhy=dL0%z|eDVDI~mGF6gy-&Um|EfS><V=JF=`7sSd2Lj"
+    "c-rk(JB(IE6h8B~kN@8Pad+8e7k>74mcX(=zy-lYzz7yZJAp`0Ok52#CMH{`1=Yoj@diUed?Zq6jENR%Wk({3#VT5%1&"
+    "zT3jR}Q?CYsogjo&#l`?J{DZ*lI-ojI>Lb7tl{rqIf0rOYTjZ>FhLDKbXk`=j-X^p5r!y{Y{!QeJ^{Bts8pDHXmXWfbl"
+    "9<5Xe(oX;}mN=XZsrD^$BH1K^o1MY*qMJ@bKVossYnv_pyC)$0PrUYX<{A8xQYZQ&RtzI=^xiLO(?2>9&Z{~8bFoqVh7"
+    "#ne8q+AAq`_5ukg&Ek<m<KH>v22|dE|zbj-}cgnwFA+PCJWN=$cX1!+ERG#*<me7umhQd<I-@S?TkTY+;JTK>)k3T=D*"
+    "Lo1X@;m*FnosJrrU9KGPVn7FIIrL%$O3Rn%%48>4EVGvj@5M%pRS5mp(jhiDqvDdxZ$sfSgxy%w)$WEVpeRj|FJu%kJ2"
+    "6hn>2II6;BLY6cczN45qT;soHYZ)aqM<b^fhGQ)<b%NMt^dxlk!;T4A$nNpoMuoT{GRQN(MOOWY+gZaO%%!zj3f^gslu"
+    "M;&y>Y5GPS=?;-nve-rt8!rvNb%fIchJq7K$gz)ATdD{bhy~ZbD}Y)&`Op`y@hHlZ%BGTN3-bJdOw2SHZOz?Q0xy@EZ0"
+    "SyeYK2QjgFnj-lk+eu*^40RGDAHF7!ih3wdzKT17b52e`q)J^+>^(`sn_5d;By-;qzxxx{K9~yim_H@>VeKgW0GzVXEj"
+    "sd+NHnk&0u{DIHAK~R_`d0ZP^p-Wsss!hrCQU{ioc1<oy{TxyPtzXmgPyHY>Q$Ql(D*RJr+hDLs7kVxq3ir}M`5Z!hwq"
+    "Jp71E?iq_2gvv^M^$_-}+X<<OGIIFi3=QyJ%(kH<!%j#2ob;yBACaomDR`44hQlw-az8D}|rpAS0f($Owc8hzrnfLt%m"
+    "+c?jw<(6&Dq0j5<M*5o_xnVH64xNXh)D?pbxWs9);2nKteHuf223v5~M7=lfD7gj;au|LJbeS{4g!4obO}Ll1e-bBRZ&"
+    "QI~qaP*YG|k{FZSbYsj_uYIqzrfy<b`ot!kHC$zF8h{37;(2q5`+i4xfe@A8tR+a0DAS2;UT`3pvVn)f~6pAYXNzgu8$"
+    "Su9U1pcpKz1eXm@fa!Gw1E);QTw5>Y*HCm%JTB9{uqyIzHE+)v9d+1}vmcJyv0uZj~2G<%NDvP($wCMuBi@)+)^B$w0H"
+    "vpFf^)OttC;|8}Q*KItJPHT;gr}}qytqffeoYI~OYrnoK(Hn7rls=%snLGlqwS$C0M6xibr(>Uyr-nI@FEvz_j-P76UL"
+    "%~4|@&|Ah768A22k~9pqY}f|2UR#^>?5hTm(()v4G~^nnsMpVPQJuJaLkGYyM`2tf<}1G3|?qjW_m7#u(FGZfxoDLjS+"
+    "fs`c-DKj4JLh}hJr!>zo&;T6|a-k^jD+Pk4-|tmXHV*YyDG)|_X{ADe`{zPGV)TS+9Ydh$8?J%0IGe{>XcF8ByGMd;Gs"
+    "tEkLYFuiR!TDtH?N|P9WLA~dwGPBQ;uEDxy<5~xY;Zf#LJ*$5k{UCM@-z(>k)y6CDIAMUUniIF7!NtW`;FxCZT$~3H8T"
+    "HNEDss8iFnee8OI6cGh*Ukj-F0F%#k}5xu$HR06$w^xZSQ%^OZ%uLIK|`0<6kh$7{prQgJ6Gf!NB91nFSeSSr(8cVmf_"
+    "}z%X1l{Jk^e~(7sR7QH1Q<Z(UC#OvluOa71WPV={XDXCuT*MX(0Zw)dh|mfK^PJ7u+)Ukg5e{M&Oa>wD3spi&@c1+Un_"
+    "}}$-z?e6BleRgRXMfunq9~ETDTY!sag8tyMvbQZZ<O$Qu7+)qJ`UptmQ*!kCP<1e~|32>|b}cwkXby#kij)kzSeZflcj"
+    "nc?zdfZq(=Cn*!Sp9`MWLwJvRIhFxA+Ln|920TW}3_XPMtKt4B!1-g~Lo}-q3a~syzeBfFHBNmfKY+;sgR^J{vM4s#g@"
+    "JA8KL`Pwzv?P70}S2jZH0udmNR<2o-@ua7~tnWmASl$>f7bN+T91P"
 )
 # End of the table.
 
@@ -62,23 +60,8 @@ BEGINS, DEPENDS, IS_CHARACTER = 1, 2, 4  # of `cluster_flags`
 
 @lru_cache(maxsize=1)
 def cluster_classes() -> np.ndarray:
-    """uint8[0x110000]: the class of every code point, a position in CLASSES, with its bits.
-
-    RUNS has a LEB128 number (how far from the last run's start) and a class for each run.
-    """
-    table = np.zeros(CODE_POINTS, np.uint8)
-    packed = zlib.decompress(b85decode(RUNS))
-    at = i = 0
-    while i < len(packed):
-        shift = 0
-        while packed[i] > 127:
-            at += (packed[i] & 127) << shift
-            shift += 7
-            i += 1
-        at += packed[i] << shift
-        table[at:] = packed[i + 1]
-        i += 2
-    return table
+    """uint8[0x110000]: the class of every code point, a position in CLASSES, with its bits."""
+    return by_code_point(RUNS)
 
 
 @njit(nogil=True)

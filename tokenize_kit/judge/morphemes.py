@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tokenize_kit.encode.parts import pack
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import read_file
 from tokenize_kit.judge.candidate import Candidate
@@ -52,8 +53,7 @@ def morpheme_figures(candidate: Candidate, lexicon: Lexicon) -> dict[str, Any]:
     `morpheme_precision`, the share of boundaries of tokens that lie there; None where there are
     none. Each word stands behind a space, as within a text."""
     raw = [f" {word}".encode() for word in lexicon]
-    offsets = np.cumsum([0, *map(len, raw)], dtype=np.int64)
-    data = np.frombuffer(bytearray().join(raw), np.uint8)
+    data, offsets = pack(raw)
     ids, sizes = candidate.encode(data, offsets)
     starts, ends = candidate.spans(data, offsets, ids, sizes)
     bounds = np.cumsum([0, *sizes])

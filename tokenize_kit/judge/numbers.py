@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tokenize_kit.encode.parts import pack
 from tokenize_kit.judge.candidate import Candidate
 
 DIGITS = 8  # of the longest number
@@ -19,12 +20,6 @@ _EACH = 100  # numbers of a length, where there are as many
 _STEP = 2_654_435_761  # Knuth's multiplier: numbers that look drawn, always the same
 INDENTS = {"2 spaces": "  ", "4 spaces": "    ", "tabs": "\t"}
 DEPTHS = (1, 2, 3, 4, 6, 8)
-
-
-def _pack(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    raw = [text.encode() for text in texts]
-    ends = np.cumsum([0, *map(len, raw)], dtype=np.int64)
-    return np.frombuffer(bytearray().join(raw), np.uint8), ends
 
 
 def number_cuts(candidate: Candidate) -> list[dict[str, Any]]:
@@ -51,8 +46,7 @@ def number_cuts(candidate: Candidate) -> list[dict[str, Any]]:
 def _ways(candidate: Candidate, numbers: list[str]) -> Counter[tuple[int, ...]]:
     """How often numbers of one length are cut into which groups of digits, each in a line of its
     own."""
-    texts = [f"is {number}\n" for number in numbers]
-    data, offsets = _pack(texts)
+    data, offsets = pack([f"is {number}\n".encode() for number in numbers])
     ids, sizes = candidate.encode(data, offsets)
     starts, ends = candidate.spans(data, offsets, ids, sizes)
     bounds = np.cumsum([0, *sizes])
@@ -88,7 +82,8 @@ def indentation(candidate: Candidate) -> list[dict[str, Any]]:
     """By the depth of a line of code: the tokens that its indentation takes, more than the line has
     without, with each of INDENTS."""
     lines = ["", *(indent * depth for depth in DEPTHS for indent in INDENTS.values())]
-    _, sizes = candidate.encode(*_pack([f"if x:\n{indent}return x\n" for indent in lines]))
+    raw = [f"if x:\n{indent}return x\n".encode() for indent in lines]
+    _, sizes = candidate.encode(*pack(raw))
     more = (sizes[1:] - sizes[0]).reshape(len(DEPTHS), len(INDENTS)).tolist()
     return [
         {"depth": depth, **dict(zip(INDENTS, tokens, strict=True))}

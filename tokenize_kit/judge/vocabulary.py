@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tokenize_kit.encode.parts import pack
 from tokenize_kit.formats.tokenizer_json import from_letters, to_letters
 from tokenize_kit.judge.candidate import Candidate
 
@@ -114,6 +115,5 @@ def _unreachable(candidate: Candidate, numbers: list[int]) -> dict[int, list[int
 
 def _ids(candidate: Candidate, texts: list[str]) -> list[list[int]]:
     raw = [text.encode("utf-8", "replace") for text in texts]
-    data = np.frombuffer(bytearray().join(raw), np.uint8)
-    ids, sizes = candidate.encode(data, np.cumsum([0, *map(len, raw)], dtype=np.int64))
+    ids, sizes = candidate.encode(*pack(raw))
     return [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])] if len(texts) else []

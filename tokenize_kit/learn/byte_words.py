@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from tokenize_kit.encode.parts import pack
 from tokenize_kit.formats.tokenizer_json import ORDER, add_tokens, to_letters
 from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, SHARE, STEP, learn
 from tokenize_kit.learn.words import Text, WordCounts, lay_out
@@ -55,15 +56,11 @@ def weighted_batches(
         size += len(raw)
         if size >= _BATCH:
             for of_weight, batch in waiting.items():
-                yield *_join(batch), of_weight
+                yield *pack(batch), of_weight
             waiting.clear()
             size = 0
     for of_weight, batch in waiting.items():
-        yield *_join(batch), of_weight
-
-
-def _join(batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    return np.frombuffer(bytearray().join(batch), np.uint8), np.cumsum([0, *map(len, batch)])
+        yield *pack(batch), of_weight
 
 
 def lay_out_words(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> Text:
@@ -99,7 +96,7 @@ def learn_merges(
 
 def spelled(tokens: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
     """(ids of the tokens' bytes, one token after the other: int32[], ends: int64[tokens + 1])."""
-    joined, bounds = _join(list(tokens))
+    joined, bounds = pack(tokens)
     return byte_ids()[joined], bounds
 
 

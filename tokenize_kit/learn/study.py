@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from tokenize_kit.encode.parts import pack
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.judge.candidate import Json
 from tokenize_kit.judge.tally import Texts, cost
@@ -84,7 +83,7 @@ def study(
     laid = lay_out_words(*counted.words())
     names, merges = learn_merges(laid, ascending[-1] - len(special_tokens), banned)
     raw = held.texts
-    data, offsets = np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
+    data, offsets = pack(raw)
     held_out = Texts.of(data, offsets, segmentation)
     rows: list[dict[str, Any]] = []
     for size in ascending:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_cache import njit
+from tokenize_kit.encode.parts import pack
 from tokenize_kit.encode.trie import make_alphabet, number_characters
 from tokenize_kit.learn.words import WordCounts
 from tokenize_kit.pattern.categories import SCRIPTS, scripts
@@ -97,8 +98,7 @@ def _count(
     dictionary: Dictionary | None,
 ) -> None:
     for weight, batch in waiting.items():
-        data = np.frombuffer(bytearray().join(batch), np.uint8)
-        rows = np.cumsum([0, *map(len, batch)])
+        data, rows = pack(batch)
         breaks = np.zeros(len(data) + 1, np.bool_)
         if dictionary:
             breaks[dictionary.cut(data, rows)] = True

@@ -5,8 +5,7 @@ Python's own `unicodedata` is older or newer with every release, and a letter th
 not know would be cut differently. The tables were read out of `tokenizers`, one category and script
 after the other over all code points; tests/tokenize_kit/pattern compares some of them again.
 
-Each run is one byte for the category or script (its index in NAMES or SCRIPTS) and its length in
-code points as a varint; zlib, then base85.
+Beside them `by_code_point`, which unpacks such tables, those of UAX #29 in other modules too.
 """
 
 from __future__ import annotations
@@ -30,17 +29,21 @@ _SPACES += [0x202F, 0x205F, 0x3000]
 def categories() -> np.ndarray:
     """uint8[0x110000]: each code point's category as a position in NAMES; surrogates count as
     Cn."""
-    return _by_code_point(CATEGORY_RUNS)
+    return by_code_point(CATEGORY_RUNS)
 
 
 @lru_cache(maxsize=1)
 def scripts() -> np.ndarray:
     """uint8[0x110000]: each code point's script as a position in SCRIPTS; surrogates are
     Unknown."""
-    return _by_code_point(SCRIPT_RUNS)
+    return by_code_point(SCRIPT_RUNS)
 
 
-def _by_code_point(packed: str) -> np.ndarray:
+def by_code_point(packed: str) -> np.ndarray:
+    """uint8[0x110000]: a value for every code point, from a table of runs of the same.
+
+    Each run is one byte, the value, and its length in code points as a varint; zlib, then base85.
+    """
     runs = zlib.decompress(base64.b85decode(packed))
     values = np.empty(CODE_POINTS, np.uint8)
     at = position = 0

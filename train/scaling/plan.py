@@ -36,15 +36,17 @@ def plan(
     """``rows``: N, D and loss by each law; ``hours`` of one ``gpu`` at a share ``mfu`` of its peak
     in bfloat16. ``unique``: distinct tokens that there are; where a law would have more it is
     solved again with Muennighoff et al.'s worth of repeated text. ``fitted``: figures of
-    ``train.scaling.fit``. Raises ``TrainError``.
+    ``train.scaling.fit``; ``warnings``: what its points do not determine. Raises ``TrainError``.
     """
     device = find_gpu(gpu)
     rows = [_row("20 tokens a parameter", *rule_of_twenty(flops), unique)]
     rows += [_of_law(name, law, flops, unique, Repeats()) for name, law in PUBLISHED.items()]
     rows.append(_row("Kaplan et al. 2020, L(N, D)", *KAPLAN.best.optimum(flops), unique))
+    warnings = []
     if fitted is not None:
         try:
             rows += _fitted(fitted, flops, unique)
+            warnings = _undetermined(fitted, unique is not None)
         except (KeyError, TypeError, ValueError):
             message = "no fit in this file: give what `llmcurate scaling fit` wrote"
             raise TrainError(message, exit_code=2) from None
@@ -57,13 +59,27 @@ def plan(
         "unique_tokens": unique,
         "measured_to": fitted["flops"][1] if fitted else None,
         "rows": rows,
+        "warnings": warnings,
     }
+
+
+def _undetermined(fitted: dict[str, Any], repeated: bool) -> list[str]:
+    lines = [
+        f"fit, approach {approach}: an exponent is at the limit of the fit: its row says little"
+        for approach, figures in fitted["approaches"].items()
+        if figures.get("at_limit")
+    ]
+    if repeated and (fitted["repeats"] or {}).get("at_limit"):
+        lines.append("fit: an R* is at the limit of the fit: the published ones are used")
+    return lines
 
 
 def _fitted(fitted: dict[str, Any], flops: float, unique: float | None) -> list[dict[str, Any]]:
     """A row an approach that the points allowed."""
-    own = fitted["repeats"] or vars(Repeats())
-    repeats = Repeats(tokens=own["tokens"], parameters=own["parameters"])
+    own = fitted["repeats"]
+    repeats = Repeats()
+    if own and not own.get("at_limit"):
+        repeats = Repeats(tokens=own["tokens"], parameters=own["parameters"])
     rows = []
     for approach, figures in fitted["approaches"].items():
         if "reason" in figures:

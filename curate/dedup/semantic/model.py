@@ -21,7 +21,15 @@ from curate.text.onnx import TOKENIZER, OnnxText, onnx_file, onnx_files
 
 POOLING = "1_Pooling/config.json"
 MODULES = "modules.json"
+PLAIN = ["Transformer", "Pooling", "Normalize"]  # modules that transformers can stand for
 CONFIG = "config.json"
+# Names of poolings, as before version 6 of sentence-transformers and since: the position of the
+# token whose vector a text has; None: the mean of all.
+POOLS = {
+    **{"pooling_mode_mean_tokens": None, "mean": None},
+    **{"pooling_mode_cls_token": 0, "cls": 0},
+    **{"pooling_mode_lasttoken": -1, "lasttoken": -1},
+}
 BATCH = 32  # texts that sentence-transformers pads together
 
 
@@ -42,19 +50,18 @@ def model_files(folder: Path, label: str) -> list[Path]:
     if onnx_file(folder) is not None:
         files = onnx_files(folder, f"{label}: embedding {folder}")
         return [*files, *(p for p in (folder / POOLING,) if p.is_file())]
-    sentences = (folder / MODULES).is_file()
-    if not sentences and not (folder / CONFIG).is_file():
+    if (folder / MODULES).is_file():
+        _check_modules(folder, label)
+    elif not (folder / CONFIG).is_file():
         raise UsageError(
             f"{label}: embedding {folder}: neither model.onnx nor {MODULES} nor {CONFIG} is there"
         )
-    library = "sentence_transformers" if sentences else "transformers"
+    library = "sentence_transformers" if _needs_its_package(folder) else "transformers"
     if find_spec(library) is None:
         raise UsageError(
             f"{label}: embedding from this model needs {library}: pip install 'llmcurate[embed]'"
         )
-    if sentences:
-        _check_modules(folder, label)
-    elif not (folder / TOKENIZER).is_file():
+    if library == "transformers" and not (folder / TOKENIZER).is_file():
         raise UsageError(f"{label}: embedding {folder}: {TOKENIZER} is missing")
     if not any(folder.rglob("*.safetensors")):
         raise UsageError(f"{label}: embedding {folder}: no weights as safetensors")
@@ -72,12 +79,36 @@ def _check_modules(folder: Path, label: str) -> None:
         raise UsageError(f"{label}: embedding {folder}: {MODULES} names foreign code, {foreign[0]}")
 
 
+def _needs_its_package(folder: Path) -> bool:
+    """Whether sentence-transformers reads the folder: where it is installed, or where the modules
+    are more than a transformer, pooling and perhaps normalisation, which transformers can read."""
+    if not (folder / MODULES).is_file():
+        return False
+    modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
+    types = [module["type"].rsplit(".", 1)[-1] for module in modules]
+    more = (
+        _settings(folder / "config_sentence_transformers.json").get("default_prompt_name"),
+        _settings(folder / "sentence_bert_config.json").get("do_lower_case"),
+    )
+    plain = types in (PLAIN, PLAIN[:2]) and (folder / CONFIG).is_file() and not any(more)
+    return not plain or find_spec("sentence_transformers") is not None
+
+
+def _settings(file: Path) -> dict[str, Any]:
+    """A file's settings; none where it cannot be read."""
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return settings if isinstance(settings, dict) else {}
+
+
 def load(folder: Path, max_tokens: int, label: str) -> Embedder:
     """The model in a folder; UsageError where it cannot be used."""
     model_files(folder, label)
     if onnx_file(folder) is not None:
         return OnnxModel(folder, max_tokens, label)
-    if (folder / MODULES).is_file():
+    if _needs_its_package(folder):
         return SentenceModel(folder, max_tokens)
     return TransformersModel(folder, max_tokens, label)
 
@@ -98,12 +129,12 @@ def _column(vectors: np.ndarray, mask: np.ndarray, size: int) -> pa.FixedSizeLis
 
 class OnnxModel:
     """A model in ONNX whose first output is either one vector a token, which are pooled, or one a
-    text. Pooling is the mean over the attention mask, or the first token where
-    1_Pooling/config.json says so."""
+    text. Pooling is the mean over the attention mask, or the token that 1_Pooling/config.json asks
+    for."""
 
     def __init__(self, folder: Path, max_tokens: int, label: str) -> None:
         self._model = OnnxText(folder, max_tokens, f"{label}: embedding {folder}")
-        self._first = _first_token(folder)
+        self._token = _pooled_token(folder, label)
         self._size = len(self._vector("a"))
 
     def _vector(self, text: str) -> np.ndarray:
@@ -111,8 +142,8 @@ class OnnxModel:
         out, mask = self._model.run(text)
         if out.ndim == 2:
             return out[0]
-        if self._first:
-            return out[0, 0]
+        if self._token is not None:
+            return out[0, self._token]
         weights = mask[0].astype(np.float32)
         pooled: np.ndarray = (out[0] * weights[:, None]).sum(axis=0) / max(weights.sum(), 1.0)
         return pooled
@@ -123,13 +154,20 @@ class OnnxModel:
         return _column(vectors.reshape(-1, self._size), mask, self._size)
 
 
-def _first_token(folder: Path) -> bool:
-    """Whether the folder's pooling is that of the first token."""
-    try:
-        pooling = json.loads((folder / POOLING).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return bool(isinstance(pooling, dict) and pooling.get("pooling_mode_cls_token"))
+def _pooled_token(folder: Path, label: str, default: int | None = None) -> int | None:
+    """A value of POOLS, the default where the folder asks for none; UsageError for other ones."""
+    settings = _settings(folder / POOLING)
+    modes = [name for name in settings if name[:13] == "pooling_mode_" and settings[name] is True]
+    modes = settings.get("pooling_mode", modes)
+    modes = [modes] if isinstance(modes, str) else modes
+    if not modes:
+        return default
+    if len(modes) > 1 or modes[0] not in POOLS:
+        raise UsageError(
+            f"{label}: embedding {folder}: {POOLING} asks for {' and '.join(map(str, modes))}, but"
+            " only the mean, the first and the last token are known"
+        )
+    return POOLS[modes[0]]
 
 
 class SentenceModel:
@@ -163,11 +201,22 @@ class SentenceModel:
         return _column(np.asarray(vectors, np.float32), mask, self._size)
 
 
+def _lengths(folder: Path) -> list[int]:
+    """Most tokens of a text, where a folder of sentence-transformers has such a limit."""
+    if not (folder / MODULES).is_file():
+        return []
+    limits = (
+        _settings(folder / "sentence_bert_config.json").get("max_seq_length"),
+        _settings(folder / "tokenizer_config.json").get("model_max_length"),
+    )
+    return [int(limit) for limit in limits if limit]
+
+
 class TransformersModel:
     """A folder of transformers, as `llmcurate export --format hf` writes them too: the mean of the
-    last layer's vectors, or the first token's where 1_Pooling/config.json says so; of a decoder the
-    last token's, as SemDeDup takes them of an OPT. One text at a time, on one thread, so that a
-    vector does not depend on its neighbours.
+    last layer's vectors, of a decoder the last token's, as SemDeDup takes them of an OPT, or what
+    1_Pooling/config.json asks for. One text at a time, on one thread, so that a vector does not
+    depend on its neighbours.
     """
 
     def __init__(self, folder: Path, max_tokens: int, label: str) -> None:
@@ -191,11 +240,11 @@ class TransformersModel:
         model = model.get_encoder() if config.is_encoder_decoder else model
         self._model = model.float().eval()
         writes = any("CausalLM" in name or "LMHead" in name for name in config.architectures or ())
-        self._pooled = "last" if writes else "first" if _first_token(folder) else "mean"
+        self._token = _pooled_token(folder, label, -1 if writes else None)
         positions = getattr(config, "max_position_embeddings", None) or max_tokens
         # RoBERTa's positions begin behind its padding.
         behind = (config.pad_token_id or 0) + 1 if config.model_type == "roberta" else 0
-        most = min(max_tokens, positions - behind)
+        most = min(max_tokens, positions - behind, *_lengths(folder))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(most)
         self._characters = 16 * most
@@ -211,8 +260,8 @@ class TransformersModel:
                 for text in texts:
                     ids = self._tokenizer.encode(text[: self._characters]).ids or [0]
                     out = self._model(input_ids=torch.tensor([ids])).last_hidden_state[0]
-                    pools = {"last": out[-1], "first": out[0], "mean": out.mean(dim=0)}
-                    vectors.append(pools[self._pooled].numpy())
+                    vector = out.mean(dim=0) if self._token is None else out[self._token]
+                    vectors.append(vector.numpy())
         finally:
             torch.set_num_threads(threads)
         return np.array(vectors, np.float32)

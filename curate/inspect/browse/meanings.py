@@ -7,7 +7,7 @@ from typing import Any
 
 from curate.disk.units import format_measure
 from curate.documents.rejected import Reason
-from curate.pages.charts import scaling
+from curate.pages.axes import scaling
 
 
 def spoken(rule: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -23,14 +24,20 @@ if TYPE_CHECKING:
 
 GROUPS = ("lang", "source")
 ROWS = 500  # texts at a time: their tokens and positions are in memory
+WORD_END = "\ufdd0"  # a noncharacter, which Unicode keeps for what never leaves a program
 Buffers = tuple[Any, Any, dict[str, list[str | None]]]
 
 
 class Documents:
-    """The documents with text of some inputs, read as often as `batches` is called."""
+    """The documents with text of some inputs, read as often as `batches` is called. words: the
+    column of their words, behind each of which WORD_END is put into the text."""
 
     def __init__(
-        self, inputs: list[str], quiet: bool = False, read: ReadSettings | None = None
+        self,
+        inputs: list[str],
+        quiet: bool = False,
+        read: ReadSettings | None = None,
+        words: str | None = None,
     ) -> None:
         read = read or ReadSettings()
         plan = plan_reading(inputs, read)
@@ -43,6 +50,7 @@ class Documents:
             say(notice, quiet)
         self.files = [Path(f.path).resolve() for f in plan.files if "://" not in f.path]
         self._direct = DirectInput(plan, read)
+        self._words = words
 
     def batches(self) -> Iterator[Buffers]:
         """(data: uint8[], offsets: int64[rows + 1], labels by group), in input order."""
@@ -54,13 +62,49 @@ class Documents:
                     for name in GROUPS
                     if name in part.schema.names
                 }
-                yield *text_buffers(as_large_string(part.column("text"))), labels
+                texts = part.column("text")
+                if self._words is not None:
+                    texts = pa.array(marked(part, self._words), pa.large_string())
+                yield *text_buffers(as_large_string(texts)), labels
 
     @property
     def tally(self) -> dict[str, Any]:
         """Counts of the last reading: documents, and records that could not be read."""
         tally = self._direct.tally
         return {name: tally[name] for name in ("read", "kept", "rejected", "corrupt")}
+
+
+def marked(batch: pa.RecordBatch, column: str) -> list[str]:
+    """The texts with WORD_END behind each of the words that the column has for them. UsageError
+    naming a document whose words are not its text but for white space."""
+    if column not in batch.schema.names:
+        raise UsageError(f"--words {column}: the texts have no column of that name")
+    texts = []
+    for row in batch.select(["id", "text", column]).to_pylist():
+        end, parts, text = 0, [], row["text"]
+        for word in _words(row[column]):
+            start = text.find(word, end)
+            parts += [text[end:start], word, WORD_END]
+            end = start + len(word)
+        parts.append(text[end:])
+        between = "".join(parts[::3])
+        if between.strip() or "".join(parts).replace(WORD_END, "") != text:
+            raise UsageError(
+                f"--words {column}: the words of {row['id']} are not those of its text"
+            )
+        texts.append("".join(parts))
+    return texts
+
+
+def _words(value: Any) -> list[str]:
+    """A list, which may be written as JSON, or words with white space between."""
+    if isinstance(value, str):
+        try:
+            words = json.loads(value)
+        except ValueError:
+            words = None
+        value = words if isinstance(words, list) else value.split()
+    return [str(word) for word in value or ()]
 
 
 def evaluate(
@@ -73,6 +117,7 @@ def evaluate(
     baseline: Path | None = None,
     dictionary: Path | None = None,
     separator: str | None = None,
+    words: str | None = None,
     pivot: str | None = None,
     price: float | None = None,
     context: int | None = None,
@@ -81,15 +126,15 @@ def evaluate(
 ) -> dict[str, Any]:
     """The figures of `tokenize_kit.judge.compare`, with the inputs and the counts of reading.
 
-    baseline: one of the tokenizers, or one more, which then comes last. dictionary, separator: how
-    the words of scripts without spaces are known. morphemes: a lexicon. UsageError where a
-    tokenizer cannot be read, no document has text, or none is of the pivot.
+    baseline: one of the tokenizers, or one more, which then comes last. dictionary, separator,
+    words: as of `segmentation`. morphemes: a lexicon. UsageError where a tokenizer cannot be read,
+    no document has text, or none is of the pivot.
     """
     from tokenize_kit.errors import TokenizerError
     from tokenize_kit.judge.compare import compare
     from tokenize_kit.judge.morphemes import read_lexicon
 
-    documents = Documents(inputs, quiet, read)
+    documents = Documents(inputs, quiet, read, words)
     if pattern is not None and not any(
         _is_ranks(p) for p in [*tokenizers, *filter(None, [baseline])]
     ):
@@ -105,7 +150,7 @@ def evaluate(
             show,
             pattern,
             against,
-            segmentation=segmentation(dictionary, separator),
+            segmentation=segmentation(dictionary, separator, words),
             pivot=pivot,
             price=price,
             context=context,
@@ -130,6 +175,7 @@ def evaluate(
     settings = {
         "dictionary": dictionary and str(dictionary),
         "separator": separator,
+        "words": words,
         "pivot": pivot,
         "price": price,
         "context": context,
@@ -138,16 +184,20 @@ def evaluate(
     return {"inputs": inputs, **documents.tally, **settings, **figures}
 
 
-def segmentation(dictionary: Path | None, separator: str | None) -> Segmentation:
-    """How words of scripts without spaces are known; UsageError for both ways at once, and
+def segmentation(
+    dictionary: Path | None, separator: str | None = None, words: str | None = None
+) -> Segmentation:
+    """How words of scripts without spaces are known; UsageError for several ways at once, and
     TokenizerError naming a dictionary that cannot be read."""
     from tokenize_kit.judge.words import Segmentation
     from tokenize_kit.segment.dictionary import read_dictionary
 
-    if dictionary is not None and separator:
-        raise UsageError("--dictionary and --separator both say where words end; give one")
-    words = None if dictionary is None else read_dictionary(dictionary, None)
-    return Segmentation(words, (separator or "").encode())
+    if sum(map(bool, (dictionary, separator, words))) > 1:
+        raise UsageError(
+            "--dictionary, --separator and --words all say where words end; give one of them"
+        )
+    known = None if dictionary is None else read_dictionary(dictionary, None)
+    return Segmentation(known, (WORD_END if words else separator or "").encode())
 
 
 def trained_on(tokenizer: Path, files: list[Path]) -> bool:

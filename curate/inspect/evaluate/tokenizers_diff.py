@@ -37,7 +37,7 @@ def diff(
             *paths,
             documents.batches() if documents else (),
             pattern=pattern,
-            segmentation=segmentation(dictionary, None),
+            segmentation=segmentation(dictionary),
         )
     except TokenizerError as error:
         raise translated(error) from None

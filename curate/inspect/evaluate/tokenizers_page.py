@@ -11,7 +11,6 @@ from curate.pages.html import plain
 
 NONE = "-"
 SERIES, LANGUAGES, SCRIPTS_DRAWN = 4, 8, 10  # tokenizers, languages, scripts in a chart
-DRAWN = ("bytes_a_token", "boundary_f1")
 TRAINED_ON = (
     "was trained on some of these texts: it is better on them than on others; judge it on texts"
     " that it never saw"
@@ -28,11 +27,11 @@ Bars = list[tuple[str, list[float | None]]]
 def bars(tokenizers: list[dict[str, Any]], key: str = "bytes_a_token") -> Bars:
     """(label, a figure of each tokenizer): of all texts, and of the languages with most; empty
     where there is none."""
-    rows = [("all texts", [t[key] for t in tokenizers])]
+    rows = [("all texts", [t.get(key) for t in tokenizers])]
     languages = tokenizers[0]["lang"][:LANGUAGES]
     if len(languages) > 1:
         rows += [
-            (plain(row["label"], 12), [t["lang"][nth][key] for t in tokenizers])
+            (plain(row["label"], 12), [t["lang"][nth].get(key) for t in tokenizers])
             for nth, row in enumerate(languages)
         ]
     return [row for row in rows if any(v is not None for v in row[1])]
@@ -94,6 +93,18 @@ def speed(value: float | None) -> str:
     return NONE if value is None else f"{value:.3g}"
 
 
+# key, title, formatter, and which is better
+CHARTS: tuple[tuple[str, str, Callable[[Any], str], str], ...] = (
+    ("bytes_a_token", "Bytes a token", ratio, "More is better: the same text in fewer tokens."),
+    (
+        "boundary_f1",
+        "Boundaries of words kept (F1)",
+        ratio,
+        "More is better: 1 where tokens end where words do and nowhere else.",
+    ),
+    ("price_a_million_characters", "Price of a million characters", ratio, "Less is better."),
+    ("context_pages", "Pages of 1,800 characters in the context", pages, "More is better."),
+)
 # key, title, formatter, which is better (+1 more, -1 less, 0 neither)
 FIGURES: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("vocab", "vocabulary", whole, 0),
@@ -157,6 +168,7 @@ def rows(tokenizers: list[dict[str, Any]]) -> list[tuple[str, list[str], list[in
 
 def render(evaluation: dict[str, Any]) -> str:
     """evaluation.html."""
+    drawn = evaluation["tokenizers"][:SERIES]
     return templates.render(
         "evaluate/tokenizers.html",
         evaluation=evaluation,
@@ -164,8 +176,8 @@ def render(evaluation: dict[str, Any]) -> str:
         premium=PREMIUM,
         ratio=ratio,
         trained_on=TRAINED_ON,
-        bars={key: bars(evaluation["tokenizers"][:SERIES], key) for key in DRAWN},
-        scripts=script_rows(evaluation["tokenizers"][:SERIES], SCRIPTS_DRAWN),
+        bars=[(bars(drawn, key), *chart) for key, *chart in CHARTS],
+        scripts=script_rows(drawn, SCRIPTS_DRAWN),
         whole=whole,
         share=share,
         script_name=script_name,

@@ -53,7 +53,7 @@ def study(
             digits=cast(Digits, digits),
             width=width,
             worth=worth,
-            segmentation=segmentation(dictionary, None),
+            segmentation=segmentation(dictionary),
         )
     except TokenizerError as error:
         raise translated(error) from None

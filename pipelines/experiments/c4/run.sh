@@ -9,9 +9,7 @@
 #
 #   sh pipelines/experiments/c4/run.sh CORPORA OUT
 set -eu
-corpora=$1 out=$2 here=$(dirname "$0")
-. "$here/../small.sh"
-mkdir -p "$out"
+. "$(dirname "$0")/../small.sh"
 
 llmcurate ablate --recipes c4 c4-unfiltered --input "$corpora/wcxb/dev.warc.gz" \
   --set c4.badwords=null --set language.model="$corpora/models/lid.176.ftz" \

@@ -14,9 +14,7 @@
 #
 #   sh pipelines/experiments/d4/run.sh CORPORA OUT [MODEL]
 set -eu
-corpora=$1 out=$2 here=$(dirname "$0")
-. "$here/../small.sh"
-mkdir -p "$out"
+. "$(dirname "$0")/../small.sh"
 
 llmcurate extract "$corpora/wcxb/dev.warc.gz" -o "$out/extracted" --extractor text
 "$PYTHON" - "$corpora" "$out" <<'END'
@@ -25,12 +23,12 @@ import sys
 from experiments.texts import novels, pieces, shuffled, web_pages, write
 
 corpora, out = sys.argv[1:]
-pages, main = web_pages(f"{out}/extracted/corpus", f"{corpora}/wcxb/dev-gold.jsonl.gz")
+pages, main = web_pages(corpora, out)
 drawn = shuffled(pieces(pages, 1000), 2)[:2000]
 write(f"{out}/pieces.jsonl", drawn)
 write(f"{out}/random.jsonl", shuffled(drawn, 3)[:1000])
 write(f"{out}/main.jsonl", main)
-write(f"{out}/novels.jsonl", novels(f"{corpora}/longtext/en-novels.jsonl.zst", 2000)[1][:100])
+write(f"{out}/novels.jsonl", novels(corpora, 2000)[1][:100])
 END
 
 arms=$out/random.jsonl

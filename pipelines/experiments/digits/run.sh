@@ -12,9 +12,7 @@
 #
 #   sh pipelines/experiments/digits/run.sh CORPORA OUT
 set -eu
-out=$2 here=$(dirname "$0")
-. "$here/../small.sh"
-mkdir -p "$out"
+. "$(dirname "$0")/../small.sh"
 
 "$PYTHON" - "$out" <<'END'
 import random

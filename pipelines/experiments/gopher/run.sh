@@ -9,9 +9,7 @@
 #
 #   sh pipelines/experiments/gopher/run.sh CORPORA OUT
 set -eu
-corpora=$1 out=$2 here=$(dirname "$0")
-. "$here/../small.sh"
-mkdir -p "$out"
+. "$(dirname "$0")/../small.sh"
 
 llmcurate extract "$corpora/wcxb/dev.warc.gz" -o "$out/extracted" --extractor text
 "$PYTHON" - "$corpora" "$out" <<'END'
@@ -20,10 +18,10 @@ import sys
 from experiments.texts import novels, web_pages, write
 
 corpora, out = sys.argv[1:]
-pages, main = web_pages(f"{out}/extracted/corpus", f"{corpora}/wcxb/dev-gold.jsonl.gz")
+pages, main = web_pages(corpora, out)
 write(f"{out}/pages.jsonl", pages)
 write(f"{out}/main.jsonl", main)
-write(f"{out}/novels.jsonl", novels(f"{corpora}/longtext/en-novels.jsonl.zst", 2000)[1][:100])
+write(f"{out}/novels.jsonl", novels(corpora, 2000)[1][:100])
 END
 
 llmcurate ablate --recipes "$here/raw.yaml" "$here/quality.yaml" "$here/repetition.yaml" \

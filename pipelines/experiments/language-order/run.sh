@@ -10,9 +10,7 @@
 #
 #   sh pipelines/experiments/language-order/run.sh CORPORA OUT
 set -eu
-corpora=$1 out=$2 here=$(dirname "$0")
-. "$here/../small.sh"
-mkdir -p "$out"
+. "$(dirname "$0")/../small.sh"
 
 llmcurate extract "$corpora"/web/*.warc.gz -o "$out/extracted" --extractor text
 llmcurate ablate --recipes "$here/before.yaml" "$here/after.yaml" --input "$out/extracted" \

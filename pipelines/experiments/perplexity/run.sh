@@ -10,9 +10,7 @@
 #
 #   sh pipelines/experiments/perplexity/run.sh CORPORA OUT
 set -eu
-corpora=$1 out=$2 here=$(dirname "$0")
-. "$here/../small.sh"
-mkdir -p "$out"
+. "$(dirname "$0")/../small.sh"
 
 llmcurate extract "$corpora/wcxb/dev.warc.gz" -o "$out/extracted" --extractor text
 "$PYTHON" - "$corpora" "$out" <<'END'
@@ -21,7 +19,7 @@ import sys
 from experiments.texts import web_pages, write
 
 corpora, out = sys.argv[1:]
-pages, main = web_pages(f"{out}/extracted/corpus", f"{corpora}/wcxb/dev-gold.jsonl.gz")
+pages, main = web_pages(corpora, out)
 third = len(main) // 3
 write(f"{out}/pages.jsonl", pages)
 write(f"{out}/scored.jsonl", main[:third])

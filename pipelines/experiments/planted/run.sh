@@ -14,19 +14,17 @@
 #
 #   sh pipelines/experiments/planted/run.sh CORPORA OUT
 set -eu
-corpora=$1 out=$2 here=$(dirname "$0")
-. "$here/../small.sh"
-mkdir -p "$out"
+. "$(dirname "$0")/../small.sh"
 
-"$PYTHON" - "$corpora/longtext/en-novels.jsonl.zst" "$out" <<'END'
+"$PYTHON" - "$corpora" "$out" <<'END'
 import random
 import sys
 
 from experiments.texts import novels, write
 
-source, out = sys.argv[1:]
+corpora, out = sys.argv[1:]
 COPIES, PASSAGES, WORDS = (1, 8, 64), 6, 50
-trained, scored = novels(source, 900)
+trained, scored = novels(corpora, 900)
 words = sorted({word for row in trained[:2000] for word in row["text"].split() if word.isalpha()})
 draw = random.Random(0)
 planted = [

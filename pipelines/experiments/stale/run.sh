@@ -12,9 +12,7 @@
 #
 #   sh pipelines/experiments/stale/run.sh CORPORA OUT
 set -eu
-corpora=$1 out=$2 here=$(dirname "$0")
-. "$here/../small.sh"
-mkdir -p "$out"
+. "$(dirname "$0")/../small.sh"
 
 "$PYTHON" - "$corpora/dedup/versions.jsonl.zst" "$out" <<'END'
 import sys

@@ -11,9 +11,7 @@
 #
 #   sh pipelines/experiments/thai/run.sh CORPORA OUT
 set -eu
-corpora=$1 out=$2 here=$(dirname "$0")
-. "$here/../small.sh"
-mkdir -p "$out"
+. "$(dirname "$0")/../small.sh"
 
 "$PYTHON" - "$corpora/longtext/th-thaigov.jsonl.zst" "$out" <<'END'
 import shutil

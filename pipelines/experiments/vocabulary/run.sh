@@ -12,17 +12,15 @@
 #
 #   sh pipelines/experiments/vocabulary/run.sh CORPORA OUT
 set -eu
-corpora=$1 out=$2 here=$(dirname "$0")
-. "$here/../small.sh"
-mkdir -p "$out"
+. "$(dirname "$0")/../small.sh"
 
-"$PYTHON" - "$corpora/longtext/en-novels.jsonl.zst" "$out" <<'END'
+"$PYTHON" - "$corpora" "$out" <<'END'
 import sys
 
 from experiments.texts import novels, write
 
-source, out = sys.argv[1:]
-trained, scored = novels(source, 2000)
+corpora, out = sys.argv[1:]
+trained, scored = novels(corpora, 2000)
 write(f"{out}/pieces.jsonl", trained[:384])
 write(f"{out}/novels.jsonl", scored[:100])
 END

@@ -149,8 +149,8 @@ def test_sentence_transformers_gives_its_own_vectors(tmp_path):
     np.testing.assert_allclose(embedded.to_pylist()[0], transformer.encode(["cat"])[0], rtol=1e-5)
 
 
-@pytest.fixture(scope="module", params=["bert", "llama", "roberta"])
-def transformers_folder(request, tmp_path_factory) -> Path:
+def transformers_model(folder: Path, kind: str) -> Any:
+    """The base of a small model whose files it writes into the folder, with a tokenizer."""
     transformers = pytest.importorskip("transformers", reason="no transformers")
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
@@ -166,32 +166,67 @@ def transformers_folder(request, tmp_path_factory) -> Path:
     }
     transformers.set_seed(0)
     heads = {"bert": "ForPreTraining", "llama": "ForCausalLM", "roberta": "ForMaskedLM"}
-    config = transformers.AutoConfig.for_model(request.param, **small)
-    folder = tmp_path_factory.mktemp(request.param)
-    name = type(config).__name__.removesuffix("Config") + heads[request.param]
+    config = transformers.AutoConfig.for_model(kind, **small)
+    name = type(config).__name__.removesuffix("Config") + heads[kind]
     getattr(transformers, name)(config).eval().save_pretrained(folder)
     tokenizer = Tokenizer(WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
     tokenizer.save(str(folder / "tokenizer.json"))
-    return folder
+    return transformers.AutoModel.from_pretrained(folder).eval()
 
 
-def test_a_folder_of_transformers_gives_its_last_layers_vectors(transformers_folder):
+@pytest.mark.parametrize("kind", ["bert", "llama", "roberta"])
+def test_a_folder_of_transformers_gives_its_last_layers_vectors(tmp_path, kind):
     """Of an encoder their mean, of a decoder the last token's; a text is cut at its positions."""
-    import torch
-    from transformers import AutoModel
-
-    model = AutoModel.from_pretrained(transformers_folder).eval()
+    torch = pytest.importorskip("torch", reason="no torch")
+    model = transformers_model(tmp_path, kind)
     with torch.no_grad():
         out = model(input_ids=torch.tensor([[8, 1, 3]])).last_hidden_state[0]
-    decoder = "Llama" in type(model).__name__
-    expected = (out[-1] if decoder else out.mean(dim=0)).numpy()
-    embedded = vectors(transformers_folder, ["the cat sits", "", "cat dog " * 40, "cat dog " * 41])
+    expected = (out[-1] if kind == "llama" else out.mean(dim=0)).numpy()
+    embedded = vectors(tmp_path, ["the cat sits", "", "cat dog " * 40, "cat dog " * 41])
     np.testing.assert_allclose(embedded[0].as_py(), expected, rtol=1e-5, atol=1e-6)
     assert embedded[1].as_py() is None
     assert embedded[2] == embedded[3]
-    alone = vectors(transformers_folder, ["the cat sits"])
+    alone = vectors(tmp_path, ["the cat sits"])
     assert alone[0] == embedded[0]
+
+
+def test_a_folder_of_sentence_transformers_may_be_read_by_transformers(tmp_path, monkeypatch):
+    """Where it has no other modules and the package is absent: mean, first or last token."""
+    torch = pytest.importorskip("torch", reason="no torch")
+    installed = embeddings_model.find_spec
+    monkeypatch.setattr(
+        embeddings_model, "find_spec", lambda n: None if n.startswith("sentence") else installed(n)
+    )
+    model = transformers_model(tmp_path, "bert")
+
+    def write(name: str, settings: Any) -> None:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(settings))
+
+    def refused() -> str:
+        with pytest.raises(UsageError) as caught:
+            vectors(tmp_path, ["the"])
+        return str(caught.value)
+
+    types = ["models.Transformer", "sentence_transformer.modules.pooling.Pooling", "models.Dense"]
+    modules = [{"type": f"sentence_transformers.{name}"} for name in types]
+    write("modules.json", modules)
+    assert "needs sentence_transformers: pip install 'llmcurate[embed]'" in refused()
+    write("modules.json", modules[:2])
+    write("sentence_bert_config.json", {"max_seq_length": 3})
+    with torch.no_grad():
+        out = model(input_ids=torch.tensor([[8, 1, 3]])).last_hidden_state[0]
+    for pooling, expected in (
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, out.mean(dim=0)),
+        ({"pooling_mode": "cls", "include_prompt": True}, out[0]),
+        ({"pooling_mode": ["lasttoken"]}, out[2]),
+    ):
+        write("1_Pooling/config.json", pooling)
+        embedded = vectors(tmp_path, ["the cat sits runs"])[0].as_py()
+        np.testing.assert_allclose(embedded, expected.numpy(), rtol=1e-5, atol=1e-6)
+    write("1_Pooling/config.json", {"pooling_mode": ["mean", "max"]})
+    assert "asks for mean and max" in refused()
 
 
 def test_a_folder_of_transformers_needs_its_tokenizer_and_safetensors(tmp_path):

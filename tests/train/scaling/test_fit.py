@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from curate.inspect.scaling import law_rows
+from curate.inspect.scaling import law_rows, plan_lines
 from train.errors import TrainError
 from train.scaling.fit import ENVELOPE, ISOFLOP, PARAMETRIC, fit, interval
 from train.scaling.laws import BESIROGLU, HOFFMANN, KAPLAN, Chinchilla, Power, Repeats
 from train.scaling.parametric import ChinchillaForm, KaplanForm
 from train.scaling.parametric import fit as fit_law
+from train.scaling.plan import plan
 from train.scaling.points import Curve, Measured, points_of, read
 
 BUDGETS = np.geomspace(1e18, 1e22, 9)
@@ -145,12 +146,20 @@ def test_repeated_text_that_is_as_good_as_new_has_its_worth_at_the_limit():
     figures = fit(measured(sizes, tokens, losses, unique_tokens=distinct), resamples=3)
     assert figures["repeats"]["tokens"] > 100 and figures["repeats"]["at_limit"]
     assert ["repetition", "", SAID] in law_rows(figures)
+    bound = plan(1e22, unique=1e9, fitted=figures)
+    undetermined = plan(1e22, unique=1e9, fitted={**figures, "repeats": None})
+    assert bound["rows"] == undetermined["rows"]  # the published R*
+    assert "an R* is at the limit" in plan_lines(bound)[-1] and not undetermined["warnings"]
+    assert not plan(1e22, fitted=figures)["warnings"]  # new text for all
 
 
 def test_points_that_do_not_determine_an_exponent_are_said_to_be_such():
     sizes, tokens, losses = made(Chinchilla(e=1.0, a=1e-9, b=400.0, alpha=0.3, beta=0.3))
-    law = fit(measured(sizes, tokens, losses), resamples=3)["approaches"][PARAMETRIC]
+    fitted = fit(measured(sizes, tokens, losses), resamples=3)
+    law = fitted["approaches"][PARAMETRIC]
     assert law["law"]["beta"] == pytest.approx(0.3, abs=1e-3) and law["at_limit"]
+    (warning,) = plan(1e22, fitted=fitted)["warnings"]
+    assert PARAMETRIC in warning
     sure = fit(measured(*made(BESIROGLU)), resamples=3)["approaches"][PARAMETRIC]
     assert not sure["at_limit"]
 

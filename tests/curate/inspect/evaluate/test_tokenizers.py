@@ -272,16 +272,21 @@ def test_words_of_a_separator_or_a_dictionary_costs_and_scripts_are_shown(
     assert thai["words"] == 4 and thai["word_boundaries"] == 3  # กิน ข้าว ที่ บ้าน
     page = (tmp_path / "evaluation.html").read_text(encoding="utf-8")
     check_structure(page)
-    assert "could not be drawn" not in page and page.count("<svg") == 3
+    assert "could not be drawn" not in page and page.count("<svg") == 5  # price, context
 
-    rows = [{"text": "กิน|ข้าว|ที่|บ้าน", "lang": "th"}]
-    marked = tmp_path / "marked.jsonl"
-    marked.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    arguments = ["tokenizer", "eval", judged / "one", "--on", marked, "--separator", "|", "--json"]
-    assert invoke([str(argument) for argument in arguments]) == 0
-    (gold,) = json.loads(capsys.readouterr().out.splitlines()[-1])["tokenizers"]
     names = ("tokens", "words", "kept_boundaries", "boundaries_within", "bytes")
-    assert [gold[name] for name in names] == [thai[name] for name in names]
+    words = ["กิน", "ข้าว", "ที่", "บ้าน"]
+    marked = tmp_path / "marked.jsonl"
+    for row, option in (
+        ({"text": "|".join(words)}, ("--separator", "|")),
+        ({"text": "".join(words), "gold": words}, ("--words", "gold")),
+        ({"text": "".join(words), "gold": " ".join(words)}, ("--words", "gold")),
+    ):
+        marked.write_text(json.dumps(row), encoding="utf-8")
+        arguments = ["tokenizer", "eval", judged / "one", "--on", marked, *option, "--json"]
+        assert invoke([str(argument) for argument in arguments]) == 0
+        (gold,) = json.loads(capsys.readouterr().out.splitlines()[-1])["tokenizers"]
+        assert [gold[name] for name in names] == [thai[name] for name in names]
 
 
 @pytest.mark.parametrize(
@@ -292,8 +297,10 @@ def test_words_of_a_separator_or_a_dictionary_costs_and_scripts_are_shown(
         ("--dictionary", "none.txt", "--separator", "|"),
         ("--context", "0"),
         ("--morphemes", "none.tsv"),
+        ("--words", "none"),
+        ("--words", "lang"),
     ],
-    ids=["pivot", "no-dictionary", "two-ways", "context", "no-lexicon"],
+    ids=["pivot", "no-dictionary", "two-ways", "context", "no-lexicon", "no-words", "other-words"],
 )
 def test_measures_that_cannot_be_taken_are_refused(
     judged: Path, capsys: Any, arguments: tuple[str, ...]

@@ -220,7 +220,7 @@ def test_a_chart_that_fails_is_a_line_of_text(out: Path, monkeypatch: pytest.Mon
     def broken(*parts: Any) -> Any:
         raise ValueError("no number <here>")
 
-    monkeypatch.setattr(charts, "_svg", broken)
+    monkeypatch.setattr(charts, "svg", broken)
     source = render(read_record(out), gather(out))
     assert "<svg" not in source and "no number &lt;here&gt;" in source
 
