@@ -178,8 +178,8 @@ class TrainingOptions:
         int | Literal["auto"] | None,
         Setting(
             "Size of the vocabulary from which on tokens may span words, four at most (SuperBPE, "
-            "Liu et al. 2025); `auto` makes whole words one token as often as they come "
-            "(BoundlessBPE, Schmidt et al. 2025). Without a value none does."
+            "Liu et al. 2025); `auto`: words that are one token each merge as often as they come "
+            "(BoundlessBPE, Schmidt et al. 2025). Without a value no token does."
         ),
     ] = None
     character_coverage: Annotated[

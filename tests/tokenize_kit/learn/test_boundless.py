@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -69,7 +68,7 @@ def by_the_paper(texts, size):
         for line, count in lines.items():
             for across in (False, True):
                 for pair in pairs_of(line, across):
-                    counts[across, *pair] += count
+                    counts[(across, *pair)] += count
         spelled = {key: names[key[1]] + names[key[2]] for key in counts}
         taken = {*plain, *(names[k] for k in names if k >= size)}
         allowed = [
