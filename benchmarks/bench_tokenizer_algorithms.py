@@ -119,6 +119,7 @@ def compare_rules(boundless: Any, over: int, kept: dict[str, list[str]]) -> None
     """Prints bytes a token by the paper's rule for the last `over` merges, and the share of the
     tokens by the file that the rule does not give."""
     from tokenizers import Regex, Tokenizer, pre_tokenizers
+
     from tokenize_kit.learn.options import TrainingOptions
 
     options = TrainingOptions(superwords="auto")
