@@ -2,13 +2,15 @@
 
     python benchmarks/bench_tokenizer_algorithms.py [--mb N] [--vocab N]
 
-First plain BPE against SuperBPE, whose tokens span words from a share of the vocabulary on: bytes a
-token by kind of text, CPU seconds and memory of training (each in a process of its own). Then how
+First plain BPE against SuperBPE, whose tokens span words from a share of the vocabulary on, and
+BoundlessBPE, whose words that are one token merge as often as they come: bytes a token by kind of
+text, CPU seconds and memory of training (each in a process of its own); and what BoundlessBPE's
+tokenizer.json gives otherwise than the paper's rule, by which only whole words are joined. Then how
 much there is in tokens that stand in longer ones alone (what PickyBPE and ScaffoldBPE take out).
 Then plain against parity-aware BPE, on the languages of which there are parallel texts
 (NTREX-128): tokens a sentence by language, on sentences that no one learned from, and the Gini
-coefficient of them. Exit status 1 where SuperBPE gives fewer bytes a token than plain BPE, or
-parity-aware BPE a Gini coefficient that is not smaller.
+coefficient of them. Exit status 1 where SuperBPE or BoundlessBPE gives fewer bytes a token than
+plain BPE, or parity-aware BPE a Gini coefficient that is not smaller.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ import json
 import multiprocessing
 import sys
 import time
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,23 +44,28 @@ Documents = list[tuple[str, int]]  # text, and weight or number of its group
 
 def train(
     documents: Documents, vocab: int, settings: dict[str, Any], groups: Any, parallel: Any
-) -> tuple[str, float, float]:
-    """(tokenizer.json, CPU seconds, MiB that the process grew by); runs in a new process."""
+) -> tuple[str, float, float, int]:
+    """(tokenizer.json, CPU seconds, MiB that the process grew by, BoundlessBPE's tokens over
+    words); runs in a new process."""
+    from tokenize_kit.learn.boundless import train_boundless
     from tokenize_kit.learn.bpe import train_sizes
     from tokenize_kit.learn.options import TrainingOptions
     from tokenize_kit.learn.parity import Parity
 
-    def learn(some: Documents, size: int, **more: Any) -> Any:
+    def learn(some: Documents, size: int, **more: Any) -> tuple[Any, int]:
         options = TrainingOptions(sizes=(size,), **{**settings, **more})
         parity = Parity(groups, parallel) if groups else None
-        return train_sizes(iter(some), options, parity=parity)[0]
+        if options.superwords == "auto":
+            tokenizer, details = train_boundless(iter(some), options)[0]
+            return tokenizer, details["superwords"]
+        return train_sizes(iter(some), options, parity=parity)[0], 0
 
-    small = {"superwords": 300} if "superwords" in settings else {}
+    small = {"superwords": 300} if isinstance(settings.get("superwords"), int) else {}
     firsts = list({number: (text[:999], number) for text, number in documents}.values())
     learn(firsts, 320, **small)  # what compiles or loads
     before, begin = peak_mib(), time.process_time()
-    tokenizer = learn(documents, vocab)
-    return str(tokenizer.to_str()), time.process_time() - begin, peak_mib() - before
+    tokenizer, over = learn(documents, vocab)
+    return str(tokenizer.to_str()), time.process_time() - begin, peak_mib() - before, over
 
 
 def trained(
@@ -65,14 +74,14 @@ def trained(
     settings: dict[str, Any],
     groups: dict[str, int] | None = None,
     parallel: dict[str, list[str]] | None = None,
-) -> tuple[Any, float, float]:
+) -> tuple[Any, float, float, int]:
     from tokenizers import Tokenizer
 
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as pool:
         arguments = (documents, vocab, settings, groups, parallel)
-        written, seconds, mib = pool.submit(train, *arguments).result()
-    return Tokenizer.from_str(written), seconds, mib
+        written, *costs = pool.submit(train, *arguments).result()
+    return Tokenizer.from_str(written), *costs
 
 
 def rows(head: str, names: list[str], values: dict[str, list[float]], form: str) -> None:
@@ -82,12 +91,13 @@ def rows(head: str, names: list[str], values: dict[str, list[float]], form: str)
 
 
 def compare_superwords(mb: float, vocab: int) -> bool:
-    """Whether SuperBPE gives more bytes a token than plain BPE."""
+    """Whether SuperBPE and BoundlessBPE give more bytes a token than plain BPE."""
     learned, kept = split_texts(mb)
     every = [text for texts in kept.values() for text in texts]
     settings: dict[str, dict[str, Any]] = {"plain": {}} | {
         f"SuperBPE {share:.0%}": {"superwords": int(vocab * share)} for share in (0.9, 0.6)
     }
+    settings["BoundlessBPE"] = {"superwords": "auto"}
     results = {
         name: trained([(text, 1) for text in learned], vocab, chosen)
         for name, chosen in settings.items()
@@ -100,8 +110,72 @@ def compare_superwords(mb: float, vocab: int) -> bool:
     rows("bytes a token", list(results), table, ".3f")
     costs = {"CPU seconds": [r[1] for r in results.values()]}
     rows("training", list(results), costs | {"MiB": [r[2] for r in results.values()]}, ".1f")
+    compare_rules(results["BoundlessBPE"][0], results["BoundlessBPE"][3], kept)
     intermediate(results["plain"][0], learned, every, vocab)
     return min(table["all"][1:]) > table["all"][0]
+
+
+def compare_rules(boundless: Any, over: int, kept: dict[str, list[str]]) -> None:
+    """Prints bytes a token by the paper's rule for the last `over` merges, and the share of the
+    tokens by the file that the rule does not give."""
+    from tokenizers import Regex, Tokenizer, pre_tokenizers
+
+    from tokenize_kit.learn.options import TrainingOptions
+
+    options = TrainingOptions(superwords="auto")
+    parts, cut = options.cutting.parts, options.counted_parts
+    splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in cut]
+    lines = pre_tokenizers.Sequence(splits[: len(parts)])
+    form = json.loads(boundless.to_str())
+    merges = form["model"]["merges"]
+    form["model"]["merges"], across = merges[:-over], [tuple(pair) for pair in merges[-over:]]
+    words = Tokenizer.from_str(json.dumps(form))
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    words.pre_tokenizer = pre_tokenizers.Sequence([*splits[len(parts) :], byte_level])
+    ranks = {pair: rank for rank, pair in enumerate(across)}
+
+    def by_rule(text: str) -> list[str]:
+        result = []
+        for line, _ in lines.pre_tokenize_str(text):
+            encoding = words.encode(line)
+            sizes = Counter(encoding.word_ids)
+            row = [
+                (t, sizes[w] == 1) for t, w in zip(encoding.tokens, encoding.word_ids, strict=True)
+            ]
+            while True:
+                pairs = [(a, b) for (a, one), (b, other) in pairwise(row) if one and other]
+                if not (waiting := [ranks[pair] for pair in pairs if pair in ranks]):
+                    break
+                left, right = across[min(waiting)]
+                joined: list[tuple[str, bool]] = []
+                for token in row:
+                    if joined and (joined[-1], token) == ((left, True), (right, True)):
+                        joined[-1] = left + right, True
+                    else:
+                        joined.append(token)
+                row = joined
+            result += [token for token, _ in row]
+        return result
+
+    def spans(encoded: list[str]) -> set[tuple[int, int]]:
+        return set(pairwise(accumulate(map(len, encoded), initial=0)))
+
+    table, sums = {}, np.zeros(3)
+    for kind, texts in kept.items():
+        pairs = [(by_rule(text), boundless.encode(text).tokens) for text in texts]
+        counts = [
+            sum(len(text.encode()) for text in texts),
+            sum(len(rule) for rule, _ in pairs),
+            sum(len(spans(file) - spans(rule)) for rule, file in pairs),
+        ]
+        sums += counts
+        table[kind] = [counts[0] / counts[1], 100 * counts[2] / sum(len(f) for _, f in pairs)]
+    table["all"] = [
+        sums[0] / sums[1],
+        100 * sums[2] / sum(tokens(boundless, t) for t in kept.values()),
+    ]
+    print(f"BoundlessBPE chose {over} tokens over words")
+    rows("", ["by the rule", "otherwise, %"], table, ".3f")
 
 
 def intermediate(plain: Any, learned: list[str], held: list[str], vocab: int) -> None:

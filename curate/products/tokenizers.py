@@ -62,7 +62,7 @@ class TokenizerProduct(Product):
     pad_to: int = _setting("pad_to")
     min_frequency: int = _setting("min_frequency")
     max_token_length: int | None = _setting("max_token_length")
-    superwords: int | None = _setting("superwords")
+    superwords: Size | Literal["auto"] | None = _setting("superwords")
     character_coverage: float | None = _setting("character_coverage")
     sample_bytes: int | None = _setting("sample_bytes")
     seed: int = _setting("seed")

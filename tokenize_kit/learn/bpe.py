@@ -102,7 +102,7 @@ def train_sizes(
         names, merges = learn_parity(
             documents, parity, cut, dictionary, most, banned, least, longest
         )
-    elif options.superwords is not None:
+    elif isinstance(options.superwords, int):
         subwords = options.superwords - options.unlearned
         names, merges = learn_superwords(
             documents, cut, parts, subwords, most, banned, least, longest

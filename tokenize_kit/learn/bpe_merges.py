@@ -62,7 +62,7 @@ Beside = namedtuple("Beside", "sums less touched event position")
 def learn(
     text, bases, most, least, longest, banned, banned_ends, share=SHARE, step=STEP, begun=None
 ):
-    """Merges: int64[n, 3] of left, right and merged id.
+    """Merges: int64[n, 4] of left, right and merged id, and how often the pair occurred.
 
     text: words.lay_out's, of symbols 0 to bases - 1, which is merged in; most: tokens at most,
     bases included; least: the count under which nothing is merged; longest: symbols of a token at
@@ -353,7 +353,7 @@ def _learn(
         if ends[t + 1] - ends[t] > 1:
             names[token_slot(letters, ends, names, t)] = t
     again = np.zeros(width, np.bool_)  # tokens that several merges make
-    merges = np.empty((3 * (most + 16)), np.int64)
+    merges = np.empty((4 * (most + 16)), np.int64)
     merged, tokens = 0, bases
     pairs, entries = scan(text, pairs, entries, n, threshold, _ALL, longest)
     while tokens < most:
@@ -384,10 +384,11 @@ def _learn(
         elif not again[new]:
             pairs, entries = scan(text, pairs, entries, n, _ONCE, new, longest)
             again[new] = True
-        merges = enlarged(merges, 3 * merged + 3)
-        merges[3 * merged], merges[3 * merged + 1], merges[3 * merged + 2] = a, b, new
+        merges = enlarged(merges, 4 * merged + 4)
+        merges[4 * merged], merges[4 * merged + 1], merges[4 * merged + 2] = a, b, new
+        merges[4 * merged + 3] = entries.count[entry]
         merged += 1
         pairs, entries, beside = merge_entry(
             text, pairs, entries, beside, n, entry, new, again, threshold, longest
         )
-    return merges[: 3 * merged].reshape(-1, 3)
+    return merges[: 4 * merged].reshape(-1, 4)

@@ -103,10 +103,10 @@ def spelled(tokens: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
 def merged_names(merges: np.ndarray) -> tuple[list[bytes], list[tuple[int, int]]]:
     """Learned merges as `learn_merges` returns them."""
     names = [bytes([byte]) for byte in ORDER]
-    for left, right, merged in merges.tolist():
+    for left, right, merged in merges[:, :3].tolist():
         if merged == len(names):
             names.append(names[left] + names[right])
-    return names, [(left, right) for left, right, _ in merges.tolist()]
+    return names, [(left, right) for left, right in merges[:, :2].tolist()]
 
 
 def build_tokenizer(

@@ -72,7 +72,10 @@ _ALGORITHMS = {
 }
 
 
-def _algorithm(options: TrainingOptions) -> str:
+def _algorithm(options: TrainingOptions, details: dict[str, Any]) -> str:
+    if options.superwords == "auto":
+        over = counted(details["superwords"], "token")
+        return f"BoundlessBPE: byte-level BPE with {over} over words"
     if options.superwords is not None:
         return f"SuperBPE: byte-level BPE whose tokens span words from {options.superwords} on"
     if options.parity_by is not None:
@@ -198,7 +201,7 @@ def write_tokenizer(
     end_of_text = options.special_tokens[0]
     card: dict[str, Any] = {
         "file": "tokenizer.json",
-        "algorithm": _algorithm(options),
+        "algorithm": _algorithm(options, details),
         "model": options.model,
         "trainer": _trainer(options.learner),
         "vocab_asked": size,

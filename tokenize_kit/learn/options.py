@@ -175,11 +175,11 @@ class TrainingOptions:
         ),
     ] = None
     superwords: Annotated[
-        int | None,
+        int | Literal["auto"] | None,
         Setting(
             "Size of the vocabulary from which on tokens may span words, four at most (SuperBPE, "
-            "Liu et al. 2025). Without a value none does.",
-            ge=2,
+            "Liu et al. 2025); `auto`: words that are one token each merge as often as they come "
+            "(BoundlessBPE, Schmidt et al. 2025). Without a value no token does."
         ),
     ] = None
     character_coverage: Annotated[
@@ -384,7 +384,9 @@ class TrainingOptions:
     def cutting(self) -> Pattern:
         """The pattern with its rule for digits, and the parts before and behind it: what cuts texts
         in the tokenizer."""
-        pattern = self._pattern if self.superwords is None else superwords(self._pattern.digits)
+        pattern = self._pattern
+        if self.superwords is not None:
+            pattern = superwords(pattern.digits, whole_words=self.superwords == "auto")
         return compose(pattern, self.forbid, self.newlines, self.space_runs, self.script_boundaries)
 
     @property

@@ -88,9 +88,9 @@ def _check_superwords(options: TrainingOptions) -> None:
         "character-coverage": options.character_coverage is not None,
     }
     _refuse(excluded, "not with superwords; leave one of them out")
-    least, size = options.least_size, min(options.sizes, default=0)
-    if not least <= options.superwords < size:
-        raise usage_error(f"superwords {options.superwords}: give {least} to {size - 1}")
+    least, size, chosen = options.least_size, min(options.sizes, default=0), options.superwords
+    if chosen != "auto" and (isinstance(chosen, str) or not least <= chosen < size):
+        raise usage_error(f"superwords {chosen}: give {least} to {size - 1}, or auto")
 
 
 def _check_mixture(options: TrainingOptions) -> None:

@@ -14,6 +14,7 @@ from tokenizers.normalizers import Normalizer
 
 from tokenize_kit.card.figures import Sample
 from tokenize_kit.errors import TokenizerError, counted
+from tokenize_kit.learn.boundless import train_boundless
 from tokenize_kit.learn.bpe import train_sizes
 from tokenize_kit.learn.card import Trained, describe_cutting, read_template, write_tokenizer
 from tokenize_kit.learn.char_bpe import train_char_bpe
@@ -206,6 +207,8 @@ def _learned(
     tokenizers: list[tuple[Tokenizer, dict[str, Any]]]
     if options.model == "bpe" and options.character_coverage is not None:
         tokenizers = train_whole_characters(documents, options, scale, dictionary)
+    elif options.superwords == "auto":
+        tokenizers = train_boundless(documents, options, scale)
     elif options.model == "bpe":
         learned = train_sizes(documents, options, scale, dictionary, parity)
         tokenizers = [(tokenizer, {}) for tokenizer in learned]

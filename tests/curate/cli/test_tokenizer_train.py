@@ -30,6 +30,14 @@ def _train(capsys: Any, corpus: Path, *arguments: Any) -> tuple[int, str, dict[s
     return code, capsys.readouterr().err, json.loads(card.read_text()) if card.exists() else {}
 
 
+@pytest.mark.parametrize(("size", "algorithm"), [("270", "SuperBPE"), ("auto", "BoundlessBPE")])
+def test_tokens_span_words_from_a_size_on_or_by_their_counts(
+    capsys: Any, corpus: Path, size: str, algorithm: str
+) -> None:
+    code, _, card = _train(capsys, corpus, "--vocab", 290, "--superwords", size)
+    assert code == 0 and card["algorithm"].startswith(algorithm)
+
+
 def test_stages_time_and_peak_memory_are_printed(capsys: Any, corpus: Path) -> None:
     code, messages, _ = _train(capsys, corpus, "--vocab", 280)
     assert code == 0
