@@ -169,6 +169,42 @@ def test_seeds_are_the_substrings_that_different_bytes_follow(document):
     assert np.all(np.diff(scores) <= 0)
 
 
+@settings(deadline=None, max_examples=150)
+@given(st.text("ab ab1,กขe\u0301あア漢ー\n☃", max_size=60))
+def test_where_ends_differ_a_seed_may_end_sentences_whatever_follows(document):
+    kept = sorted(set(document) & set("ab 1,กขe\u0301あア漢ー"))
+    segments = cut_segments(count_sentences([(document, 1)]), kept)
+    raw, behind = segments.letters.tobytes(), {}
+    for k, (a, z) in enumerate(pairwise(segments.ends.tolist())):
+        text = raw[a : a + segments.sizes[k]].decode()
+        after = [*text, object() if raw[a + segments.sizes[k]] == 0 else raw[z - 1 : z]]
+        for i in range(len(text)):
+            for j in range(i + 1, len(text) + 1):
+                follows = after[j].encode()[:1] if isinstance(after[j], str) else after[j]
+                behind.setdefault(text[i:j], []).append((follows, segments.counts[k]))
+    alphabet, _ = make_alphabet(kept)
+    seeds = find_seeds(segments, alphabet, character_kinds(kept), ends_differ=True)
+    assert {raw[a : a + n].decode(): s for a, n, s in zip(*seeds, strict=True)} == {
+        text: sum(count for _, count in places) * len(text)
+        for text, places in behind.items()
+        if may_be_a_piece(text) and len({follows for follows, _ in places}) > 1
+    }
+
+
+def test_with_a_dictionary_a_piece_is_expected_twice(tmp_path):
+    words = tmp_path / "words.txt"
+    words.write_text("กินข้าว\nแม่น้ำ\nแม่ค้า\nทะเล\n", encoding="utf-8")
+    often, rare = "กินข้าวทะเล กินข้าว ทะเล กินข้าว", "แม่น้ำทะเล แม่ค้าทะเล แม่ แม่น้ำ"
+    found = {}
+    for times in (1, 9):
+        out = tmp_path / str(times)
+        texts = [often] * 20 + [rare] * times
+        train_tokenizer(texts, out, model="unigram", vocab=400, dictionary=str(words))
+        found[times] = load_tokenizer(out / "tokenizer.json").get_vocab().keys()
+    assert "กินข้าว" in found[1] & found[9]
+    assert "แม่น้ำ" in found[9] - found[1]  # twice in the text, so less than twice expected
+
+
 def test_characters_and_words_are_counted_with_their_weights():
     words = count_sentences([("a  bé\nbé bé", 3), ("\u2581x\u2585", 1)])
     spelled = [words.letters[a:z].tobytes().decode() for a, z in pairwise(words.ends.tolist())]
