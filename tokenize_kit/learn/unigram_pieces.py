@@ -121,7 +121,7 @@ def learn_pieces(seeds: Seeds, vocab: int) -> Pieces:
     trie = PieceTrie(seeds.pieces, seeds.alphabet)
     while True:
         for _ in range(_ROUNDS):
-            trie = _maximised(trie, seeds)
+            trie = maximised(trie, seeds, desired)
         trie = _pruned(trie, seeds, desired)
         if len(trie.pieces) <= desired:
             break
@@ -131,15 +131,17 @@ def learn_pieces(seeds: Seeds, vocab: int) -> Pieces:
     return pieces.select(order[others[order] <= pieces.scores[order]], pieces.scores)
 
 
-def _maximised(trie: PieceTrie, seeds: Seeds) -> PieceTrie:
+def maximised(trie: PieceTrie, seeds: Seeds, desired: int) -> PieceTrie:
     """The pieces that are expected often enough, with new scores: digamma in place of the
-    logarithm (Liang and Klein 2007)."""
+    logarithm (Liang and Klein 2007). Where not `desired` pieces are, as in a small text, rare ones
+    stay."""
     from scipy.special import digamma
 
     pieces = trie.pieces
     slots = expected_counts(trie.probabilities(), seeds.texts, seeds.counts)
     expected = trie.of_pieces(slots).astype(np.float32)
-    least = min(seeds.least, expected.max())  # of a text of a few characters
+    enough = np.count_nonzero(expected >= seeds.least) >= desired
+    least = min(seeds.least if enough else _LEAST, expected.max())  # of a text of a few characters
     order = pieces.order[expected[pieces.order] >= least]
     total = np.cumsum(expected[order])[-1]  # one after the other, in float32
     log_total = np.float64(np.float32(digamma(np.float64(total))))

@@ -26,7 +26,7 @@ from tokenize_kit.learn.unigram_em import (
     best_counts,
     expected_counts,
 )
-from tokenize_kit.learn.unigram_pieces import OwnLearner
+from tokenize_kit.learn.unigram_pieces import OwnLearner, maximised, seed_pieces
 from tokenize_kit.learn.unigram_seeds import LONGEST, find_seeds
 from tokenize_kit.learn.unigram_segments import character_kinds, count_sentences, cut_segments
 from tokenize_kit.learn.unigram_sentencepiece import SentencePieceLearner
@@ -191,18 +191,15 @@ def test_where_ends_differ_a_seed_may_end_sentences_whatever_follows(document):
     }
 
 
-def test_with_a_dictionary_a_piece_is_expected_twice(tmp_path):
-    words = tmp_path / "words.txt"
-    words.write_text("กินข้าว\nแม่น้ำ\nแม่ค้า\nทะเล\n", encoding="utf-8")
-    often, rare = "กินข้าวทะเล กินข้าว ทะเล กินข้าว", "แม่น้ำทะเล แม่ค้าทะเล แม่ แม่น้ำ"
-    found = {}
-    for times in (1, 9):
-        out = tmp_path / str(times)
-        texts = [often] * 20 + [rare] * times
-        train_tokenizer(texts, out, model="unigram", vocab=400, dictionary=str(words))
-        found[times] = load_tokenizer(out / "tokenizer.json").get_vocab().keys()
-    assert "กินข้าว" in found[1] & found[9]
-    assert "แม่น้ำ" in found[9] - found[1]  # twice in the text, so less than twice expected
+def test_with_a_dictionary_pieces_are_expected_twice_where_so_many_are():
+    words = count_sentences([("abc abd abe abf " * 9 + "xyz xyw", 1)])
+    seeds = seed_pieces(words, [*" abcdefwxyz"], [], listed=True)
+    trie = PieceTrie(seeds.pieces, seeds.alphabet)
+    expected = trie.of_pieces(expected_counts(trie.probabilities(), seeds.texts, seeds.counts))
+    twice, half = int((expected >= 2).sum()), int((expected >= 0.5).sum())
+    assert twice < half
+    assert len(maximised(trie, seeds, twice).pieces) == twice
+    assert len(maximised(trie, seeds, twice + 1).pieces) == half
 
 
 def test_characters_and_words_are_counted_with_their_weights():
