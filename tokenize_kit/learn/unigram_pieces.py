@@ -36,6 +36,8 @@ from tokenize_kit.segment.dictionary import Dictionary
 
 _ROUNDS = 2  # of expectation and maximisation, before pieces are dropped
 _LEAST = np.float32(0.5)  # expected occurrences of a piece
+# With a dictionary, as BPE's min_frequency: a word met once takes what its parts would count.
+_LEAST_LISTED = np.float32(2.0)
 _SHRINK = 0.75
 _MORE = 1.1  # pieces to the vocabulary, when dropping ends
 _STEP = np.float32(0.0001)  # between the scores of characters that have none
@@ -43,12 +45,14 @@ _STEP = np.float32(0.0001)  # between the scores of characters that have none
 
 @dataclass(frozen=True)
 class Seeds:
-    """The pieces to begin with, and the distinct segments that they are learned from."""
+    """The pieces to begin with, and the distinct segments that they are learned from; least: the
+    expected occurrences of a piece."""
 
     pieces: Pieces
     texts: Texts
     counts: np.ndarray
     alphabet: int
+    least: np.float32
 
 
 class OwnLearner:
@@ -62,6 +66,7 @@ class OwnLearner:
     ) -> None:
         """As unigram_segments.count_sentences."""
         self._words = count_sentences(documents, space_cuts, dictionary)
+        self._listed = dictionary is not None
         self.characters = self._words.frequencies()
         self._seeds: tuple[int, Seeds] | None = None
 
@@ -70,7 +75,7 @@ class OwnLearner:
     ) -> list[tuple[str, float]]:
         """As unigram.Learner says."""
         if self._seeds is None or self._seeds[0] != len(kept):  # the commonest, so the same ones
-            self._seeds = len(kept), seed_pieces(self._words, kept, symbols)
+            self._seeds = len(kept), seed_pieces(self._words, kept, symbols, self._listed)
         seeds = self._seeds[1]
         pieces = learn_pieces(seeds, room + len(symbols) + 2)  # SentencePiece has newline and tab
         counts = Counter(dict.fromkeys(required, 0))
@@ -78,12 +83,16 @@ class OwnLearner:
         return final_scores(pieces, kept, counts, room)
 
 
-def seed_pieces(words: Words, kept: Sequence[str], symbols: Sequence[str]) -> Seeds:
+def seed_pieces(
+    words: Words, kept: Sequence[str], symbols: Sequence[str], listed: bool = False
+) -> Seeds:
     """Seeds of all characters that occur, and of substrings. kept, symbols: of cut_segments; kept
-    are sorted."""
+    are sorted; listed: whether a dictionary cut the words, where nothing has to be SentencePiece's.
+    """
     alphabet, size = make_alphabet([*kept])
     segments = cut_segments(words, kept, symbols)
-    begins, sizes, scores = find_seeds(segments, alphabet, character_kinds(kept))
+    kinds = character_kinds(kept)
+    begins, sizes, scores = find_seeds(segments, alphabet, kinds, ends_differ=listed)
     raw = segments.letters.tobytes()
     ends = (begins + sizes).tolist()
     substrings = [raw[a:z].decode() for a, z in zip(begins.tolist(), ends, strict=True)]
@@ -102,7 +111,8 @@ def seed_pieces(words: Words, kept: Sequence[str], symbols: Sequence[str]) -> Se
     order[by_bytes] = np.arange(len(names))
     texts = Texts(*numbers_of(alphabet, [names[k] for k in by_bytes]))
     pieces = Pieces(texts, logs[by_bytes], order)
-    return Seeds(pieces, Texts(numbers, starts), counts, size)
+    least = _LEAST_LISTED if listed else _LEAST
+    return Seeds(pieces, Texts(numbers, starts), counts, size, least)
 
 
 def learn_pieces(seeds: Seeds, vocab: int) -> Pieces:
@@ -111,7 +121,7 @@ def learn_pieces(seeds: Seeds, vocab: int) -> Pieces:
     trie = PieceTrie(seeds.pieces, seeds.alphabet)
     while True:
         for _ in range(_ROUNDS):
-            trie = _maximised(trie, seeds)
+            trie = maximised(trie, seeds, desired)
         trie = _pruned(trie, seeds, desired)
         if len(trie.pieces) <= desired:
             break
@@ -121,15 +131,17 @@ def learn_pieces(seeds: Seeds, vocab: int) -> Pieces:
     return pieces.select(order[others[order] <= pieces.scores[order]], pieces.scores)
 
 
-def _maximised(trie: PieceTrie, seeds: Seeds) -> PieceTrie:
+def maximised(trie: PieceTrie, seeds: Seeds, desired: int) -> PieceTrie:
     """The pieces that are expected often enough, with new scores: digamma in place of the
-    logarithm (Liang and Klein 2007)."""
+    logarithm (Liang and Klein 2007). Where not `desired` pieces are, as in a small text, rare ones
+    stay."""
     from scipy.special import digamma
 
     pieces = trie.pieces
     slots = expected_counts(trie.probabilities(), seeds.texts, seeds.counts)
     expected = trie.of_pieces(slots).astype(np.float32)
-    least = min(_LEAST, expected.max())  # of a text of a few characters
+    enough = np.count_nonzero(expected >= seeds.least) >= desired
+    least = min(seeds.least if enough else _LEAST, expected.max())  # of a text of a few characters
     order = pieces.order[expected[pieces.order] >= least]
     total = np.cumsum(expected[order])[-1]  # one after the other, in float32
     log_total = np.float64(np.float32(digamma(np.float64(total))))

@@ -24,12 +24,18 @@ _SPACE = 0x20
 
 
 def find_seeds(
-    segments: Segments, alphabet: np.ndarray, kinds: np.ndarray, most: int = MOST
+    segments: Segments,
+    alphabet: np.ndarray,
+    kinds: np.ndarray,
+    most: int = MOST,
+    ends_differ: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(begins, sizes, scores): where a seed stands in the letters of the segments, its bytes, and
     occurrences times characters as float32; by falling score, the longer first, then by bytes.
 
-    alphabet: of the characters that are pieces; kinds: of character_kinds.
+    alphabet: of the characters that are pieces; kinds: of character_kinds; ends_differ: whether a
+    sentence's end is unlike all that follows in other segments, ends too, whatever sentence comes
+    next: words of a dictionary are sentences, and most stand before words of the same first byte.
     """
     letters, ends = segments.letters, segments.ends
     if not len(letters):
@@ -37,7 +43,7 @@ def find_seeds(
         return none, none, none.astype(np.float32)
     array = divsufsort(letters)
     common = kasai(letters, array)
-    owners, rest, inside = _places(letters, ends, segments.sizes)
+    owners, rest, inside = _places(letters, ends, segments.sizes, ends_differ)
     firsts, lengths, characters, counts = _intervals(
         letters, array, common, owners, rest, inside, segments.counts, alphabet, kinds
     )
@@ -56,18 +62,22 @@ def find_seeds(
 
 
 @njit(cache=True, nogil=True)
-def _places(letters, ends, sizes):
+def _places(letters, ends, sizes, ends_differ):
     """(owners: int32[], the segment of every byte; rest: uint8[], how far it is to its end, _FAR at
-    most; inside: uint8[], without what follows, _WIDEST + 1 at most, 0 within a character)."""
+    most; inside: uint8[], without what follows, _WIDEST + 1 at most, 0 within a character).
+
+    Where ends differ, the rest of a segment that ends a sentence is without what follows, too.
+    """
     owners = np.empty(len(letters), np.int32)
     rest, inside = np.empty(len(letters), np.uint8), np.empty(len(letters), np.uint8)
     for segment in range(len(sizes)):
         a, z = ends[segment], ends[segment + 1]
+        own_end = ends_differ and letters[a + sizes[segment]] == 0
         for at in range(a, z):
             owners[at] = segment
-            rest[at] = min(z - at, _FAR)
             within = letters[at] & 0xC0 == 0x80
             inside[at] = 0 if within else min(max(a + sizes[segment] - at, 0), _WIDEST + 1)
+            rest[at] = inside[at] if own_end else min(z - at, _FAR)
     return owners, rest, inside
 
 

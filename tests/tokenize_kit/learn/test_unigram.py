@@ -26,7 +26,7 @@ from tokenize_kit.learn.unigram_em import (
     best_counts,
     expected_counts,
 )
-from tokenize_kit.learn.unigram_pieces import OwnLearner
+from tokenize_kit.learn.unigram_pieces import OwnLearner, maximised, seed_pieces
 from tokenize_kit.learn.unigram_seeds import LONGEST, find_seeds
 from tokenize_kit.learn.unigram_segments import character_kinds, count_sentences, cut_segments
 from tokenize_kit.learn.unigram_sentencepiece import SentencePieceLearner
@@ -167,6 +167,39 @@ def test_seeds_are_the_substrings_that_different_bytes_follow(document):
     }
     assert found == plain_seeds(document, "".join(kept))
     assert np.all(np.diff(scores) <= 0)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.text("ab ab1,กขe\u0301あア漢ー\n☃", max_size=60))
+def test_where_ends_differ_a_seed_may_end_sentences_whatever_follows(document):
+    kept = sorted(set(document) & set("ab 1,กขe\u0301あア漢ー"))
+    segments = cut_segments(count_sentences([(document, 1)]), kept)
+    raw, behind = segments.letters.tobytes(), {}
+    for k, (a, z) in enumerate(pairwise(segments.ends.tolist())):
+        text = raw[a : a + segments.sizes[k]].decode()
+        after = [*text, object() if raw[a + segments.sizes[k]] == 0 else raw[z - 1 : z]]
+        for i in range(len(text)):
+            for j in range(i + 1, len(text) + 1):
+                follows = after[j].encode()[:1] if isinstance(after[j], str) else after[j]
+                behind.setdefault(text[i:j], []).append((follows, segments.counts[k]))
+    alphabet, _ = make_alphabet(kept)
+    seeds = find_seeds(segments, alphabet, character_kinds(kept), ends_differ=True)
+    assert {raw[a : a + n].decode(): s for a, n, s in zip(*seeds, strict=True)} == {
+        text: sum(count for _, count in places) * len(text)
+        for text, places in behind.items()
+        if may_be_a_piece(text) and len({follows for follows, _ in places}) > 1
+    }
+
+
+def test_with_a_dictionary_pieces_are_expected_twice_where_so_many_are():
+    words = count_sentences([("abc abd abe abf " * 9 + "xyz xyw", 1)])
+    seeds = seed_pieces(words, [*" abcdefwxyz"], [], listed=True)
+    trie = PieceTrie(seeds.pieces, seeds.alphabet)
+    expected = trie.of_pieces(expected_counts(trie.probabilities(), seeds.texts, seeds.counts))
+    twice, half = int((expected >= 2).sum()), int((expected >= 0.5).sum())
+    assert twice < half
+    assert len(maximised(trie, seeds, twice).pieces) == twice
+    assert len(maximised(trie, seeds, twice + 1).pieces) == half
 
 
 def test_characters_and_words_are_counted_with_their_weights():
