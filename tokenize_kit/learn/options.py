@@ -182,6 +182,13 @@ class TrainingOptions:
             ge=2,
         ),
     ] = None
+    whole_words: Annotated[
+        bool,
+        Setting(
+            "Words that are tokens need no merges, and tokens that stand in longer ones alone leave "
+            "the vocabulary (after PickyBPE, Chizhov et al. 2024)."
+        ),
+    ] = False
     character_coverage: Annotated[
         float | None,
         Setting(
