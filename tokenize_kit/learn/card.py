@@ -142,9 +142,7 @@ def _gguf_note(options: TrainingOptions) -> str:
         return f"{begin}no pattern that leaves lines whole; any other program can use it"
     if options.whole_words:
         hint = "--pattern llama3 --digits triples"
-        return (
-            f"{begin}whole words without merges for {hint} alone; any other program can use it"
-        )
+        return f"{begin}whole words without merges for {hint} alone; any other program can use it"
     names = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
     named_pattern = PATTERNS.get(options.pattern_name)
     around = options.forbid or options.newlines or options.space_runs or options.script_boundaries

@@ -185,7 +185,7 @@ class TrainingOptions:
     whole_words: Annotated[
         bool,
         Setting(
-            "Words that are tokens need no merges, and tokens that stand in longer ones alone leave "
+            "Words that are tokens need no merges, so tokens that stand in longer ones alone leave "
             "the vocabulary (after PickyBPE, Chizhov et al. 2024)."
         ),
     ] = False

@@ -40,8 +40,8 @@ def check_special(tokens: Sequence[str], parts: Sequence[str]) -> None:
         _, ends, _ = count_words([(token, 1)], parts).words()
         if ends.tolist() == [0, len(token)]:
             raise usage_error(
-                f"special token {token!r}: the pattern leaves it whole, so text would give it; spell"
-                " it otherwise, or leave out whole-words"
+                f"special token {token!r}: the pattern leaves it whole, so text would give it; "
+                "spell it otherwise, or leave out whole-words"
             )
 
 
