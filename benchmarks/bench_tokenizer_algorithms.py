@@ -119,10 +119,10 @@ def compare_whole_words(mb: float, vocab: int) -> bool:
     print(f"\n{vocab} tokens")
     rows("bytes a token", list(results), table, ".3f")
     used = [uses(result[0], learned) for result in results.values()]
-    last = used[0][-1]  # of the last token that plain BPE makes
-    rare = [100 * float((counts[257:] < last).mean()) for counts in used]
+    few = int(used[0][-1]) // 4  # of the uses of the last token that plain BPE makes
+    rare = [100 * float((counts[257:] < few).mean()) for counts in used]
     merges = [len(json.loads(result[0].to_str())["model"]["merges"]) for result in results.values()]
-    rows("tokens", list(results), {f"under {last}, %": rare, "merges": merges}, ".1f")
+    rows("tokens", list(results), {f"under {few} uses, %": rare, "merges": merges}, ".1f")
     costs = {"CPU seconds": [r[1] for r in results.values()]}
     rows("training", list(results), costs | {"MiB": [r[2] for r in results.values()]}, ".1f")
     return table["all"][1] > table["all"][0]
