@@ -121,7 +121,9 @@ def compare_whole_words(mb: float, vocab: int) -> bool:
     used = [uses(result[0], learned) for result in results.values()]
     few = int(used[0][-1]) // 4  # of the uses of the last token that plain BPE makes
     rare = [100 * float((counts[257:] < few).mean()) for counts in used]
-    merges = [len(json.loads(result[0].to_str())["model"]["merges"]) for result in results.values()]
+    merges = [
+        float(len(json.loads(result[0].to_str())["model"]["merges"])) for result in results.values()
+    ]
     rows("tokens", list(results), {f"under {few} uses, %": rare, "merges": merges}, ".1f")
     costs = {"CPU seconds": [r[1] for r in results.values()]}
     rows("training", list(results), costs | {"MiB": [r[2] for r in results.values()]}, ".1f")
