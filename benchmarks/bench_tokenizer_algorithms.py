@@ -5,11 +5,11 @@
 First plain BPE against SuperBPE, whose tokens span words from a share of the vocabulary on, and
 BoundlessBPE, whose words that are one token merge as often as they come: bytes a token by kind of
 text, CPU seconds and memory of training (each in a process of its own); and what BoundlessBPE's
-tokenizer.json gives otherwise than the paper's rule, by which only whole words are joined. Then how
-much there is in tokens that stand in longer ones alone (what PickyBPE and ScaffoldBPE take out).
-Then plain against parity-aware BPE, on the languages of which there are parallel texts
-(NTREX-128): tokens a sentence by language, on sentences that no one learned from, and the Gini
-coefficient of them. Exit status 1 where SuperBPE or BoundlessBPE gives fewer bytes a token than
+tokenizer.json gives otherwise than the paper's rule, by which only whole words are joined. Then plain
+against whole words without merges, and how many of their tokens are hardly used. Then plain against
+parity-aware BPE, on the languages of which there are parallel texts (NTREX-128): tokens a sentence
+by language, on sentences that no one learned from, and the Gini coefficient of them. Exit status 1
+where SuperBPE, BoundlessBPE or whole words give fewer bytes a token than
 plain BPE, or parity-aware BPE a Gini coefficient that is not smaller.
 """
 
@@ -111,7 +111,6 @@ def compare_superwords(mb: float, vocab: int) -> bool:
     costs = {"CPU seconds": [r[1] for r in results.values()]}
     rows("training", list(results), costs | {"MiB": [r[2] for r in results.values()]}, ".1f")
     compare_rules(results["BoundlessBPE"][0], results["BoundlessBPE"][3], kept)
-    intermediate(results["plain"][0], learned, every, vocab)
     return min(table["all"][1:]) > table["all"][0]
 
 
@@ -178,21 +177,40 @@ def compare_rules(boundless: Any, over: int, kept: dict[str, list[str]]) -> None
     rows("", ["by the rule", "otherwise, %"], table, ".3f")
 
 
-def intermediate(plain: Any, learned: list[str], held: list[str], vocab: int) -> None:
-    """Prints how many tokens come up less often than the last one made, and what as many more
-    tokens would give."""
-    used = np.zeros(plain.get_vocab_size(), np.int64)
-    for k in range(0, len(learned), 100):
-        for encoding in plain.encode_batch(learned[k : k + 100], add_special_tokens=False):
-            used += np.bincount(encoding.ids, minlength=len(used))
-    rarer = int((used[257:] < used[-1]).sum())
-    larger = trained([(text, 1) for text in learned], vocab + rarer, {})[0]
-    size = sum(len(text.encode()) for text in held)
-    gain = tokens(plain, held) / tokens(larger, held) - 1
-    print(
-        f"{rarer / len(used):.1%} of the plain tokens come up less often than the last one made;"
-        f" as many more tokens give {size / tokens(larger, held):.3f} bytes a token ({gain:+.1%})"
-    )
+def compare_whole_words(mb: float, vocab: int) -> bool:
+    """Whether whole words without merges give more bytes a token than plain BPE."""
+    learned, kept = split_texts(mb)
+    every = [text for texts in kept.values() for text in texts]
+    documents = [(text, 1) for text in learned]
+    results = {
+        name: trained(documents, vocab, chosen)
+        for name, chosen in (("plain", {}), ("whole words", {"whole_words": True}))
+    }
+    table = {
+        kind: [sum(len(t.encode()) for t in texts) / tokens(r[0], texts) for r in results.values()]
+        for kind, texts in [*kept.items(), ("all", every)]
+    }
+    print(f"\n{vocab} tokens")
+    rows("bytes a token", list(results), table, ".3f")
+    used = [uses(result[0], learned) for result in results.values()]
+    few = int(used[0][-1]) // 4  # of the uses of the last token that plain BPE makes
+    rare = [100 * float((counts[257:] < few).mean()) for counts in used]
+    merges = [
+        float(len(json.loads(result[0].to_str())["model"]["merges"])) for result in results.values()
+    ]
+    rows("tokens", list(results), {f"under {few} uses, %": rare, "merges": merges}, ".1f")
+    costs = {"CPU seconds": [r[1] for r in results.values()]}
+    rows("training", list(results), costs | {"MiB": [r[2] for r in results.values()]}, ".1f")
+    return table["all"][1] > table["all"][0]
+
+
+def uses(tokenizer: Any, texts: list[str]) -> np.ndarray:
+    """How often each token comes up: int64[tokens]."""
+    counts = np.zeros(tokenizer.get_vocab_size(), np.int64)
+    for k in range(0, len(texts), 100):
+        for encoding in tokenizer.encode_batch_fast(texts[k : k + 100], add_special_tokens=False):
+            counts += np.bincount(encoding.ids, minlength=len(counts))
+    return counts
 
 
 def parallel_texts() -> dict[str, list[str]]:
@@ -267,6 +285,7 @@ def main() -> None:
     parser.add_argument("--vocab", type=int, default=32_000)
     options = parser.parse_args()
     more = compare_superwords(options.mb, options.vocab)
+    more &= compare_whole_words(options.mb, options.vocab)
     fairer = compare_parity(options.mb / 8, options.vocab)
     sys.exit(not (more and fairer))
 

@@ -63,6 +63,7 @@ class TokenizerProduct(Product):
     min_frequency: int = _setting("min_frequency")
     max_token_length: int | None = _setting("max_token_length")
     superwords: Size | Literal["auto"] | None = _setting("superwords")
+    whole_words: bool = _setting("whole_words")
     character_coverage: float | None = _setting("character_coverage")
     sample_bytes: int | None = _setting("sample_bytes")
     seed: int = _setting("seed")

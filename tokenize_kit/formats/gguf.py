@@ -165,7 +165,7 @@ _ALIKE = {
 }
 _NAMES = {alike: name for name, others in _ALIKE.items() for alike in others}
 # Names under which a piece of text that is a token is that token, whatever merging gives.
-_WHOLE = frozenset({"llama-bpe"})
+WHOLE = frozenset({"llama-bpe"})
 
 
 def _strings(values: list[str]) -> Typed:
@@ -222,6 +222,10 @@ def _byte_bpe(form: ByteBpe) -> dict[str, Typed]:
         raise CannotHold(
             f"llama.cpp knows patterns by name, and none of {', '.join(LLAMA_CPP)} is this one"
         )
+    if form.whole and name not in WHOLE:
+        merged = {left + right for left, right in form.merges}
+        if any(len(token) > 1 and token not in merged for token in form.tokens):
+            raise CannotHold(f"llama.cpp makes tokens by merges under {name}, and some have none")
     tokens = [f"[PAD{number}]" for number in range(form.size)]
     types = [UNUSED] * form.size
     for token, number in form.tokens.items():
@@ -349,7 +353,7 @@ def _read_bpe(values: dict[str, Any], tokens: list[str], types: list[int]) -> By
         if not space or pair[0] + pair[1] not in plain:
             raise ValueError(f"the merge {line!r} makes no token")
         merges.append(pair)
-    return ByteBpe(plain, tuple(merges), LLAMA_CPP[pre], tuple(added), pre in _WHOLE)
+    return ByteBpe(plain, tuple(merges), LLAMA_CPP[pre], tuple(added), pre in WHOLE)
 
 
 def _raw(token: str) -> bytes:

@@ -108,9 +108,14 @@ def to_ranks(form: ByteBpe) -> bytes:
         raise CannotHold("its merges are not given by ranks: their order is not that of the ids")
     parts = {a + b: [a, b] for a, b in reversed(form.merges)}
     for token, rank in form.tokens.items():
-        if len(token) == 1 or (form.whole and token not in parts):
+        if len(token) == 1:
             continue
-        if _merge(form.tokens, token, rank) != parts.get(token):
+        if form.whole and token not in parts:
+            pairs = ((token[:k], token[k:]) for k in range(1, len(token)))
+            other = any(a in form.tokens and b in form.tokens for a, b in pairs)
+        else:
+            other = _merge(form.tokens, token, rank) != parts.get(token)
+        if other:
             shown = token.decode("utf-8", "backslashreplace")
             raise CannotHold(
                 f"its merges are not given by ranks: tiktoken makes {shown!r} of other parts"

@@ -27,6 +27,7 @@ from tokenize_kit.learn.cutting import run_merges
 from tokenize_kit.learn.options import DEFAULT_PATTERN, TrainingOptions
 from tokenize_kit.learn.parity import Parity, learn_parity
 from tokenize_kit.learn.superwords import learn_superwords
+from tokenize_kit.learn.whole_words import WordTable, check_special, more_tokens, prune_parts
 from tokenize_kit.pattern.named import Digits, pattern_with
 
 if TYPE_CHECKING:
@@ -92,6 +93,9 @@ def train_sizes(
     result depends on the texts alone.
     """
     first, parts, padding = options.first_tokens, options.cutting.parts, options.padding
+    if options.whole_words:
+        check_special((*first, *padding), parts)
+    whole: WordTable | None = None
     most = max(options.sizes) - options.unlearned
     banned = [token.encode() for token in options.banned]
     longest = options.max_token_length or LONGEST
@@ -111,16 +115,23 @@ def train_sizes(
         counted = count_words(documents, cut, dictionary)
         if options.learner == "own":
             text = lay_out_words(*counted.words())
+            whole = counted.words() if options.whole_words else None
             del counted  # as much memory again
-            names, merges = learn_merges(text, most, banned, least, longest)
+            room = more_tokens(most) if options.whole_words else most
+            names, merges = learn_merges(text, room, banned, least, longest)
         else:
             names, merges = _by_sentencepiece(counted.words(), most, longest, banned)
     tokenizers = []
     for size in options.sizes:
         fewer = first_merges(names, merges, size - options.unlearned)
+        if whole is not None:
+            more = first_merges(names, merges, more_tokens(size - options.unlearned))
+            fewer = prune_parts(more, fewer, whole)
         fewer = add_space_runs(*fewer, 256, b" ", options.space_runs)
         last = padding[: -(len(first) + len(fewer[0])) % options.pad_to]
-        tokenizers.append(build_tokenizer(*fewer, first, last, parts, options.space_token))
+        tokenizers.append(
+            build_tokenizer(*fewer, first, last, parts, options.space_token, options.whole_words)
+        )
     return tokenizers
 
 

@@ -116,13 +116,15 @@ def build_tokenizer(
     last: Sequence[str],
     parts: Sequence[str],
     space: str | None = None,
+    whole: bool = False,
 ) -> Tokenizer:
     """The tokenizer of learned tokens; special ones take the ids before (first) and behind (last)
-    them. parts: the patterns, one after the other; space: the one of `first` that spaces become."""
+    them. parts: the patterns, one after the other; space: the one of `first` that spaces become;
+    whole: a piece that is a token needs no merges."""
     words = [to_letters(name) for name in names]
     ids = {token: number for number, token in enumerate([*first, *words, *last])}
     pairs = [(words[left], words[right]) for left, right in merges]
-    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs))
+    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs, ignore_merges=whole))
     splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]

@@ -16,7 +16,7 @@ from tokenize_kit.card.figures import Sample, measure
 from tokenize_kit.card.page import write_card
 from tokenize_kit.errors import TokenizerError, counted
 from tokenize_kit.files import to_json, write_atomic
-from tokenize_kit.formats.gguf import names_in, to_metadata
+from tokenize_kit.formats.gguf import WHOLE, names_in, to_metadata
 from tokenize_kit.formats.json_forms import form_from_json
 from tokenize_kit.formats.tokenizer_json import load_tokenizer, special_tokens_map, tokenizer_config
 from tokenize_kit.judge.compare import HARD_TEXTS, round_trip_failures
@@ -78,6 +78,8 @@ def _algorithm(options: TrainingOptions, details: dict[str, Any]) -> str:
         return f"BoundlessBPE: byte-level BPE with {over} over words"
     if options.superwords is not None:
         return f"SuperBPE: byte-level BPE whose tokens span words from {options.superwords} on"
+    if options.whole_words:
+        return "byte-level BPE whose whole words need no merges"
     if options.parity_by is not None:
         measure = (
             "tokens a compressed byte" if options.parity_dev is None else "tokens a parallel text"
@@ -114,6 +116,8 @@ def describe_cutting(options: TrainingOptions) -> dict[str, Any]:
     pattern, name = options.cutting, options.pattern_name
     kept = options.model == "bpe" and options.lossless  # it has no place for normal forms
     gguf = pattern.gguf if kept else None
+    if options.whole_words and gguf not in WHOLE:
+        gguf = None
     return {
         "pattern": name,
         "pattern_source": pattern.source,
@@ -139,6 +143,9 @@ def _gguf_note(options: TrainingOptions) -> str:
         return f"{begin}no text that is changed before it is cut; any other program can use it"
     if options.superwords is not None:
         return f"{begin}no pattern that leaves lines whole; any other program can use it"
+    if options.whole_words:
+        hint = "--pattern llama3 --digits triples"
+        return f"{begin}whole words without merges for {hint} alone; any other program can use it"
     names = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
     named_pattern = PATTERNS.get(options.pattern_name)
     around = options.forbid or options.newlines or options.space_runs or options.script_boundaries

@@ -182,6 +182,13 @@ class TrainingOptions:
             "(BoundlessBPE, Schmidt et al. 2025). Without a value no token does."
         ),
     ] = None
+    whole_words: Annotated[
+        bool,
+        Setting(
+            "Words that are tokens need no merges, so tokens that stand in longer ones alone leave "
+            "the vocabulary (after PickyBPE, Chizhov et al. 2024)."
+        ),
+    ] = False
     character_coverage: Annotated[
         float | None,
         Setting(

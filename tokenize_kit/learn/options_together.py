@@ -17,6 +17,8 @@ def check_together(options: TrainingOptions) -> None:
     _check_model(options)
     _check_parity(options)
     _check_superwords(options)
+    if options.whole_words:
+        _check_whole_words(options)
     if options.model == "unigram":
         _check_unigram(options)
 
@@ -91,6 +93,13 @@ def _check_superwords(options: TrainingOptions) -> None:
     least, size, chosen = options.least_size, min(options.sizes, default=0), options.superwords
     if chosen != "auto" and (isinstance(chosen, str) or not least <= chosen < size):
         raise usage_error(f"superwords {chosen}: give {least} to {size - 1}, or auto")
+
+
+def _check_whole_words(options: TrainingOptions) -> None:
+    _only_own_bpe("whole-words", options)
+    names = ("superwords", "parity_by", "dictionary", "space_token", "character_coverage")
+    excluded = {name.replace("_", "-"): getattr(options, name) is not None for name in names}
+    _refuse(excluded, "not with whole-words; leave one of them out")
 
 
 def _check_mixture(options: TrainingOptions) -> None:

@@ -1,0 +1,60 @@
+#!/bin/sh
+# How tokens are learned: what does a small model gain or lose by SuperBPE, BoundlessBPE, whole words
+# without their parts, parity-aware BPE, characters first or Unigram, against BPE, at equal text and
+# an equal vocabulary?
+#
+# Papers: Liu et al. 2025 (SuperBPE, arXiv:2503.13423): tokens over words make a model of equal
+# computation better in tasks. Foroutan et al. 2025 (parity-aware BPE, arXiv:2508.04796): parity has
+# no substantial effect. Expected sign: - for tokens over words, 0 for parity over all languages.
+# Reads: CORPORA/longtext. English: novels in pieces of 2,000 characters, 384 of them, pieces by other
+# authors are scored. Mixed: pieces of 500 characters in seven languages, half of the bytes English;
+# pieces of other documents of the same sources are scored, by language.
+# Takes 28 minutes on two cores that others use too.
+#
+#   sh pipelines/experiments/algorithms/run.sh CORPORA OUT
+set -eu
+. "$(dirname "$0")/../small.sh"
+
+"$PYTHON" - "$corpora" "$out" <<'END'
+import sys
+from itertools import accumulate
+from pathlib import Path
+
+from experiments.texts import novels, pieces, read, shuffled, write
+
+corpora, out = sys.argv[1:]
+trained, scored = novels(corpora, 2000)
+write(f"{out}/novels.jsonl", trained[:384])
+write(f"{out}/other-authors.jsonl", scored[:100])
+
+
+def of_size(documents, lang, size):
+    """The first pieces that have so many bytes together, with their language."""
+    rows = shuffled(pieces(documents, 500), 1)
+    ends = accumulate(len(row["text"].encode()) for row in rows)
+    return [{**row, "lang": lang} for row, end in zip(rows, ends) if end <= size]
+
+
+learned = []
+rows = [row for path in sorted(Path(corpora, "longtext").glob("*.zst")) for row in read(path)]
+for lang in ("en", "de", "hi", "ja", "ru", "th", "zh"):
+    documents = shuffled([row for row in rows if row["lang"] == lang], 0)
+    half = len(documents) // 2
+    learned += of_size(documents[:half], lang, 360_000 if lang == "en" else 60_000)
+    write(f"{out}/{lang}.jsonl", of_size(documents[half:], lang, 30_000))
+write(f"{out}/mixed.jsonl", learned)
+END
+
+novels="$out/novels.jsonl"
+llmcurate ablate bpe="$novels" superbpe="$novels" boundless="$novels" whole="$novels" \
+  unigram="$novels" --set superbpe.tokenizer.superwords=3686 \
+  --set boundless.tokenizer.superwords=auto --set whole.tokenizer.whole_words=true \
+  --set unigram.tokenizer.model=unigram --eval novels="$out/other-authors.jsonl" \
+  --eval-bytes 120000 --epochs 0.9 $small --vocab 4096 -o "$out/english"
+
+mixed="$out/mixed.jsonl"
+scored=$(for lang in en de hi ja ru th zh; do echo "--eval $lang=$out/$lang.jsonl"; done)
+llmcurate ablate bpe="$mixed" parity="$mixed" characters="$mixed" unigram="$mixed" \
+  --set parity.tokenizer.parity_by=lang --set characters.tokenizer.character_coverage=0.9995 \
+  --set unigram.tokenizer.model=unigram $scored --eval-bytes 30000 --epochs 0.9 $small \
+  --vocab 4096 -o "$out/mixed"
