@@ -114,6 +114,7 @@ def main() -> None:
             "bytes, dictionary": listed,
             "characters first, dictionary": characters | listed,
             "unigram, dictionary": {"model": "unigram"} | listed,
+            "unigram, character seeds": {"model": "unigram", "character_seeds": True},
             "SentencePiece unigram": {"model": "unigram", "backend": "sentencepiece"},
         }
         for who, chosen in settings.items():

@@ -65,6 +65,7 @@ class TokenizerProduct(Product):
     superwords: Size | Literal["auto"] | None = _setting("superwords")
     whole_words: bool = _setting("whole_words")
     character_coverage: float | None = _setting("character_coverage")
+    character_seeds: bool = _setting("character_seeds")
     sample_bytes: int | None = _setting("sample_bytes")
     seed: int = _setting("seed")
     weights: str | None = _setting("weights")

@@ -199,6 +199,14 @@ class TrainingOptions:
             le=1,
         ),
     ] = None
+    character_seeds: Annotated[
+        bool,
+        Setting(
+            "Unigram begins with substrings that different characters follow, not different bytes, "
+            "and keeps pieces expected twice: more bytes a token in Thai and Indic scripts, other "
+            "pieces than SentencePiece's."
+        ),
+    ] = False
     sample_bytes: Annotated[
         int | None,
         Setting(

@@ -19,6 +19,8 @@ def check_together(options: TrainingOptions) -> None:
     _check_superwords(options)
     if options.whole_words:
         _check_whole_words(options)
+    if options.character_seeds:
+        _check_character_seeds(options)
     if options.model == "unigram":
         _check_unigram(options)
 
@@ -61,6 +63,13 @@ def _check_unigram(options: TrainingOptions) -> None:
         "max-token-length": options.max_token_length is not None,
     }
     _refuse(excluded, "not for unigram; use bpe or char-bpe")
+
+
+def _check_character_seeds(options: TrainingOptions) -> None:
+    if (options.model, options.learner) != ("unigram", "own"):
+        raise usage_error("character-seeds: only for the model unigram and the backend own")
+    given = {"dictionary": options.dictionary is not None}
+    _refuse(given, "not with character-seeds; leave one of them out")
 
 
 def _only_own_bpe(name: str, options: TrainingOptions) -> None:

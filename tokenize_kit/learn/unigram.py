@@ -80,7 +80,7 @@ def train_unigram(
     if options.learner == "own":
         from tokenize_kit.learn.unigram_pieces import OwnLearner
 
-        learner = OwnLearner(documents, space is not None, dictionary)
+        learner = OwnLearner(documents, space is not None, dictionary, options.character_seeds)
     else:
         from tokenize_kit.learn.unigram_sentencepiece import SentencePieceLearner
 

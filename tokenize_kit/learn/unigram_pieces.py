@@ -36,8 +36,9 @@ from tokenize_kit.segment.dictionary import Dictionary
 
 _ROUNDS = 2  # of expectation and maximisation, before pieces are dropped
 _LEAST = np.float32(0.5)  # expected occurrences of a piece
-# With a dictionary, as BPE's min_frequency: a word met once takes what its parts would count.
-_LEAST_LISTED = np.float32(2.0)
+# Where seeds are not SentencePiece's, as BPE's min_frequency: a word of a dictionary met once
+# takes what its parts would count.
+_LEAST_OWN = np.float32(2.0)
 _SHRINK = 0.75
 _MORE = 1.1  # pieces to the vocabulary, when dropping ends
 _STEP = np.float32(0.0001)  # between the scores of characters that have none
@@ -63,10 +64,11 @@ class OwnLearner:
         documents: Iterable[tuple[str, int]],
         space_cuts: bool = False,
         dictionary: Dictionary | None = None,
+        characters_differ: bool = False,
     ) -> None:
-        """As unigram_segments.count_sentences."""
+        """As unigram_segments.count_sentences; characters_differ: as find_seeds."""
         self._words = count_sentences(documents, space_cuts, dictionary)
-        self._listed = dictionary is not None
+        self._ends_differ, self._characters_differ = dictionary is not None, characters_differ
         self.characters = self._words.frequencies()
         self._seeds: tuple[int, Seeds] | None = None
 
@@ -75,7 +77,10 @@ class OwnLearner:
     ) -> list[tuple[str, float]]:
         """As unigram.Learner says."""
         if self._seeds is None or self._seeds[0] != len(kept):  # the commonest, so the same ones
-            self._seeds = len(kept), seed_pieces(self._words, kept, symbols, self._listed)
+            self._seeds = (
+                len(kept),
+                seed_pieces(self._words, kept, symbols, self._ends_differ, self._characters_differ),
+            )
         seeds = self._seeds[1]
         pieces = learn_pieces(seeds, room + len(symbols) + 2)  # SentencePiece has newline and tab
         counts = Counter(dict.fromkeys(required, 0))
@@ -84,15 +89,25 @@ class OwnLearner:
 
 
 def seed_pieces(
-    words: Words, kept: Sequence[str], symbols: Sequence[str], listed: bool = False
+    words: Words,
+    kept: Sequence[str],
+    symbols: Sequence[str],
+    ends_differ: bool = False,
+    characters_differ: bool = False,
 ) -> Seeds:
     """Seeds of all characters that occur, and of substrings. kept, symbols: of cut_segments; kept
-    are sorted; listed: whether a dictionary cut the words, where nothing has to be SentencePiece's.
+    are sorted; ends_differ, characters_differ: as find_seeds; without both all is SentencePiece's.
     """
     alphabet, size = make_alphabet([*kept])
     segments = cut_segments(words, kept, symbols)
     kinds = character_kinds(kept)
-    begins, sizes, scores = find_seeds(segments, alphabet, kinds, ends_differ=listed)
+    begins, sizes, scores = find_seeds(
+        segments,
+        alphabet,
+        kinds,
+        ends_differ=ends_differ,
+        characters_differ=characters_differ,
+    )
     raw = segments.letters.tobytes()
     ends = (begins + sizes).tolist()
     substrings = [raw[a:z].decode() for a, z in zip(begins.tolist(), ends, strict=True)]
@@ -111,7 +126,7 @@ def seed_pieces(
     order[by_bytes] = np.arange(len(names))
     texts = Texts(*numbers_of(alphabet, [names[k] for k in by_bytes]))
     pieces = Pieces(texts, logs[by_bytes], order)
-    least = _LEAST_LISTED if listed else _LEAST
+    least = _LEAST_OWN if ends_differ or characters_differ else _LEAST
     return Seeds(pieces, Texts(numbers, starts), counts, size, least)
 
 

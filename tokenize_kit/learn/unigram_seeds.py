@@ -29,6 +29,7 @@ def find_seeds(
     kinds: np.ndarray,
     most: int = MOST,
     ends_differ: bool = False,
+    characters_differ: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(begins, sizes, scores): where a seed stands in the letters of the segments, its bytes, and
     occurrences times characters as float32; by falling score, the longer first, then by bytes.
@@ -36,6 +37,8 @@ def find_seeds(
     alphabet: of the characters that are pieces; kinds: of character_kinds; ends_differ: whether a
     sentence's end is unlike all that follows in other segments, ends too, whatever sentence comes
     next: words of a dictionary are sentences, and most stand before words of the same first byte.
+    characters_differ: whether different characters have to follow a seed, not different bytes: all
+    letters of Thai begin with the same byte.
     """
     letters, ends = segments.letters, segments.ends
     if not len(letters):
@@ -45,8 +48,9 @@ def find_seeds(
     common = kasai(letters, array)
     owners, rest, inside = _places(letters, ends, segments.sizes, ends_differ)
     firsts, lengths, characters, counts = _intervals(
-        letters, array, common, owners, rest, inside, segments.counts, alphabet, kinds
-    )
+        letters, array, common, owners, rest, inside, segments.counts, alphabet, kinds,
+        characters_differ,
+    )  # fmt: skip
     # The seed and the seed with the end of a sentence behind it begin the same suffix.
     order = np.lexsort((lengths, firsts))
     firsts, lengths, characters = firsts[order], lengths[order], characters[order]
@@ -107,7 +111,9 @@ def _piece(alphabet, kinds, letters, a, z, numbers, positions):
 
 
 @njit(cache=True, nogil=True)
-def _intervals(letters, array, common, owners, rest, inside, counts, alphabet, kinds):
+def _intervals(
+    letters, array, common, owners, rest, inside, counts, alphabet, kinds, characters_differ
+):
     """(firsts, lengths, characters, counts) of the intervals that are seeds, the innermost first.
 
     array: of suffixes; common: int32[]: bytes that suffix k + 1 has in common with suffix k;
@@ -139,6 +145,9 @@ def _intervals(letters, array, common, owners, rest, inside, counts, alphabet, k
             after += counts[owners[at]]
             if previous >= 0:
                 shared = min(between, np.int64(min(rest[array[previous]], rest[at])))
+                if characters_differ and at + shared < len(letters):
+                    while letters[at + shared] & 0xC0 == 0x80:
+                        shared -= 1  # what both begin of a character
             previous, between = np.int64(k), np.int64(_FAR)
         while shared < depths[top]:
             last_left, depth, last_total = lefts[top], depths[top], totals[top]

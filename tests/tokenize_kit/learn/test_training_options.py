@@ -265,6 +265,11 @@ def test_the_files_beside_it_say_what_transformers_asks_for(tmp_path, model):
         ({"special_tokens": ("</s>", "<|reserved_1|>")}, "use reserved"),
         ({"special_tokens": ("</s>", "a b")}, "printable ASCII"),
         ({"model": "unigram", "pattern": "whitespace"}, "pattern: not for unigram"),
+        ({"character_seeds": True}, "character-seeds: only for the model unigram"),
+        (
+            {"model": "unigram", "character_seeds": True, "dictionary": "words.txt"},
+            "dictionary: not with character-seeds",
+        ),
         ({"model": "unigram", "max_token_length": 9}, "max-token-length: not"),
         ({"model": "unigram", "min_frequency": 3}, "min-frequency: not"),
         ({"model": "unigram", "digits": "free"}, "use digits single"),

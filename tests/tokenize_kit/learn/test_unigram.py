@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tokenize_kit.encode.trie import make_alphabet, numbers_of
@@ -131,8 +131,8 @@ def may_be_a_piece(text: str) -> bool:
     return True
 
 
-def plain_seeds(document: str, kept: str) -> dict[str, float]:
-    """Seeds from every substring of every sentence, as bytes follow it."""
+def plain_seeds(document: str, kept: str, characters: bool = False) -> dict[str, float]:
+    """Seeds from every substring of every sentence, as bytes, or characters, follow it."""
     lines = "".join(c if c in kept else "\n" for c in document).split("\n")
     lines = [line.replace(" ", "\u2581") for line in lines if line]
     inside: dict[str, list[bytes]] = {}
@@ -140,7 +140,9 @@ def plain_seeds(document: str, kept: str) -> dict[str, float]:
     for line, following in pairwise([*lines, *lines[:1]]):
         for a in range(len(line)):
             for z in range(a + 1, min(len(line), a + LONGEST) + 1):
-                inside.setdefault(line[a:z], []).append(line[z:].encode()[:1])
+                inside.setdefault(line[a:z], []).append(
+                    line[z : z + 1].encode() if characters else line[z:].encode()[:1]
+                )
                 if z == len(line):
                     at_end.setdefault(line[a:z], []).append(following.encode()[:1])
     scores: dict[str, float] = {}
@@ -153,19 +155,28 @@ def plain_seeds(document: str, kept: str) -> dict[str, float]:
 
 
 @settings(deadline=None, max_examples=150)
-@given(st.text("ab ab1,กขe\u0301あア漢ー\n☃", max_size=60))
-def test_seeds_are_the_substrings_that_different_bytes_follow(document):
+@given(
+    st.one_of(
+        st.text("ab ab1,กขe\u0301あア漢ー\n☃", max_size=60),
+        st.text("กข\n", min_size=8, max_size=40),
+    ),
+    st.booleans(),
+)
+@example("กขก\nกขข\nกขก", True)
+def test_seeds_are_the_substrings_that_different_bytes_or_characters_follow(document, characters):
     kept = sorted(set(document) & set("ab 1,กขe\u0301あア漢ー"))
     words = count_sentences([(document, 1)])
     segments = cut_segments(words, kept)
     alphabet, _ = make_alphabet(kept)
-    begins, sizes, scores = find_seeds(segments, alphabet, character_kinds(kept))
+    begins, sizes, scores = find_seeds(
+        segments, alphabet, character_kinds(kept), characters_differ=characters
+    )
     raw = segments.letters.tobytes()
     found = {
         raw[a : a + n].decode(): score
         for a, n, score in zip(begins.tolist(), sizes.tolist(), scores.tolist(), strict=True)
     }
-    assert found == plain_seeds(document, "".join(kept))
+    assert found == plain_seeds(document, "".join(kept), characters)
     assert np.all(np.diff(scores) <= 0)
 
 
@@ -193,7 +204,7 @@ def test_where_ends_differ_a_seed_may_end_sentences_whatever_follows(document):
 
 def test_with_a_dictionary_pieces_are_expected_twice_where_so_many_are():
     words = count_sentences([("abc abd abe abf " * 9 + "xyz xyw", 1)])
-    seeds = seed_pieces(words, [*" abcdefwxyz"], [], listed=True)
+    seeds = seed_pieces(words, [*" abcdefwxyz"], [], ends_differ=True)
     trie = PieceTrie(seeds.pieces, seeds.alphabet)
     expected = trie.of_pieces(expected_counts(trie.probabilities(), seeds.texts, seeds.counts))
     twice, half = int((expected >= 2).sum()), int((expected >= 0.5).sum())
