@@ -5,12 +5,12 @@
 First plain BPE against SuperBPE, whose tokens span words from a share of the vocabulary on, and
 BoundlessBPE, whose words that are one token merge as often as they come: bytes a token by kind of
 text, CPU seconds and memory of training (each in a process of its own); and what BoundlessBPE's
-tokenizer.json gives otherwise than the paper's rule, by which only whole words are joined. Then plain
-against whole words without merges, and how many of their tokens are hardly used. Then plain against
-parity-aware BPE, on the languages of which there are parallel texts (NTREX-128): tokens a sentence
-by language, on sentences that no one learned from, and the Gini coefficient of them. Exit status 1
-where SuperBPE, BoundlessBPE or whole words give fewer bytes a token than
-plain BPE, or parity-aware BPE a Gini coefficient that is not smaller.
+tokenizer.json gives otherwise than the paper's rule, by which only whole words are joined. Then
+plain against whole words without merges, and how many of their tokens are hardly used. Then plain
+against parity-aware BPE, on the languages of which there are parallel texts (NTREX-128): tokens a
+sentence by language, on sentences that no one learned from, and the Gini coefficient of them. Exit
+status 1 where SuperBPE, BoundlessBPE or whole words give fewer bytes a token than plain BPE, or
+parity-aware BPE a Gini coefficient that is not smaller.
 """
 
 from __future__ import annotations
