@@ -44,7 +44,8 @@ class ReadSettings(BaseModel):
     max_record_bytes: int = Field(
         64 << 20,
         ge=1,
-        description="A record or line of more bytes than this is rejected without being held.",
+        description="A record or line of more bytes than this is rejected, without being held where"
+        " the format allows that.",
     )
     max_payload_bytes: int = Field(
         64 << 20,
