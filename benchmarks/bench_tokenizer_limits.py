@@ -3,7 +3,7 @@
     python benchmarks/bench_tokenizer_limits.py [--giant]
 
 With --giant instead one document of 1 GB: `tokenizer encode` of it, and `encode_parts` and
-`decode_parts`, whose memory is to be that of some megabytes (half an hour).
+`decode_parts`, whose memory is to be that of some megabytes (ten minutes).
 
 Each a command of its own on one core: `tokenizer encode` and `tokenizer eval` with the vocabulary
 on a thousand generated documents, and of the texts with a small one. Prints seconds
