@@ -218,7 +218,7 @@ def _check(
     try:
         return model.model_validate(values, context={"folder": folder})
     except ValidationError as error:
-        first = error.errors()[0]
+        first, *others = error.errors()
         key = str(first["loc"][0]) if first["loc"] else ""
         place = line_of(key) if line_of else None
         where = place or f"step {section}"
@@ -226,6 +226,9 @@ def _check(
             hint = _nearest(key, list(model.model_fields))
             raise UsageError(f"{where}: unknown key {key!r} in {section}; {hint}") from None
         message = first["msg"].removeprefix("Value error, ")
+        for other in others:  # of a setting that is also a word
+            if other["type"] == "literal_error" and other["loc"][:1] == first["loc"][:1]:
+                message += f", or {other['ctx']['expected']}"
         named = ".".join(filter(None, [section, key] if place else [key]))
         raise UsageError(": ".join(filter(None, [where, named, message]))) from None
     except UnicodeEncodeError:  # half of a surrogate pair, where a pattern is to be matched

@@ -36,6 +36,8 @@ def test_tokens_span_words_from_a_size_on_or_by_their_counts(
 ) -> None:
     code, _, card = _train(capsys, corpus, "--vocab", 290, "--superwords", size)
     assert code == 0 and card["algorithm"].startswith(algorithm)
+    code, message, _ = _train(capsys, corpus, "--vocab", 290, "--superwords", "all")
+    assert code == 2 and message.count("\n") == 1 and message.endswith(", or 'auto'\n")
 
 
 def test_stages_time_and_peak_memory_are_printed(capsys: Any, corpus: Path) -> None:
