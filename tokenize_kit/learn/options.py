@@ -203,8 +203,8 @@ class TrainingOptions:
         bool,
         Setting(
             "Unigram begins with substrings that different characters follow, not different bytes, "
-            "and keeps pieces expected twice: more bytes a token in Thai and Indic scripts, other "
-            "pieces than SentencePiece's."
+            "and keeps pieces expected twice: more bytes a token in Thai, Lao, Khmer and Burmese, "
+            "other pieces than SentencePiece's."
         ),
     ] = False
     sample_bytes: Annotated[
