@@ -202,7 +202,7 @@ def _learned(
         }
         return [
             Trained(tokenizer, named | more, spm)
-            for spm, tokenizer, more in train_unigram(documents, options, dictionary)
+            for spm, tokenizer, more in train_unigram(documents, options, dictionary, scale)
         ]
     tokenizers: list[tuple[Tokenizer, dict[str, Any]]]
     if options.model == "bpe" and options.character_coverage is not None:

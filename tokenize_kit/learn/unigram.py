@@ -58,13 +58,14 @@ def train_unigram(
     documents: Iterable[tuple[str, int]],
     options: TrainingOptions,
     dictionary: Dictionary | None = None,
+    scale: int = 1,
 ) -> list[tuple[bytes, Tokenizer, dict[str, Any]]]:
     """Of each of the sizes SentencePiece's model file, the same tokenizer for ``tokenizers``, and
     what its card says of it.
 
-    documents: normalised texts with their weights. Ids: 0 unknown (never produced: bytes catch
-    everything), special tokens, newline, tab, 256 bytes, pieces, padding. Raises ``TokenizerError``
-    where a vocabulary is too small.
+    documents: normalised texts with their weights; scale: that of a text that counts once. Ids: 0
+    unknown (never produced: bytes catch everything), special tokens, newline, tab, 256 bytes,
+    pieces, padding. Raises ``TokenizerError`` where a vocabulary is too small.
     """
     special = [token for token in options.first_tokens if token != options.space_token]
     space = options.space_token
@@ -80,7 +81,9 @@ def train_unigram(
     if options.learner == "own":
         from tokenize_kit.learn.unigram_pieces import OwnLearner
 
-        learner = OwnLearner(documents, space is not None, dictionary, options.character_seeds)
+        learner = OwnLearner(
+            documents, space is not None, dictionary, options.character_seeds, scale
+        )
     else:
         from tokenize_kit.learn.unigram_sentencepiece import SentencePieceLearner
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -47,13 +48,14 @@ _STEP = np.float32(0.0001)  # between the scores of characters that have none
 @dataclass(frozen=True)
 class Seeds:
     """The pieces to begin with, and the distinct segments that they are learned from; least: the
-    expected occurrences of a piece."""
+    expected occurrences of a piece; scale: what an occurrence counts in a text that counts once."""
 
     pieces: Pieces
     texts: Texts
     counts: np.ndarray
     alphabet: int
     least: np.float32
+    scale: int
 
 
 class OwnLearner:
@@ -65,10 +67,17 @@ class OwnLearner:
         space_cuts: bool = False,
         dictionary: Dictionary | None = None,
         characters_differ: bool = False,
+        scale: int = 1,
     ) -> None:
-        """As unigram_segments.count_sentences; characters_differ: as find_seeds."""
+        """As unigram_segments.count_sentences; characters_differ: as find_seeds; scale: the weight
+        of a text that counts once."""
         self._words = count_sentences(documents, space_cuts, dictionary)
-        self._ends_differ, self._characters_differ = dictionary is not None, characters_differ
+        self._seed_pieces = partial(
+            seed_pieces,
+            ends_differ=dictionary is not None,
+            characters_differ=characters_differ,
+            scale=scale,
+        )
         self.characters = self._words.frequencies()
         self._seeds: tuple[int, Seeds] | None = None
 
@@ -77,10 +86,7 @@ class OwnLearner:
     ) -> list[tuple[str, float]]:
         """As unigram.Learner says."""
         if self._seeds is None or self._seeds[0] != len(kept):  # the commonest, so the same ones
-            self._seeds = (
-                len(kept),
-                seed_pieces(self._words, kept, symbols, self._ends_differ, self._characters_differ),
-            )
+            self._seeds = len(kept), self._seed_pieces(self._words, kept, symbols)
         seeds = self._seeds[1]
         pieces = learn_pieces(seeds, room + len(symbols) + 2)  # SentencePiece has newline and tab
         counts = Counter(dict.fromkeys(required, 0))
@@ -94,6 +100,7 @@ def seed_pieces(
     symbols: Sequence[str],
     ends_differ: bool = False,
     characters_differ: bool = False,
+    scale: int = 1,
 ) -> Seeds:
     """Seeds of all characters that occur, and of substrings. kept, symbols: of cut_segments; kept
     are sorted; ends_differ, characters_differ: as find_seeds; without both all is SentencePiece's.
@@ -127,7 +134,7 @@ def seed_pieces(
     texts = Texts(*numbers_of(alphabet, [names[k] for k in by_bytes]))
     pieces = Pieces(texts, logs[by_bytes], order)
     least = _LEAST_OWN if ends_differ or characters_differ else _LEAST
-    return Seeds(pieces, Texts(numbers, starts), counts, size, least)
+    return Seeds(pieces, Texts(numbers, starts), counts, size, least, scale)
 
 
 def learn_pieces(seeds: Seeds, vocab: int) -> Pieces:
@@ -154,7 +161,7 @@ def maximised(trie: PieceTrie, seeds: Seeds, desired: int) -> PieceTrie:
 
     pieces = trie.pieces
     slots = expected_counts(trie.probabilities(), seeds.texts, seeds.counts)
-    expected = trie.of_pieces(slots).astype(np.float32)
+    expected = (trie.of_pieces(slots) / seeds.scale).astype(np.float32)
     enough = np.count_nonzero(expected >= seeds.least) >= desired
     least = min(seeds.least if enough else _LEAST, expected.max())  # of a text of a few characters
     order = pieces.order[expected[pieces.order] >= least]

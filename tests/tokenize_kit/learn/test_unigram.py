@@ -240,6 +240,15 @@ def generated(seed: int, sentences: int) -> list[str]:
     return texts
 
 
+def test_weights_of_a_common_scale_change_no_piece():
+    learned = []
+    for scale in (1, 1000):
+        learner = OwnLearner(((text, scale) for text in generated(3, 300)), scale=scale)
+        kept, _ = choose_characters(learner.characters, 400)
+        learned.append(learner.learn(sorted(kept), PRINTABLE_ASCII, [UNKNOWN_PIECE], 400))
+    assert learned[0] == learned[1]
+
+
 def compare_learners(texts: list[str], vocab: int) -> tuple[float, float]:
     """(the share of SentencePiece's pieces that ours has, the largest difference of scores)."""
     learned = []
