@@ -260,9 +260,11 @@ class ByteEncoder:
         self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray, rate: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `encode`, each merge dropped with the probability `rate`, drawn by the rows' keys:
-        uint64[rows]."""
+        uint64[rows]. As by the library, words that are tokens are merged too, but at rate 0."""
         from tokenize_kit.encode.sampling import sample_pieces
 
+        if not rate:
+            return self.encode(data, offsets)
         data = read_only(data)
         ends, counts = cut_rows(data, offsets, self._tables)
         return sample_pieces(data, offsets, ends, counts, self._bpe, keys, rate)

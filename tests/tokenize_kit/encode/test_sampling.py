@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 
@@ -30,6 +31,11 @@ DRAWS = 10_000
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("tokenizers")
     train_tokenizer(TEXTS, out / "bpe", vocab=330)
+    form = json.loads((out / "bpe" / "tokenizer.json").read_text())
+    merges = form["model"]["merges"][:-30]  # the words of the others have none
+    form["model"] |= {"merges": merges, "ignore_merges": True}
+    (out / "whole").mkdir()
+    (out / "whole" / "tokenizer.json").write_text(json.dumps(form))
     train_tokenizer(MIXED, out / "unigram", vocab=430, model="unigram")
     train_tokenizer(TEXTS, out / "char-bpe", vocab=430, model="char-bpe")
     return out
@@ -55,13 +61,20 @@ def by_chance(ours: list[list[int]], theirs: list[list[int]]) -> float:
     return 1.2 * (kinds / len(ours)) ** 0.5
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.5])
-@pytest.mark.parametrize("text", ["another", "weather", "ภาษา"])
-def test_dropout_spells_as_often_as_that_of_tokenizers(folder, text, rate):
-    library = load_tokenizer(folder / "bpe" / "tokenizer.json")
+@pytest.mark.parametrize(
+    ("model", "text", "rate"),
+    [
+        (m, t, r)
+        for m in ("bpe", "whole")
+        for t in ("another", "weather", "ภาษา")
+        for r in (0.1, 0.5)
+    ],
+)
+def test_dropout_spells_as_often_as_that_of_tokenizers(folder, model, text, rate):
+    library = load_tokenizer(folder / model / "tokenizer.json")
     library.model.dropout = rate
     theirs = [encoding.ids for encoding in library.encode_batch([text] * DRAWS)]
-    ours = draw(folder / "bpe", [text] * DRAWS, rate)
+    ours = draw(folder / model, [text] * DRAWS, rate)
     assert len(set(map(tuple, ours))) > 3
     assert distance(ours, theirs) < by_chance(ours, theirs)
 
@@ -83,11 +96,12 @@ def test_ways_of_a_unigram_come_as_often_as_those_of_sentencepiece(folder, text,
     assert distance(ours, theirs) < by_chance(ours, theirs)
 
 
-def test_nothing_dropped_is_the_usual_encoding_and_everything_dropped_is_bytes(folder):
-    vocabulary = open_vocabulary(folder / "bpe" / "tokenizer.json")
+@pytest.mark.parametrize("model", ["bpe", "whole"])
+def test_nothing_dropped_is_the_usual_encoding_and_everything_dropped_is_bytes(folder, model):
+    vocabulary = open_vocabulary(folder / model / "tokenizer.json")
     usual, counts = vocabulary.encode(*pack_texts(TEXTS))
-    assert [k for ids in draw(folder / "bpe", TEXTS, 0.0) for k in ids] == usual.tolist()
-    drawn = draw(folder / "bpe", TEXTS, 1.0)
+    assert [k for ids in draw(folder / model, TEXTS, 0.0) for k in ids] == usual.tolist()
+    drawn = draw(folder / model, TEXTS, 1.0)
     assert [len(ids) for ids in drawn] == [len(text.encode()) for text in TEXTS]
     assert sum(counts) < sum(map(len, drawn))
 
