@@ -97,7 +97,7 @@ def copy(source, a, z, out, at):
 
 
 @njit(nogil=True, forceinline=True)
-def mix(value):
+def stir(value):
     """A round of mixing that moves every bit of the value."""
     value *= _K1
     value ^= value >> _SHIFT
@@ -111,8 +111,8 @@ def hash_bytes(data, start, end):
     value = np.uint64(end - start)
     i, stop = np.uint64(start), np.uint64(end)
     while i + np.uint64(8) <= stop:
-        value = mix(value ^ load8(data, i))
+        value = stir(value ^ load8(data, i))
         i += np.uint64(8)
     if i < stop:
-        value = mix(value ^ load_few(data, i, stop - i))
-    return mix(value)
+        value = stir(value ^ load_few(data, i, stop - i))
+    return stir(value)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from curate.filters.tokens import Tokens
-from curate.text.hashing import hash_bytes
 from curate.text.lines import Extents
 from curate.text.unicode import code_point, count_chars
 from kernel_cache import njit
+from kernel_cache.intrinsics import hash_bytes
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents

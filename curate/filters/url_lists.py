@@ -14,9 +14,8 @@ import numpy as np
 
 from curate.errors import UsageError
 from curate.filters.url_kernel import Automaton, Folded, automaton, fold_all, normal_word
-from curate.text.hashing import hash_bytes
 from kernel_cache import njit
-from kernel_cache.intrinsics import copy, place_of
+from kernel_cache.intrinsics import copy, hash_bytes, place_of
 
 _COMMENT = re.compile(r"(^|\s)#.*")
 MOST_HOST = 1024  # bytes; a name has 253 characters (RFC 1035)

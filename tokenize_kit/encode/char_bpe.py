@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import mix
+from kernel_cache.intrinsics import stir
 from tokenize_kit.encode.greedy import (
     ID,
     LEFT,
@@ -156,7 +156,7 @@ def _ids(merges: Merges, number: dict[str, int]) -> tuple[np.ndarray, np.ndarray
 
 @njit(nogil=True, forceinline=True)
 def _two_bits(left, right):
-    mixed = mix(np.uint64(left) << _32 | np.uint64(right))
+    mixed = stir(np.uint64(left) << _32 | np.uint64(right))
     return mixed >> _46, _ONE << (mixed >> _40 & _63) | _ONE << (mixed >> _34 & _63)
 
 

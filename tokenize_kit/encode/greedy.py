@@ -14,7 +14,7 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import load8, mix
+from kernel_cache.intrinsics import load8, stir
 from tokenize_kit.encode.merges import NO_RANK, Pairs, pair_table, rank_of
 from tokenize_kit.encode.parts import pack
 from tokenize_kit.encode.trie import build_trie, longest_token, shorter_tokens
@@ -60,14 +60,14 @@ def _fill_joins(data, ends, split, bits):
                 six &= _LONG_RIGHT
             else:
                 six &= _SHORT
-        bit = mix(six) >> _32
+        bit = stir(six) >> _32
         position = np.uint64(1024) + ((bit >> _6) & np.uint64(len(bits) - 1025))
         bits[position] |= _1 << (bit & _63)
 
 
 @njit(nogil=True, forceinline=True)
 def _has_join(bits, six):
-    bit = mix(six) >> _32
+    bit = stir(six) >> _32
     position = np.uint64(1024) + ((bit >> _6) & np.uint64(len(bits) - 1025))
     return bits[position] >> (bit & _63) & _1 != 0
 

@@ -12,7 +12,7 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import mix
+from kernel_cache.intrinsics import stir
 
 NO_RANK = np.int64(1 << 62)
 SHORT = 40  # symbols up to which scanning beats a heap
@@ -44,7 +44,7 @@ def _insert(slots, bits, merges, ranks):
     mask = np.uint64(len(slots) - 1)
     for row in range(len(merges)):
         key = merges[row, 0] << 32 | merges[row, 1]
-        mixed = mix(np.uint64(key))
+        mixed = stir(np.uint64(key))
         slot = mixed & mask
         while slots[slot, 1] != NO_RANK and slots[slot, 0] != key:
             slot = (slot + np.uint64(1)) & mask
@@ -59,7 +59,7 @@ def rank_of(pairs, left, right):
     """rank << 32 | merged id of a pair, NO_RANK for none."""
     slots, bits = pairs
     key = np.int64(left) << 32 | np.int64(right)
-    mixed = mix(np.uint64(key))
+    mixed = stir(np.uint64(key))
     bit = mixed >> _40
     if bits[(bit >> _6) & np.uint64(len(bits) - 1)] >> (bit & _63) & _ONE == 0:
         return NO_RANK

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import mix
+from kernel_cache.intrinsics import stir
 from tokenize_kit.encode.merges import NO_RANK, rank_of
 from tokenize_kit.encode.trie import number_characters
 from tokenize_kit.encode.words import join_unknown, word_end, write_fallback
@@ -28,14 +28,14 @@ _NOTHING = -np.inf
 @njit(nogil=True)
 def _begin(states, key, place):
     """Draws begin anew, by the key of a document and a place in its text."""
-    states[0] = mix(np.uint64(key) ^ mix(np.uint64(place) + _STEP))
+    states[0] = stir(np.uint64(key) ^ stir(np.uint64(place) + _STEP))
 
 
 @njit(nogil=True)
 def _draw(states):
     """The next number of [0, 1)."""
     states[0] += _STEP
-    return np.float64(mix(mix(states[0])) >> _11) * 2.0**-53
+    return np.float64(stir(stir(states[0])) >> _11) * 2.0**-53
 
 
 @njit(nogil=True)

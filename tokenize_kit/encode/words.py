@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import hash_bytes, load8, load_few, mix, prefetch
+from kernel_cache.intrinsics import hash_bytes, load8, load_few, prefetch, stir
 
 SLOTS = 1 << 18  # words of the cache, half of them in use at most
 ARENA = 1 << 22  # bytes of long words, and ids of words of many
@@ -80,7 +80,7 @@ def word_key(data, a, z):
 @njit(nogil=True, forceinline=True)
 def seen_before(seen, low):
     """Whether a word of that first number was asked for before, as far as is remembered."""
-    mixed = mix(low)
+    mixed = stir(low)
     slot, mark = mixed & np.uint64(SEEN - 1), np.uint16(mixed >> np.uint64(48))
     repeated = seen[slot] == mark
     seen[slot] = mark
@@ -125,7 +125,7 @@ def add_word(cache, slot, low, high, data, a, z, symbols, n, safe):
 @njit(nogil=True, forceinline=True)
 def first_slot(low, high):
     """The slot in which a word is looked up first."""
-    return mix(low ^ (high * _MIX)) & _MASK
+    return stir(low ^ (high * _MIX)) & _MASK
 
 
 @njit(nogil=True, forceinline=True)

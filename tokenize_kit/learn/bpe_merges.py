@@ -19,7 +19,7 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import mix
+from kernel_cache.intrinsics import stir
 from tokenize_kit.learn.bpe_pairs import (
     COUNTERS,
     EVENTS,
@@ -123,7 +123,7 @@ def token_slot(letters, ends, names, token):
     start, size = ends[token], ends[token + 1] - ends[token]
     value = np.uint64(size)
     for k in range(size):
-        value = mix(value ^ np.uint64(letters[start + k]))
+        value = stir(value ^ np.uint64(letters[start + k]))
     mask = np.uint64(len(names) - 1)
     slot = value & mask
     while names[slot] >= 0:

@@ -12,7 +12,7 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import mix
+from kernel_cache.intrinsics import stir
 from tokenize_kit.learn.words import weight_at
 
 FREE = np.int64(-1)
@@ -73,7 +73,7 @@ def empty_table(slots):
 def find_slot(table, key):
     """Slot of a pair, or the free one where it belongs."""
     mask = np.uint64(len(table) - 1)
-    slot = mix(np.uint64(key)) & mask
+    slot = stir(np.uint64(key)) & mask
     while table[slot, 0] != key and table[slot, 0] != FREE:
         slot = (slot + np.uint64(1)) & mask
     return np.int64(slot)
@@ -242,7 +242,7 @@ def _fill_sketch(cells, lengths, blocks, bounds, values, sketch):
     at, behind = _next_pair(cells, lengths, np.int64(0))
     while at >= 0:
         key = np.uint64(np.int64(cells[at]) << 32 | np.int64(cells[behind]))
-        sketch[mix(key) & _SKETCH] += weight_at(blocks, bounds, values, at)
+        sketch[stir(key) & _SKETCH] += weight_at(blocks, bounds, values, at)
         at, behind = _next_pair(cells, lengths, behind)
 
 
@@ -253,7 +253,7 @@ def _candidate(cells, lengths, at, behind, only, longest, sketch, threshold):
     key = a << 32 | b
     if lengths[a] + lengths[b] > longest or (only >= 0 and a != only and b != only):
         return np.int64(-1)
-    if only < 0 and sketch[mix(np.uint64(key)) & _SKETCH] < threshold:
+    if only < 0 and sketch[stir(np.uint64(key)) & _SKETCH] < threshold:
         return np.int64(-1)
     return key
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kernel_cache import njit
-from kernel_cache.intrinsics import hash_bytes, mix
+from kernel_cache.intrinsics import hash_bytes, stir
 from tokenize_kit.errors import usage_error
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.weights import Weights, parse_weights, tempered
@@ -28,9 +28,9 @@ NO_VALUE = ""  # of documents whose column is empty
 def text_hashes(data, offsets, seed):
     """uint64[rows] of data: uint8[], offsets: int64[rows + 1]; seed: uint64."""
     hashes = np.empty(len(offsets) - 1, np.uint64)
-    salt = mix(seed + np.uint64(1))
+    salt = stir(seed + np.uint64(1))
     for row in range(len(hashes)):
-        hashes[row] = mix(hash_bytes(data, offsets[row], offsets[row + 1]) ^ salt)
+        hashes[row] = stir(hash_bytes(data, offsets[row], offsets[row + 1]) ^ salt)
     return hashes
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from curate.dedup.suffix_array.search_index import Chunk, SearchIndex
 from curate.dedup.suffix_array.windows import continues
 from curate.errors import UsageError
-from curate.text.hashing import load8
 from kernel_cache import njit
+from kernel_cache.intrinsics import load8
 
 
 @njit(nogil=True)

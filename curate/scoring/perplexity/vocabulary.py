@@ -11,9 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from curate.text.hashing import load8, load_few, stir
 from kernel_cache import njit
-from kernel_cache.intrinsics import prefetch
+from kernel_cache.intrinsics import load8, load_few, prefetch, stir
 
 SPECIAL = (b"<unk>", b"<s>", b"</s>")
 UNK, EOS = 0, 2
