@@ -3,7 +3,7 @@
 # without their parts, parity-aware BPE, characters first or Unigram, against BPE, at equal text and
 # an equal vocabulary?
 #
-# Papers: Liu et al. 2025 (SuperBPE, arXiv:2503.13423): tokens over words make a model of equal
+# Paper: Liu et al. 2025 (SuperBPE, arXiv:2503.13423): tokens over words make a model of equal
 # computation better in tasks. Foroutan et al. 2025 (parity-aware BPE, arXiv:2508.04796): parity has
 # no substantial effect. Expected sign: - for tokens over words, 0 for parity over all languages.
 # Reads: CORPORA/longtext. English: novels in pieces of 2,000 characters, 384 of them, pieces by other

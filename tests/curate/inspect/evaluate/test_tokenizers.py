@@ -137,18 +137,18 @@ def test_a_page_without_languages_has_no_chapter_on_them(tmp_path: Path, judged:
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "code", "message"),
     [
-        pytest.param('{"text": ""}', "no document with text", id="empty-text"),
-        pytest.param("not json", "no document with text", id="no-json"),
+        pytest.param('{"text": ""}', 2, "no document with text", id="empty-text"),
+        pytest.param("not json", 1, "in.jsonl: not JSON", id="no-json"),
     ],
 )
 def test_without_text_there_is_nothing_to_judge(
-    tmp_path: Path, judged: Path, capsys: Any, line: str, message: str
+    tmp_path: Path, judged: Path, capsys: Any, line: str, code: int, message: str
 ) -> None:
     (tmp_path / "in.jsonl").write_text(line + "\n", encoding="utf-8")
     arguments = ["tokenizer", "eval", str(judged / "one"), "--on", str(tmp_path / "in.jsonl")]
-    assert invoke(arguments) == 2
+    assert invoke(arguments) == code
     assert message in capsys.readouterr().err
 
 
