@@ -60,12 +60,13 @@ def scratch_database(spill: Path, threads: int = 1) -> Iterator[Any]:
     """A connection with bounded memory that spills into the folder `spill`, which is removed
     afterwards with all that is in it; into one of the system's where that one may not be made.
 
-    Full disks come back as one line (errors.disk_error), whatever DuckDB calls them.
+    Full disks come back as one line (errors.disk_error), whatever DuckDB calls them, and files that
+    it cannot read, too.
     """
     import duckdb
 
     from curate.disk.inside import remove
-    from curate.errors import disk_error, may_not_write
+    from curate.errors import RunFailed, disk_error, may_not_write
 
     try:
         spill.mkdir(parents=True, exist_ok=True)
@@ -80,6 +81,9 @@ def scratch_database(spill: Path, threads: int = 1) -> Iterator[Any]:
         connection = _open(instance, spill, threads)
         yield connection
         reusable = _empty(connection)
+    except (duckdb.InvalidInputException, duckdb.IOException) as error:
+        reason = f"{str(error).splitlines()[0]}; run the same command again"
+        raise disk_error(error) or RunFailed(reason) from error
     except duckdb.Error as error:
         raise disk_error(error) or error from None
     finally:

@@ -9,6 +9,7 @@ import pytest
 
 from curate.disk import database as databases
 from curate.disk.database import scratch_database
+from curate.errors import RunFailed
 
 
 def test_a_use_finds_nothing_of_the_use_before(tmp_path: Path) -> None:
@@ -56,3 +57,14 @@ def test_memory_goes_back_when_the_use_ends(tmp_path: Path) -> None:
         db.execute("CREATE TABLE t AS SELECT range AS n, hash(range) AS h FROM range(10_000_000)")
         assert psutil.Process().memory_info().rss > before + (100 << 20)
     assert psutil.Process().memory_info().rss < before + (60 << 20)
+
+
+def test_a_file_that_is_damaged_meanwhile_is_one_line(tmp_path: Path) -> None:
+    damaged = tmp_path / "ids.parquet"
+    damaged.write_bytes(b"PAR1 and no end")
+    with (
+        pytest.raises(RunFailed, match=r"No magic bytes.*ids\.parquet") as failure,
+        scratch_database(tmp_path / "spill") as db,
+    ):
+        db.execute(f"SELECT * FROM read_parquet('{damaged}')")
+    assert "\n" not in str(failure.value)
