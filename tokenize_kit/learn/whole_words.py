@@ -22,7 +22,7 @@ from tokenize_kit.errors import usage_error
 from tokenize_kit.learn.byte_words import byte_ids, count_words
 
 # Tokens learned for each that stays, and rounds in which the others go. Tried on prose in ten
-# languages and code: more of either gives more in training, and nothing on other texts.
+# languages and code: more of either gives more in training, and hardly more on other texts.
 EXTRA, ROUNDS = 1.5, 4
 _BYTES = 256
 WordTable = tuple[np.ndarray, np.ndarray, np.ndarray]  # of WordCounts.words
