@@ -5,7 +5,8 @@ compared when it is released, since nothing needs it any more; so what was made 
 what was written. What a killed process left is compared before it is taken up; what has no seal is
 removed. Where a file differs all of the folder goes, and the resolve begins anew from the sketches.
 
-The functions of this module are about the resolve of this process, and do nothing outside of one.
+The functions of this module are about the resolve that this thread works for (`process.Threads`
+hands it on), and do nothing outside of one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from threading import Lock
 
 from curate.disk import files
 from curate.disk.inside import is_below, remove
@@ -21,7 +24,7 @@ from curate.disk.seals import Seal, fault, seal
 from curate.errors import Damaged
 
 NAME = ".journal"
-_current: Journal | None = None
+_current: ContextVar[Journal | None] = ContextVar("journal", default=None)
 
 
 def write(folder: Path, seals: Mapping[str, Seal]) -> None:
@@ -38,54 +41,55 @@ def finish(folder: Path) -> dict[str, Seal]:
 
 
 def active() -> bool:
-    """Whether this process is in a resolve."""
-    return _current is not None
+    """Whether this thread works for a resolve."""
+    return _current.get() is not None
 
 
 def note(path: Path, sealed: Seal | None = None) -> None:
     """A file is there. sealed: by its writer; None: by this call."""
-    if _current is not None:
-        _current.note(path, sealed)
+    if journal := _current.get():
+        journal.note(path, sealed)
 
 
 def moved(before: Path, now: Path) -> None:
     """A folder has another name; all files in it are sealed as far as they are not."""
-    if _current is not None:
-        _current.moved(before, now)
+    if journal := _current.get():
+        journal.moved(before, now)
 
 
 def release(path: Path) -> None:
     """Compares a file, or all below a folder, which the caller removes next."""
-    if _current is not None:
-        _current.release(path)
+    if journal := _current.get():
+        journal.release(path)
 
 
 @contextmanager
 def resolving(folder: Path) -> Iterator[None]:
     """A resolve, which leaves files in the folder. Damaged where one of them is not what was
     written, at the beginning or when it was read; the folder is gone then."""
-    global _current
-    journal = _current = Journal(folder)
-    files.committed.append(journal.note)
+    journal = Journal(folder)
+    token = _current.set(journal)
     try:
         journal.take_up()
         try:
-            yield
+            with files.listening(journal.note):
+                yield
         except Exception as error:
             journal.check(error)
             raise
         journal.check()
     finally:
-        files.committed.remove(journal.note)
-        _current = None
+        _current.reset(token)
 
 
 class Journal:
-    """The journal in a folder: a line a file, its name and seal, or null where it was released."""
+    """The journal in a folder: a line per file, its name and seal, or null after it was released.
+    Threads may call it at once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.seals: dict[str, Seal] = {}
+        self._lock = Lock()
 
     def read(self) -> None:
         """Reads what stands there."""
@@ -138,10 +142,10 @@ class Journal:
             raise Damaged(f"{self.folder / name} {difference}") from cause
 
     def _append(self, rows: Mapping[str, Seal | None]) -> None:
-        with (self.folder / NAME).open("a", encoding="utf-8") as file:
+        with self._lock, (self.folder / NAME).open("a", encoding="utf-8") as file:
             file.writelines(f"{json.dumps(row)}\n" for row in rows.items())
-        for name, sealed in rows.items():
-            self._set(name, sealed)
+            for name, sealed in rows.items():
+                self._set(name, sealed)
 
     def _set(self, name: str, sealed: Seal | None) -> None:
         if sealed is None:
@@ -150,13 +154,11 @@ class Journal:
             self.seals[name] = sealed
 
     def _below(self, path: Path) -> list[str]:
-        """The names of a file, or of all below a folder. Other threads may note files meanwhile."""
+        """The names of a file, or of all below a folder."""
         name = self._name(path)
-        return (
-            [name]
-            if name in self.seals
-            else [n for n in list(self.seals) if n.startswith(f"{name}/")]
-        )
+        with self._lock:
+            below = [n for n in self.seals if n.startswith(f"{name}/")]
+            return [name] if name in self.seals else below
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.folder).as_posix()

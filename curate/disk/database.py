@@ -75,7 +75,10 @@ def scratch_database(spill: Path, threads: int = 1) -> Iterator[Any]:
             raise
         # Somebody else's run, or one on a medium for reading: it can be looked at all the same.
         spill = Path(tempfile.mkdtemp(prefix="llmcurate-spill-"))
-    instance = _idle.pop() if _idle else duckdb.connect()
+    try:
+        instance = _idle.pop()  # another thread may take the last one first
+    except IndexError:
+        instance = duckdb.connect()
     reusable = False
     try:
         connection = _open(instance, spill, threads)

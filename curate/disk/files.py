@@ -13,6 +13,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -112,8 +113,19 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-# Told of every file that `replacing` has put in its place, by this process.
-committed: list[Callable[[Path], None]] = []
+# Each thread has listeners of its own: work in one thread never hears of another's files.
+_listeners: ContextVar[tuple[Callable[[Path], None], ...]] = ContextVar("listeners", default=())
+
+
+@contextmanager
+def listening(listener: Callable[[Path], None]) -> Iterator[None]:
+    """Call the listener with each file that `replacing` puts in its place within, by this thread or
+    by the threads that it starts with `process.Threads`."""
+    token = _listeners.set((*_listeners.get(), listener))
+    try:
+        yield
+    finally:
+        _listeners.reset(token)
 
 
 @contextmanager
@@ -133,8 +145,8 @@ def replacing(path: Path, sync: bool = True, if_other: bool = False) -> Iterator
         aside.replace(path)
         if sync:
             sync_folder(path.parent)
-        for tell in committed:
-            tell(path)
+        for listener in _listeners.get():
+            listener(path)
     finally:
         aside.unlink(missing_ok=True)
 

@@ -8,6 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -58,6 +59,16 @@ def cores() -> int:
 # at 0.1 s a request 16 threads wait for 53 minutes, 128 for 7 (benchmarks/bench_planning.py).
 AT_ONCE = 128
 
+
+class Threads(ThreadPoolExecutor):
+    """Threads that work for whoever submits to them: what they commit, its seals and its journal
+    hear of (`files.listening`)."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """As the base class has it, in the caller's context."""
+        return super().submit(copy_context().run, fn, *args, **kwargs)
+
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -73,7 +84,7 @@ def in_order(
         yield from map(work, items)
         return
     waiting: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(at_once, thread_name_prefix="ahead") as threads:
+    with Threads(at_once, thread_name_prefix="ahead") as threads:
         try:
             for item in items:
                 if len(waiting) == 2 * at_once:

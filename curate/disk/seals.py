@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.disk.elsewhere import all_files, seal_of, version_elsewhere
-from curate.disk.files import committed, file_digest
+from curate.disk.files import file_digest, listening
 from curate.errors import Damaged
 
 Seal = list[Any]
@@ -60,17 +60,10 @@ def fault(path: Path, sealed: object, content: bool = True) -> str | None:
 
 @contextmanager
 def sealing() -> Iterator[list[SealedPath]]:
-    """The files that this process puts in their place within (`replacing`), sealed at once."""
+    """The files that this thread puts in their place within (`listening`), sealed at once."""
     sealed: list[SealedPath] = []
-
-    def add(path: Path) -> None:
-        sealed.append([str(path), seal(path)])
-
-    committed.append(add)
-    try:
+    with listening(lambda path: sealed.append([str(path), seal(path)])):
         yield sealed
-    finally:
-        committed.remove(add)
 
 
 _stamps: dict[str, tuple[Seal, tuple[int, ...]]] = {}  # of files that this process compared

@@ -12,6 +12,7 @@ import atexit
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 # Workers, each with the folder and environment that it was started in.
 _waiting: list[tuple[subprocess.Popen[bytes], object]] = []
 _kept = 0
+_lock = threading.RLock()  # threads of one process may each have an engine
 
 
 def keep(count: int) -> None:
@@ -60,11 +62,12 @@ def start() -> None:
 
 def take() -> tuple[subprocess.Popen[bytes], object] | None:
     """A waiting worker that lives and was started as one would be now, and what `give` needs."""
-    now = inherited_state() if _waiting else None
-    for index, (process, began) in enumerate(_waiting):
-        if process.poll() is None and began == now:
-            return _waiting.pop(index)
-    return None
+    with _lock:
+        now = inherited_state() if _waiting else None
+        for index, (process, began) in enumerate(_waiting):
+            if process.poll() is None and began == now:
+                return _waiting.pop(index)
+        return None
 
 
 def give(process: subprocess.Popen[bytes], began: object) -> bool:
@@ -72,20 +75,22 @@ def give(process: subprocess.Popen[bytes], began: object) -> bool:
     that has waited longest: what it was started in may never come again."""
     if not _kept or process.poll() is not None:
         return False
-    _waiting.append((process, began))
-    stop()
+    with _lock:
+        _waiting.append((process, began))
+        stop()
     return True
 
 
 def stop() -> None:
     """Ends those that have waited longest, but for as many as are kept."""
-    while len(_waiting) > _kept:
-        process, _ = _waiting.pop(0)
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
+    with _lock:
+        while len(_waiting) > _kept:
+            process, _ = _waiting.pop(0)
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
 
 
 @atexit.register

@@ -25,13 +25,15 @@ from kernel_cache import compile_time
 _reply_file = -1
 _compiles = False  # whether this process has compiled a kernel
 _help: dict[str, Any] | None = None
+_sending = threading.Lock()  # a thread that compiles speaks, too
 
 
 def send(message: dict[str, Any]) -> None:
     """Writes one message to the engine."""
     data = (json.dumps(message) + "\n").encode()
-    while data:
-        data = data[os.write(_reply_file, data) :]
+    with _sending:
+        while data:
+            data = data[os.write(_reply_file, data) :]
 
 
 def beat(first: int, last: int, seconds: float = 0.0, *, of_cpu: bool = False) -> None:

@@ -7,7 +7,6 @@ memory is a run of rows, and a part for each worker.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pyarrow as pa
 from curate.corpus.manifests import ids_hash
 from curate.disk.inside import remove
 from curate.disk.parquet_writer import writing
+from curate.disk.process import Threads
 from curate.mix.measure import Measured, Rows
 from curate.mix.order import Chosen, Taking, keys, last_keys, positions
 from curate.mix.sources import EPOCH
@@ -56,7 +56,7 @@ def write_mix(
         copy.remove()
         spill.close()
         threads = max(1, min(layout.workers, layout.parts, MOST_THREADS))
-        with ThreadPoolExecutor(threads) as pool:
+        with Threads(threads) as pool:
             parts = range(layout.parts)
             return list(pool.map(lambda part: _write_part(spill, part, folder), parts))
     finally:

@@ -89,10 +89,15 @@ class Intact:
             raise cause
 
     def anew(self, damage: Damaged) -> None:
-        """A file that was damaged while this run went on: says so. RunFailed where it is the same
-        one again, or one of many."""
+        """Say that a file was damaged while this run went on. RunFailed if it is the same one
+        again, or one of many."""
         line = str(damage)
-        if line in self._anew or len(self._anew) == MOST_ANEW:
+        if line in self._anew:
+            raise RunFailed(
+                f"{line}, and so it was before it was made anew: if nothing else writes there,"
+                " this is a fault of llmcurate; please report this line and the command"
+            ) from damage
+        if len(self._anew) == MOST_ANEW:
             raise RunFailed(
                 f"{line}, after {counted(len(self._anew), 'file')} had been made anew while this"
                 " run went on: see what else writes there, and whether the disk is sound"

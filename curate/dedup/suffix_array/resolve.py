@@ -10,7 +10,6 @@ of several documents is one row for each of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from curate.dedup.suffix_array.sort import RegionText, sort
 from curate.dedup.suffix_array.windows import Regions, continues
 from curate.disk.database import literal
 from curate.disk.inside import remove
+from curate.disk.process import Threads
 from curate.disk.units import counted
 from curate.text.buffers import as_large_string, text_buffers
 from kernel_cache import njit
@@ -317,7 +317,7 @@ def resolve(step: DedupSuffixArray, sketches: Sketches) -> dict[str, Any]:
         return _decide(step, sketches, sort_bytes // 2)
     # One chunk is sorted here. Most of the time compiled code sorts, on either side: both go on at
     # once.
-    with ThreadPoolExecutor(1) as thread:
+    with Threads(1) as thread:
         index = thread.submit(_keep_index, sketches, sort_bytes // 2, run_here)
         counts = _decide(step, sketches, sort_bytes // 2)
         index.result()

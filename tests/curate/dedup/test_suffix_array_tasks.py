@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,13 @@ import pytest
 from curate.corpus import journal
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, run_here, view
+from curate.dedup.suffix_array import resolve as resolving
+from curate.dedup.suffix_array import search_index
+from curate.dedup.suffix_array import sort as sorting
 from curate.dedup.suffix_array.resolve import resolve
 from curate.dedup.suffix_array.step import DedupSuffixArray
 from curate.disk.database import scratch_database
+from curate.disk.seals import fault
 from curate.documents.documents import documents
 from curate.errors import Damaged
 from curate.run.worker.specification import sketch_rows
@@ -117,6 +122,49 @@ def test_chunks_of_the_index_are_tasks_too(tmp_path, engine):
     )
     decisions = decide(folder, files, step)
     assert decisions == outcomes[0][0]
+
+
+def after(event: threading.Event, function: Any) -> Any:
+    """The function, begun once the event is set; a minute without it is a fault of the test."""
+
+    def waiting(*args: Any) -> Any:
+        assert event.wait(60)
+        return function(*args)
+
+    return waiting
+
+
+def before(event: threading.Event, function: Any) -> Any:
+    """The function, which sets the event at its end."""
+
+    def setting(*args: Any) -> Any:
+        try:
+            return function(*args)
+        finally:
+            event.set()
+
+    return setting
+
+
+@pytest.mark.parametrize("slower", ["index", "decision"])
+def test_the_journal_has_what_each_thread_wrote_whichever_is_slower(tmp_path, monkeypatch, slower):
+    step = DedupSuffixArray(threshold=60)
+    files = write(tmp_path, step)
+    want = decide(tmp_path, files, step)
+    shutil.rmtree(own := tmp_path / "own")
+    own.mkdir()
+    done = threading.Event()
+    if slower == "decision":  # its task ends after the whole index is there
+        monkeypatch.setattr(resolving, "_keep_index", before(done, resolving._keep_index))
+        monkeypatch.setattr(sorting, "sort_chunk", after(done, sorting.sort_chunk))
+    else:  # its task ends after the decision has removed its own files
+        monkeypatch.setattr(search_index, "sort_suffixes", after(done, search_index.sort_suffixes))
+        monkeypatch.setattr(resolving, "_decide", before(done, resolving._decide))
+    with journal.resolving(own):
+        assert decide(tmp_path, files, step) == want
+    seals = journal.finish(own)
+    assert sorted(seals) == sorted(path.name for path in own.iterdir())
+    assert len(seals) == 5 and not any(fault(own / name, seals[name]) for name in seals)
 
 
 def test_a_resolve_that_died_in_any_task_keeps_what_is_done(tmp_path):

@@ -8,7 +8,9 @@ import time
 
 import pytest
 
-from curate.disk.process import AT_ONCE, in_order
+from curate.disk.files import write_text
+from curate.disk.process import AT_ONCE, Threads, in_order
+from curate.disk.seals import sealing
 from curate.formats.inputs import plan_inputs
 
 
@@ -61,3 +63,22 @@ def test_a_plan_is_the_same_however_many_files_are_looked_at_at_once(tmp_path):
     assert [n.split("/")[-1] for n in many.notices] == [
         f"{n:02d}.bin: unknown format" for n in range(2, 40, 4)
     ]
+
+
+def test_threads_are_heard_by_whoever_started_them_and_by_nobody_else(tmp_path):
+    ready, written = threading.Event(), threading.Event()
+
+    def beside() -> list[list[object]]:
+        with sealing() as seals:
+            ready.set()
+            assert written.wait(60)
+            write_text(tmp_path / "beside", "2")
+        return seals
+
+    with Threads(1) as threads, sealing() as seals:
+        other = threads.submit(beside)
+        assert ready.wait(60)
+        write_text(tmp_path / "here", "1")
+        written.set()
+        assert [path for path, _ in other.result()] == [str(tmp_path / "beside")]
+    assert {path for path, _ in seals} == {str(tmp_path / "here"), str(tmp_path / "beside")}

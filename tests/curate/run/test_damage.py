@@ -19,10 +19,11 @@ import pytest
 
 from curate.api.outcome import carry_out
 from curate.corpus.sizes import Sizes
-from curate.disk.files import committed
+from curate.disk.files import listening
 from curate.engines.base import WorkerBug
-from curate.errors import CurateError
+from curate.errors import CurateError, Damaged, RunFailed
 from curate.run import driver, ledger
+from curate.run.intact import MOST_ANEW, Intact
 from curate.run.outcome import Options
 from curate.steps.recipe import parse
 from tests.curate.conftest import Bench, digests
@@ -380,10 +381,9 @@ class Meanwhile:
                 act(self.out, new)
 
         said = io.StringIO()
-        with pytest.MonkeyPatch.context() as patch, redirect_stderr(said):
+        with pytest.MonkeyPatch.context() as patch, redirect_stderr(said), listening(now):
             opened = driver.open_engine
             patch.setattr(driver, "open_engine", lambda *a, **k: Watched(opened(*a, **k), now))
-            committed.append(now)
             try:
                 recipe = parse(RECIPES[self.recipe], "recipe.yaml")
                 source = [str(self.bench.folder / "in.jsonl")]
@@ -392,8 +392,6 @@ class Meanwhile:
             except CurateError as error:
                 print(error, file=said)
                 code = 2 if isinstance(error, WorkerBug) else error.exit_code
-            finally:
-                committed.remove(now)
         return Done(code, said.getvalue())
 
 
@@ -551,3 +549,15 @@ def test_a_file_that_is_damaged_again_and_again_ends_the_run_with_a_line(small):
 @pytest.mark.timeout(3600)
 def test_five_hundred_damages_while_the_run_goes_on_end_in_the_right_bytes_or_one_line(whole):
     assert wrong_meanwhile(whole, range(2000, 2500)) == []
+
+
+def test_a_file_damaged_again_after_it_was_made_anew_does_not_blame_the_disk():
+    intact = Intact(Options(1, quiet=True))
+    intact.anew(Damaged("out/part is missing"))
+    with pytest.raises(RunFailed, match="a fault of llmcurate; please report") as again:
+        intact.anew(Damaged("out/part is missing"))
+    assert "disk" not in str(again.value)
+    for number in range(MOST_ANEW - 1):
+        intact.anew(Damaged(f"out/part-{number} is missing"))
+    with pytest.raises(RunFailed, match=f"after {MOST_ANEW} files .* whether the disk is sound"):
+        intact.anew(Damaged("out/other is missing"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,6 +50,20 @@ def test_two_workers_write_the_bytes_of_one(base):
     first, second = base.bytes_of("base"), base.bytes_of("two")
     assert len(first) > 8 and "decisions.parquet" in first
     assert first == second
+
+
+def test_two_runs_of_one_process_leave_each_others_files_alone(bench, make_pages):
+    """Each in a thread, as a notebook may start them; both decide in several phases."""
+    steps = [{"dedup_passages": {"unit": "line"}}, {"dedup_suffix_array": {"threshold": 60}}]
+    sources = [bench.jsonl(f"in-{seed}.jsonl", make_pages(80, seed)) for seed in range(2)]
+
+    def run(number: int, out: str) -> dict[str, str]:
+        bench.run(steps, sources[number], out=out, read=SMALL)
+        return bench.bytes_of(out)
+
+    alone = [run(number, f"alone-{number}") for number in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        assert [*threads.map(run, range(2), ("both-0", "both-1"))] == alone
 
 
 def test_read_is_kept_and_rejected_in_every_stage(base):
