@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.train.data.feed_settings import TWO_LAYERS
-from tests.train.loop.small_runs import without_sums
+from tests.train.loop.small_runs import seal_again
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.generate.generate import continue_ids, generate, load
@@ -64,10 +64,11 @@ def test_a_prompt_cannot_forge_a_control_token(model_dir):
 @pytest.mark.parametrize("change", [{"layers": 10**9}, {"vocab": 10**12}, {"layers": 1}])
 def test_a_config_that_does_not_fit_its_weights_allocates_nothing(model_dir, tmp_path, change):
     copy = shutil.copytree(model_dir, tmp_path / "copy")
-    path = without_sums(next((copy / "checkpoints").iterdir())) / "config.json"
+    path = next((copy / "checkpoints").iterdir()) / "config.json"
     config = json.loads(path.read_bytes())
     config["model"].update(change)
     path.write_text(json.dumps(config))
+    seal_again(path.parent)
     with pytest.raises(TrainError, match="delete the folder"):
         generate(copy, "x")
 
@@ -80,7 +81,7 @@ def test_a_tokenizer_of_another_model_is_refused(model_dir, tmp_path):
     assert train_tokenizer(texts, copy, vocab=400)["vocab"] > 300
     with pytest.raises(TrainError, match=r"tokenizer\.json: damaged"):
         generate(copy, "x")
-    without_sums(next((copy / "checkpoints").iterdir()))
+    seal_again(next((copy / "checkpoints").iterdir()))
     with pytest.raises(TrainError, match="not the tokenizer"):
         generate(copy, "x")
 

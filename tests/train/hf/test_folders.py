@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.train.loop.small_runs import build, trained, without_sums
+from tests.train.loop.small_runs import build, seal_again, trained
 from train.errors import TrainError
 from train.generate.generate import load as load_run
 from train.hf.export import export
@@ -162,20 +162,22 @@ def test_an_export_is_a_new_folder_whole_or_not_there(run, tmp_path):
 
 
 def test_the_average_is_exported_where_there_is_one(run, tmp_path):
-    step = without_sums(next((run / "checkpoints").iterdir()))
+    step = next((run / "checkpoints").iterdir())
     weights = load_file(step / "model.safetensors")
     average = {name: value / 2 for name, value in weights.items()}
     save_file(average, step / "average.safetensors")
+    seal_again(step)
     export(run, tmp_path / "hf")
     exported = load(tmp_path / "hf")[1]
     assert all(torch.equal(exported[name], average[name]) for name in average)
 
 
 def test_a_checkpoint_that_does_not_fit_its_config_is_refused(run, tmp_path):
-    path = without_sums(next((run / "checkpoints").iterdir())) / "config.json"
+    path = next((run / "checkpoints").iterdir()) / "config.json"
     values = json.loads(path.read_bytes())
     values["model"]["layers"] = 10**12
     path.write_text(json.dumps(values))
+    seal_again(path.parent)
     with pytest.raises(TrainError, match=r"do not fit config\.json"):
         export(run, tmp_path / "hf")
 

@@ -6,12 +6,15 @@ import json
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 
 from train.config import TrainConfig
+from train.files import checksum, encode_json, seal, unseal
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.runs.checkpoint import Keep, Snapshot, State, write
 from train.runs.plan import Plan
+from train.runs.tensors import tensor_checksum
 
 
 def build(config: ModelConfig) -> Decoder:
@@ -26,13 +29,16 @@ def build(config: ModelConfig) -> Decoder:
     return model.eval()
 
 
-def without_sums(checkpoint: Path) -> Path:
-    """As version 2 wrote it, or somebody who wants it read: with nothing to compare it with."""
+def seal_again(checkpoint: Path) -> None:
+    """Make the checksums fit the files as they are now, as somebody does who wants them read."""
     path = checkpoint / "state.json"
-    values = json.loads(path.read_bytes())
-    del values["checksum"], values["sums"]
-    path.write_text(json.dumps(values | {"version": 2}))
-    return checkpoint
+    values = unseal(json.loads(path.read_bytes()))
+    sums = {"config.json": checksum((checkpoint / "config.json").read_bytes())}
+    for file in checkpoint.glob("*.safetensors"):
+        sums[file.name] = {k: tensor_checksum(v) for k, v in load_file(file).items()}
+    tokenizer = checkpoint.parent.parent / "tokenizer.json"
+    sums["tokenizer.json"] = checksum(tokenizer.read_bytes())
+    path.write_bytes(encode_json(seal(values | {"sums": sums})))
 
 
 def trained(folder: Path, model: Decoder, tokenizer: Path) -> Path:
