@@ -71,8 +71,8 @@ TABLE: dict[str, tuple[Row, ...]] = {
 
 def choose(q: Any, mask: Mask, values: int | None = None) -> Row:
     """The row that ``auto`` takes for q, of which dtype, device, shape and ``requires_grad`` are
-    looked at, and values of so many dimensions, or as many as q's. Raises ``TrainError`` where none
-    fits.
+    looked at, for a mask, whose bias may learn, and for values of so many dimensions, or as many as
+    q's. Raises ``TrainError`` where none fits.
     """
     for row in TABLE.get(q.device.type, ()):
         if row.fits(q, mask, values):
