@@ -123,7 +123,7 @@ def main() -> int:
     for name in ("delta", "queries", "keys"):
         kernel = getattr(op.backward, f"{name}_kernel")
         setattr(op.backward, f"{name}_kernel", Compiled(name, kernel, report))
-    op.refusal = lambda q: None
+    op.refusal = lambda *_: None
     for gpu in asked.gpu or (90, 80):
         triton.runtime.driver.set_active(NoGpu(gpu))
         table = HOPPER if gpu == 90 else OTHER

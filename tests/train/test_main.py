@@ -58,3 +58,35 @@ def test_a_dry_run_is_of_the_processes_that_were_started_and_the_first_says_it(
 def test_a_dry_run_refuses_what_the_run_would(dry_run):
     code, said = dry_run("--set", "schedule=cosin")
     assert code == 2 and said.count("\n") == 1 and "cosin" in said
+
+
+SLOPES = """
+import torch
+from torch import nn
+from train.attention import Alibi
+from train.model.positions import Positions
+from train.model.roles import Role, give
+
+class Slopes(Positions):
+    def __init__(self, config):
+        super().__init__(config)
+        self.weight = nn.Parameter(torch.zeros(config.attention.heads))
+        give(self, weight=Role(part="positions", use="vector"))
+    def bias(self):
+        return Alibi(slopes=self.weight.exp())
+"""
+
+
+def test_a_kernel_that_would_drop_a_gradient_is_refused_before_anything_is_written(
+    shard_folder, tmp_path, monkeypatch, capsys
+):
+    pytest.importorskip("triton")
+    monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path / "cache"))
+    mine = tmp_path / "mine.py"
+    mine.write_text(SLOPES, "utf-8")
+    command = ["pretrain", str(shard_folder), "-o", str(tmp_path / "out"), "--steps", "1"]
+    command += ["--set", f"model.position={mine}:Slopes", "--attention", "triton", "--dry-run"]
+    assert invoke(command) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.endswith("triton does not support gradients of ALiBi's slopes; auto takes sdpa")
+    assert not (tmp_path / "out").exists()

@@ -147,7 +147,7 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None = Non
     """
     narrower = q.shape[-1] - v.shape[-1]
     if narrower > 0 and mask.queries > 1 and q.device.type == "cpu":
-        return sdpa(q, k, F.pad(v, (0, narrower)), mask)[..., :-narrower]
+        return sdpa(q, k, F.pad(v, (0, narrower)), mask, added)[..., :-narrower]
     k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
     if mask.features <= {"causal"}:
         return F.scaled_dot_product_attention(q, k, v, is_causal=mask.causal)
@@ -179,19 +179,22 @@ def _flex_refusal(q: Tensor, mask: Mask) -> str | None:
 
 
 def _triton_refusal(q: Tensor, mask: Mask) -> str | None:
-    """Why it cannot run here, or None."""
+    """Why it cannot run here, or cannot give a gradient, or None."""
     if not TRITON_INSTALLED:
         return "this machine: triton is not installed (pip install 'llmcurate[gpu]')"
     from train.attention.flash import op
 
-    return op.refusal(q)
+    return op.refusal(q, _slopes(mask))
+
+
+def _slopes(mask: Mask) -> Tensor | None:
+    return mask.bias.slopes if isinstance(mask.bias, Alibi) else None
 
 
 def triton(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     """Our FlashAttention-2 (Dao 2023): reads no block that the mask empties."""
     from train.attention.flash.op import flash_attention
 
-    slopes = mask.bias.slopes if isinstance(mask.bias, Alibi) else None
     out, _ = flash_attention(
         q,
         k.to(q.dtype),
@@ -199,7 +202,7 @@ def triton(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         causal=mask.causal,
         window=mask.window,
         sinks=mask.sinks,
-        slopes=slopes,
+        slopes=_slopes(mask),
         spans=mask.spans,
     )
     return out.to(v.dtype)
@@ -208,7 +211,7 @@ def triton(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
 # Masks that the intervals of flash/ranges.py can say.
 _INTERVALS = frozenset({"causal", "documents", "offset", "window", "sinks", "prefix", "alibi"})
 _INDEXED = _INTERVALS | {"pattern", "relative", "gaps", "ahead"}
-_ALL_MASKS = _INDEXED | {"cross", "content", "segments"}
+_ALL_MASKS = _INDEXED | {"bias", "cross", "content", "segments"}
 _FLOATS = frozenset({torch.float32, torch.bfloat16, torch.float16})
 
 BACKENDS: dict[str, Backend] = {

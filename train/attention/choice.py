@@ -6,7 +6,7 @@ have not been measured there (``benchmarks/attention.py``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -71,8 +71,8 @@ TABLE: dict[str, tuple[Row, ...]] = {
 
 def choose(q: Any, mask: Mask, values: int | None = None) -> Row:
     """The row that ``auto`` takes for q, of which dtype, device, shape and ``requires_grad`` are
-    looked at, and values of so many dimensions, or as many as q's. Raises ``TrainError`` where none
-    fits.
+    looked at, for a mask, whose bias may learn, and for values of so many dimensions, or as many as
+    q's. Raises ``TrainError`` where none fits.
     """
     for row in TABLE.get(q.device.type, ()):
         if row.fits(q, mask, values):
@@ -94,7 +94,10 @@ def resolve(backend: str, q: Any, mask: Mask, values: int | None = None) -> Row:
     if backend == "auto" or backend in EXCLUDED:
         return choose(q, mask, values)
     if refused := BACKENDS[backend].refusal(q, mask, values):
-        raise TrainError(f"attention {backend} does not support {refused}", exit_code=2)
+        other = choose(q, mask, values).backend
+        raise TrainError(
+            f"attention {backend} does not support {refused}; auto takes {other}", exit_code=2
+        )
     return Row(backend=backend, why="as asked")
 
 
@@ -111,16 +114,19 @@ def attend(
     ``heads`` is a multiple of ``kv_heads``; the last dimension of v may be another. Returns [batch,
     heads, queries, v's last] in v's dtype.
     With a ``SharedMask`` all three are those of this process's tokens. ``added``: [batch, heads,
-    queries, keys], what a layer adds to the scores where the mask is one of ``content``.
+    queries, keys], what a layer adds to the scores, with any mask as with one of ``content``.
     Raises ``TrainError`` where the back end is unknown or does not support the case.
     """
     if isinstance(mask, SharedMask):
+        assert added is None
         k, v = mask.parallel.gathered(k, v)
         mixed = [
             attend(queries, k[:, :, : each.keys], v[:, :, : each.keys], each, backend)
             for queries, each in zip(q.chunk(2, dim=2), mask.chunks, strict=True)
         ]
         return torch.cat(mixed, dim=2)
+    if added is not None and not mask.content:
+        mask = replace(mask, content=True)
     kernel = BACKENDS[resolve(backend, q, mask, v.shape[-1]).backend].attention
     return kernel(q, k, v, mask) if added is None else kernel(q, k, v, mask, added)
 

@@ -82,9 +82,9 @@ def _score(mask: Mask) -> Any:
 
         return alibi
 
-    learned: Relative = bias
+    assert isinstance(bias, Relative)
 
     def relative(score: Tensor, b: Tensor, h: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return score + learned.weight[learned.bucket(distance(b, query, key)), h]
+        return score + bias.weight[bias.bucket(distance(b, query, key)), h]
 
     return relative

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from train.attention import Alibi as AlibiBias
-from train.attention import Mask, Relation, Relative, SharedMask
+from train.attention import Bias, Mask, Relation, Relative, SharedMask
 from train.model import roles
 from train.model.config import ModelConfig
 from train.model.position_settings import Buckets, Learned
@@ -38,7 +38,7 @@ class Positions(nn.Module):
         """
         return None
 
-    def bias(self) -> AlibiBias | Relative | None:
+    def bias(self) -> Bias | None:
         """What is added to the scores, or None."""
         return None
 

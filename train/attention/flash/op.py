@@ -87,8 +87,10 @@ INTERPRETED: bool = not isinstance(forward.kernel, triton.JITFunction)
 MOST_HEAD_DIM = 256
 
 
-def refusal(q: Tensor) -> str | None:
+def refusal(q: Tensor, slopes: Tensor | None) -> str | None:
     """Why the kernels cannot do it in this process, or None."""
+    if slopes is not None and slopes.requires_grad and torch.is_grad_enabled():
+        return "gradients of ALiBi's slopes"
     if q.shape[-1] > MOST_HEAD_DIM:
         return f"a head_dim of {q.shape[-1]}, only up to {MOST_HEAD_DIM}"
     if q.device.type == "cpu" and not INTERPRETED:
@@ -323,11 +325,11 @@ def flash_attention(
 
     ``document_ends``: int [batch, documents], cumulative, padded by repeating the last; what lies
     behind it sees nothing: its result is 0 and its logsumexp -inf. ``prefix``: bool [batch, keys].
-    ``slopes``: ALiBi's, [heads], without gradient. ``spans`` in place of these two, where made
+    ``slopes``: ALiBi's, [heads], which get no gradient. ``spans`` in place of these two, where made
     before. ``window`` and ``sinks`` count keys, sinks from the start of the document.
     Raises ``TrainError`` where the kernels cannot do it.
     """
-    if refused := refusal(q):
+    if refused := refusal(q, slopes):
         raise TrainError(f"attention triton does not support {refused}", exit_code=2)
     if spans is None:
         starts = ends = None
