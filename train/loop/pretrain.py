@@ -36,7 +36,6 @@ from train.measure.accounting import active_parameters, parameters
 from train.measure.which import remember
 from train.model.config import ModelConfig
 from train.model.plugins import blamed
-from train.objective_settings import Prefix
 from train.runs.checkpoint import (
     best,
     complete,
@@ -49,7 +48,7 @@ from train.runs.checkpoint import (
     tokenizer_of,
 )
 from train.runs.metrics import read_lines
-from train.runs.plan import VERSION, Plan
+from train.runs.plan import Plan
 
 if TYPE_CHECKING:
     from train.loop.run import Run
@@ -253,14 +252,8 @@ def start_from(plan: Plan, checkpoints: Path) -> Path | None:
     earlier = load_plan(start)
     if differ := plan.differences(earlier):
         raise TrainError(
-            f"{start} was made under other settings ({'; '.join(differ)}): use those, another "
-            "output folder, or no resume",
-            exit_code=2,
-        )
-    if earlier.version < VERSION and (otherwise := _otherwise(plan)):
-        raise TrainError(
-            f"{start} was made by an earlier version, which {otherwise}, so that this one cannot go"
-            f" on with it: give --model {checkpoints.parent} and another output folder",
+            f"{start} was made under other settings ({'; '.join(differ)}): use those, or another"
+            " output folder",
             exit_code=2,
         )
     settled = plan.settled(earlier)
@@ -275,17 +268,6 @@ def start_from(plan: Plan, checkpoints: Path) -> Path | None:
             exit_code=2,
         )
     return start
-
-
-def _otherwise(plan: Plan) -> str:
-    """What of a run another version did in another way."""
-    if plan.model.dropout:
-        return "drew dropout"
-    if isinstance(plan.train.objective, Prefix):
-        return "drew prefixes"
-    if any(not stage.scheduled for stage in plan.train.stages):
-        return "began its schedule anew with each stage"
-    return ""
 
 
 def _finished(path: Path, last: Path) -> dict[str, Any] | None:

@@ -8,7 +8,6 @@
                              config.json            model, train, shards: the plan of the run
                              state.json             step, tokens, held-out scores, losses; sums
 
-Versions 2 and 3 named weights otherwise (older.py of model), and 2 had no sums.
 state.json has the xxh3-128 of config.json, of each tensor (made of what is in memory, before it is
 written; of a part's file, of its header), of the run's tokenizer.json, of the log up to there and
 of itself; all that is read again is compared with it.
@@ -35,7 +34,6 @@ from train.errors import TrainError
 from train.files import checksum, clear, drop, encode_json, replacing, seal, unseal
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.model.older import current_name, model_config
 from train.optim.optimizers import Optimizers
 from train.optim.weights import Average
 from train.runs.plan import VERSION, Plan
@@ -45,8 +43,6 @@ from train.split import copy_into, shares
 
 _NAME = re.compile(r"step-(\d{7,})")
 _FILE = re.compile(r"(\w+)(?:-\d{5,}-of-\d{5,})?\.safetensors")
-_UNSEALED = 2  # the version before checksums
-VERSIONS = (_UNSEALED, 3, VERSION)
 _JSON_BYTES = 64_000_000
 Tensors = dict[str, Tensor]
 
@@ -239,15 +235,14 @@ def load_plan(checkpoint: Path) -> Plan:
     path = checkpoint / "config.json"
     values = _read_json(path)
     sums = _sums(checkpoint)
-    if sums and checksum(path.read_bytes()) != sums.get(path.name):
+    if checksum(path.read_bytes()) != sums.get(path.name):
         raise Damaged(path, "it is not what was written")
     return Plan(
-        model=model_config(values.get("model"), f"{path}: model"),
+        model=from_dict(ModelConfig, values.get("model"), f"{path}: model"),
         train=from_dict(TrainConfig, values.get("train"), f"{path}: train"),
         shards=str(values.get("shards")),
         weights=str(values.get("weights", "")),
         teacher=str(values.get("teacher", "")),
-        version=values["version"],
     )
 
 
@@ -271,8 +266,6 @@ def load_state(checkpoint: Path) -> State:
 def _state(checkpoint: Path) -> dict[str, Any]:
     path = checkpoint / "state.json"
     values = _read_json(path)
-    if values["version"] == _UNSEALED and "sums" not in values:
-        return values
     try:
         return unseal(values)
     except ValueError as error:
@@ -280,7 +273,7 @@ def _state(checkpoint: Path) -> dict[str, Any]:
 
 
 def _sums(checkpoint: Path) -> dict[str, Any]:
-    """By file: its checksum, or those of its tensors; none of a folder of version 2."""
+    """By file: its checksum, or those of its tensors."""
     sums = _state(checkpoint).get("sums", {})
     if not isinstance(sums, dict):
         raise Damaged(checkpoint / "state.json", "its sums are no object")
@@ -289,7 +282,7 @@ def _sums(checkpoint: Path) -> dict[str, Any]:
 
 def _files(checkpoint: Path) -> dict[str, dict[Path, Any]]:
     """Files of tensors by what they hold (model, optimizer, average), each with its checksums."""
-    sums: dict[str, Any] = _sums(checkpoint) or {path.name: None for path in checkpoint.iterdir()}
+    sums = _sums(checkpoint)
     files: dict[str, dict[Path, Any]] = {}
     for name in sorted(sums):
         if match := _FILE.fullmatch(name):
@@ -298,14 +291,13 @@ def _files(checkpoint: Path) -> dict[str, dict[Path, Any]]:
 
 
 def stored(checkpoint: Path, kind: str) -> Stored:
-    """The tensors of a ``kind`` (model, optimizer, average), whole or in parts, by today's names;
+    """The tensors of a ``kind`` (model, optimizer, average), whole or in parts;
     each is compared with its checksums where it is read. Raises ``Damaged``.
     """
     files = _files(checkpoint).get(kind)
     if files is None:
         raise Damaged(checkpoint / f"{kind}.safetensors", "it is not there")
-    current = _state(checkpoint)["version"] == VERSION
-    return Stored(files, str if current else current_name)
+    return Stored(files)
 
 
 def weights_of(checkpoint: Path, *, average: bool = True) -> Stored:
@@ -371,6 +363,6 @@ def _read_json(path: Path) -> dict[str, Any]:
         values = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise Damaged(path, f"it cannot be read: {error}") from error
-    if not isinstance(values, dict) or values.get("version") not in VERSIONS:
+    if not isinstance(values, dict) or values.get("version") != VERSION:
         raise Damaged(path, f"not of a version {VERSION} checkpoint")
     return values

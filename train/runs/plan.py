@@ -22,7 +22,7 @@ VERSION = 4  # of plans and checkpoints
 class Plan:
     """What a run is: its model, how it trains, the fingerprint of the shards, and the digest of the
     weights that it starts from, if they are not random, and of a teacher's. ``start`` and
-    ``teaches`` say where these lie; ``version``: of the checkpoint that it is from.
+    ``teaches`` say where these lie.
     """
 
     model: ModelConfig
@@ -30,7 +30,6 @@ class Plan:
     shards: str
     weights: str = ""
     teacher: str = ""
-    version: int = field(default=VERSION, compare=False)
     start: Start | None = field(default=None, compare=False)
     teaches: Start | None = field(default=None, compare=False)
 

@@ -97,27 +97,24 @@ def _header_checksum(path: Path) -> str:
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """A part of a tensor: file and name there, the first index in each dimension, its shape, and
-    its checksum, if there is one.
+    its checksum.
     """
 
     file: Path
     name: str
     offsets: tuple[int, ...]
     shape: tuple[int, ...]
-    sum: str | None
+    sum: str
 
 
 class Stored(Mapping[str, Tensor]):
     """Tensors by name, each read when it is asked for, and compared with its checksums.
 
-    ``files``: with the checksums of their tensors, the checksum of their header where they hold
-    parts, or None where there are none to compare with. ``rename``: from a name there to today's.
-    Raises ``Damaged``.
+    ``files``: with the checksums of their tensors, or the checksum of their header where they hold
+    parts. Raises ``Damaged``.
     """
 
-    def __init__(
-        self, files: Mapping[Path, Any], rename: Callable[[str], str] = lambda name: name
-    ) -> None:
+    def __init__(self, files: Mapping[Path, Any]) -> None:
         self.files = list(files)
         self.shapes: dict[str, torch.Size] = {}
         self.dtypes: dict[str, torch.dtype] = {}
@@ -125,7 +122,7 @@ class Stored(Mapping[str, Tensor]):
         self._open: dict[Path, Any] = {}
         for path, sums in files.items():
             try:
-                self._add(path, sums, rename)
+                self._add(path, sums)
             except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
                 raise Damaged(path, f"it cannot be read: {error}") from error
         for name, parts in self.parts.items():
@@ -133,7 +130,7 @@ class Stored(Mapping[str, Tensor]):
             if held != self.shapes[name].numel():
                 raise Damaged(parts[0].file, f"parts of {name} are missing")
 
-    def _add(self, path: Path, sums: Any, rename: Callable[[str], str]) -> None:
+    def _add(self, path: Path, sums: Any) -> None:
         file = self._open[path] = safe_open(path, framework="pt")
         names, places = set(file.keys()), None
         if isinstance(sums, str):
@@ -141,7 +138,7 @@ class Stored(Mapping[str, Tensor]):
                 raise Damaged(path, "its header is not what was written")
             places = json.loads(file.metadata()["parts"])
             sums = {name: place["sum"] for name, place in places.items()}
-        if sums is not None and (not isinstance(sums, dict) or sums.keys() != names):
+        if not isinstance(sums, dict) or sums.keys() != names:
             raise Damaged(path, "its tensors are others than were written")
         for name in sorted(names):
             view = file.get_slice(name)
@@ -149,23 +146,17 @@ class Stored(Mapping[str, Tensor]):
             place = (
                 {"offsets": [0] * len(shape), "shape": shape} if places is None else places[name]
             )
-            whole, offsets, ours = torch.Size(place["shape"]), place["offsets"], rename(name)
+            whole, offsets = torch.Size(place["shape"]), place["offsets"]
             if len(whole) != len(shape) or any(
                 first < 0 or first + size > most
                 for first, size, most in zip(offsets, shape, whole, strict=True)
             ):
                 raise ValueError(f"{name} is no part of a tensor {list(whole)}")
-            if self.shapes.setdefault(ours, whole) != whole:
+            if self.shapes.setdefault(name, whole) != whole:
                 raise ValueError(f"{name} has several shapes")
-            self.dtypes[ours] = DTYPES[view.get_dtype()]
-            part = Part(
-                file=path,
-                name=name,
-                offsets=tuple(offsets),
-                shape=shape,
-                sum=None if sums is None else sums[name],
-            )
-            self.parts.setdefault(ours, []).append(part)
+            self.dtypes[name] = DTYPES[view.get_dtype()]
+            part = Part(file=path, name=name, offsets=tuple(offsets), shape=shape, sum=sums[name])
+            self.parts.setdefault(name, []).append(part)
 
     @property
     def bytes(self) -> int:
@@ -180,7 +171,7 @@ class Stored(Mapping[str, Tensor]):
             tensor: Tensor = self._open[part.file].get_tensor(part.name)
         except (OSError, SafetensorError) as error:
             raise Damaged(part.file, f"it cannot be read: {error}") from error
-        if part.sum is not None and tensor_checksum(tensor) != part.sum:
+        if tensor_checksum(tensor) != part.sum:
             raise Damaged(part.file, f"{part.name} is not what was written")
         return tensor
 
