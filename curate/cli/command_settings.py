@@ -124,10 +124,15 @@ class Refresh(CommandSettings):
         "refuse", description="What happens to inputs that changed since they came."
     )
     keep: int | None = Field(
-        None, ge=1, description="Number of snapshots that are kept. Without a value all are."
+        None,
+        ge=1,
+        description="Number of snapshots that are kept; older ones are deleted. Without a value"
+        " none is.",
     )
     keep_days: float | None = Field(
-        None, ge=0, description="Days that snapshots are kept. Without a value they are for ever."
+        None,
+        ge=0,
+        description="Days that snapshots are kept; older ones are deleted. Without a value none is.",
     )
     rollback: str | None = Field(
         None, description="Snapshot that becomes the current one; `parent` is the one before."

@@ -37,6 +37,7 @@ class CommandOptions:
     as_json: bool = False
     dry_run: bool = False
     quiet: bool = False
+    restart: bool = False
     engine: str = "local"
     address: str | None = None
     scratch: Path | None = None
@@ -58,6 +59,7 @@ class CommandOptions:
             self.exchange,
             allow_python=self.allow_python,
             slurm=self.slurm,
+            restart=self.restart,
         )
 
 
@@ -91,7 +93,7 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
     if options.out is not None:
         out = options.out
     elif space is not None:
-        out = space.out_for(title, plan.digest)
+        out = space.out_for(title, "" if options.restart else plan.digest)
     elif as_if:
         out = Path("OUT")
     else:
@@ -117,7 +119,7 @@ def _show_plan(
 
     shown = not (options.as_json and options.quiet)
     planned = plan_record(plan, out)
-    building = estimates(plan, out)
+    building = estimates(plan, out, options.restart)
     for product in planned["products"]:
         if product["folder"] in building:
             product["estimate"] = building[product["folder"]].figures

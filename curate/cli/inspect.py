@@ -142,7 +142,7 @@ def whatif(
     llmcurate whatif out --set gopher_quality.min_words=80 --apply -o out80
     """
     if apply:
-        _apply(run, tuple(sets or ()), command_options(out, workers, as_json, False, quiet))
+        _apply(run, tuple(sets or ()), command_options(out, workers, False, as_json, False, quiet))
     else:
         _answer(run, tuple(sets or ()), out, as_json)
 

@@ -126,6 +126,12 @@ Scratch = Annotated[
         " folder.",
     ),
 ]
+Restart = Annotated[
+    bool,
+    typer.Option(
+        "--restart", help="Begin anew. What OUT holds is set aside first: it is renamed to OUT.1."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one line of JSON.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan and its forecast, and stop.")
@@ -208,6 +214,7 @@ TrustCode = Annotated[
 def command_options(
     out: Out = None,
     workers: Workers = 0,
+    restart: Restart = False,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -215,7 +222,7 @@ def command_options(
     """The options of a command that runs a recipe."""
     from curate.cli.execution import CommandOptions
 
-    return CommandOptions(out, workers, as_json, dry_run, quiet)
+    return CommandOptions(out, workers, as_json, dry_run, quiet, restart)
 
 
 def document_options(
@@ -226,6 +233,7 @@ def document_options(
     date_column: DateColumn = None,
     export: Export = None,
     skip_unreadable: SkipUnreadable = False,
+    restart: Restart = False,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -234,7 +242,8 @@ def document_options(
     from curate.cli.execution import CommandOptions
 
     read = read_options(limit, share, skip_unreadable, date_column)
-    return CommandOptions(out, workers, as_json, dry_run, quiet, read=read, export=export)
+    how = (as_json, dry_run, quiet, restart)
+    return CommandOptions(out, workers, *how, read=read, export=export)
 
 
 def engine_options(
@@ -250,6 +259,7 @@ def engine_options(
     date_column: DateColumn = None,
     export: Export = None,
     skip_unreadable: SkipUnreadable = False,
+    restart: Restart = False,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -259,9 +269,8 @@ def engine_options(
 
     where = (engine, address, scratch, exchange)
     read = read_options(limit, share, skip_unreadable, date_column)
-    return CommandOptions(
-        out, workers, as_json, dry_run, quiet, *where, read, export, slurm=tuple(slurm or ())
-    )
+    how = (as_json, dry_run, quiet, restart)
+    return CommandOptions(out, workers, *how, *where, read, export, slurm=tuple(slurm or ()))
 
 
 def read_options(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import DEFAULT, Inputs, Json, Sets, group, run_steps
+from curate.cli.options import DEFAULT, Inputs, Json, Restart, Sets, group, run_steps
 from curate.cli.settings import command
 from curate.errors import UsageError
 from curate.terminal.output import echo, echo_json
@@ -120,6 +120,7 @@ def _texts(file: Path | None, by: str) -> list[str]:
 def perplexity_convert(
     source: Annotated[Path, typer.Argument(help="perplexity.bin, or an ARPA file.")],
     target: Annotated[Path, typer.Argument(help="The other form: *.arpa, or any other name.")],
+    restart: Restart = False,
     **settings: Any,
 ) -> None:
     """Convert a model between ARPA and llmcurate's form.
@@ -129,11 +130,14 @@ def perplexity_convert(
     llmcurate perplexity convert kenlm.arpa model.bin --pieces sp.model --variant ccnet
     """
     from curate.cli.command_settings import PerplexityConvert
+    from curate.run.made import claim
     from curate.scoring.perplexity.arpa import read_arpa, write_arpa
     from curate.scoring.perplexity.model_file import read_model, write_model
     from curate.scoring.perplexity.sentences import Unit, load_pieces
 
     chosen = PerplexityConvert.of(settings)
+    asked = {"command": "perplexity convert", "source": source, **settings}
+    claim(target, [target], asked, restart)
     if target.suffix == ".arpa":
         write_arpa(target, read_model(source, whole=True))
     else:

@@ -14,9 +14,11 @@ from curate.cli.options import (
     Json,
     Limit,
     Page,
+    Restart,
     Sets,
     Share,
     group,
+    read_options,
     reading,
     run_steps,
 )
@@ -68,6 +70,7 @@ def quality_train(
     out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write.")],
     limit: Limit = None,
     share: Share = None,
+    restart: Restart = False,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -84,6 +87,7 @@ def quality_train(
     from curate.cli.command_settings import QualityTrain
     from curate.disk.files import make_folder
     from curate.engines.local import call_apart
+    from curate.run.made import claim
     from curate.scoring.language.model import need_library
     from curate.scoring.quality.train import PRESETS, Texts, train
 
@@ -93,6 +97,9 @@ def quality_train(
     if preset not in PRESETS:
         raise UsageError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
     make_folder(out)
+    asked = {"command": "quality train", "positive": positive, "negative": negative, **settings}
+    asked |= read_options(limit, share)
+    claim(out, [out / name for name in ("quality.bin", "quality.ftz", "card.json")], asked, restart)
     of_training = chosen.model_dump(exclude={"preset", "balance", "samples"}, exclude_none=True)
     read = reading(limit, share)  # of either set
     good, rest = Texts(positive, as_json, read), Texts(negative, as_json, read)

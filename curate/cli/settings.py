@@ -25,8 +25,8 @@ TYPES = {"integer": int, "number": float, "boolean": bool, "string": str}
 METAVARS = {int: "INTEGER", float: "FLOAT", str: "TEXT", list[str]: "TEXT"}
 # The options that stand behind the settings of a command.
 LAST = (
-    "sets workers engine address exchange slurm scratch limit share date_column export as_json"
-    " dry_run quiet".split()
+    "sets workers engine address exchange slurm scratch limit share date_column export restart"
+    " as_json dry_run quiet".split()
 )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Json, Limit, Share, reading
+from curate.cli.options import Json, Limit, Restart, Share, read_options, reading
 from curate.cli.settings import command
 from curate.cli.tokenizer import tokenizer_app
 from curate.disk.units import counted
@@ -69,6 +69,7 @@ def convert(
     ] = None,
     limit: Limit = None,
     share: Share = None,
+    restart: Restart = False,
     as_json: Json = False,
 ) -> None:
     """Write a tokenizer in another format, with the same ids.
@@ -82,8 +83,10 @@ def convert(
     from curate.terminal.progress import say
     from tokenize_kit.change.convert import convert as run
 
+    asked = {"tokenizer": tokenizer, "to": to, "pattern": pattern}
     with _translated():
         texts = _buffers(verify, as_json, reading(limit, share)) if verify else None
+        _claim("convert", out, asked, restart, to)
         card = run(tokenizer, out, to, pattern=pattern, batches=texts and texts())
     if as_json:
         echo_json({"out": str(out), **card})
@@ -127,6 +130,7 @@ def extend(
     tensor: Tensors = None,
     limit: Limit = None,
     share: Share = None,
+    restart: Restart = False,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -154,6 +158,9 @@ def extend(
         raise UsageError("extend: --scripts is for --from TOKENIZER")
     with _translated():
         texts = _buffers(corpus, as_json, reading(limit, share)) if corpus else None
+        asked = {"tokenizer": tokenizer, "with": corpus, "add": add, "from": other}
+        asked |= {"embeddings": embeddings, **read_options(limit, share), **settings}
+        _claim("extend", out, asked, restart)
         rows = None
         if embeddings:
             rows = Rows(embeddings, tuple(tensor or ()), chosen.init, chosen.seed, texts)
@@ -198,6 +205,7 @@ def prune(
     tensor: Tensors = None,
     limit: Limit = None,
     share: Share = None,
+    restart: Restart = False,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -221,10 +229,13 @@ def prune(
         )
     if common is None and not on:
         raise UsageError("prune: give texts to count on, --on CORPUS")
+    asked = {"tokenizer": tokenizer, "on": on, "common_with": common, "embeddings": embeddings}
     with _translated():
+        texts = _buffers(on, as_json, reading(limit, share)) if on else None
+        _claim("prune", out, asked | read_options(limit, share) | settings, restart)
         card = run(
             tokenizer,
-            _buffers(on, as_json, reading(limit, share)) if on else None,
+            texts,
             out,
             most=chosen.keep_used,
             least=chosen.min_count or 1,
@@ -243,6 +254,18 @@ def prune(
         f" {counted(card['measured_texts'], 'text')}"
     )
     _figures(card)
+
+
+def _claim(
+    change: str, out: Path, asked: dict[str, Any], restart: bool, to: str | None = None
+) -> None:
+    """Refuses an OUT that holds a tokenizer of another command, or of other settings."""
+    from curate.run.made import claim
+    from tokenize_kit.change.convert import FILES, target_file
+
+    alone, _ = target_file(out, to) if to in FILES else (False, out)
+    files = [out] if alone else [out / name for name in (*FILES.values(), "tokenizer_card.json")]
+    claim(out, files, {"command": f"tokenizer {change}", **asked}, restart)
 
 
 @contextmanager

@@ -356,6 +356,8 @@ def export_model(inputs: list[str], dtype: str, options: CommandOptions) -> None
         raise UsageError("give -o OUT, the folder to write")
     run = Path(inputs[0]) if inputs else _newest("IN")
     with needs_training():
+        from curate.disk.files import set_aside
+        from curate.terminal.progress import say
         from train.hf.export import chosen
         from train.hf.export import export as write
 
@@ -363,6 +365,8 @@ def export_model(inputs: list[str], dtype: str, options: CommandOptions) -> None
             checkpoint, _, family = chosen(run)
             echo(f"export: {checkpoint} as {family.architecture} to {out}")
             return
+        if options.restart and out.exists():
+            say(f"{out} is now {set_aside(out)}")
         summary = write(run, out, dtype=dtype, finish=_tokenizer_files)
     text = (
         f"{out}: {summary['architecture']}, {summary['parameters']:,} parameters in"

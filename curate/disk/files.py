@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from io import BufferedReader
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,22 @@ def make_folder(folder: Path, name: str = "OUT") -> None:
         raise UsageError(
             f"{name} {folder} cannot be made ({reason}); name a folder that you may write to"
         ) from None
+
+
+def next_aside(path: Path) -> Path:
+    """The path with the next free number behind its name, as NAME.1."""
+    names = (path.absolute().with_name(f"{path.absolute().name}.{n}") for n in count(1))
+    return next(name for name in names if not os.path.lexists(name))
+
+
+def set_aside(path: Path) -> Path:
+    """Renames a file or folder to `next_aside`; returns the new path."""
+    if path.resolve() in (here := Path.cwd(), *here.parents):
+        raise UsageError(f"{path} is the folder that you are in: go to another one first")
+    aside = path.with_name(next_aside(path).name)
+    path.rename(aside)
+    sync_folder(path.parent)
+    return aside
 
 
 def sync_folder(folder: Path) -> None:

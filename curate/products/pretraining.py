@@ -109,6 +109,7 @@ class PretrainProduct(Product):
     needs: ClassVar[tuple[str, ...]] = ("shards",)
     reads_corpus: ClassVar[bool] = False
     in_place: ClassVar[bool] = True
+    resumes: ClassVar[str | None] = "checkpoints/step-*"
 
     shards: str | None = Field(
         None,
@@ -379,7 +380,6 @@ class PretrainProduct(Product):
                 model=self._preset,
                 changes=self._changes,
                 settings=settings,
-                fresh=context.fresh,
                 on_progress=lambda line: _progress(line, context),
                 on_notice=context.say,
             )
@@ -391,7 +391,6 @@ class PretrainProduct(Product):
                 model=self._preset,
                 changes=self._changes,
                 train=self._config(settings),
-                resume=not context.fresh,
                 on_progress=lambda line: _progress(line, context),
                 on_notice=context.say,
             )

@@ -160,6 +160,7 @@ class ShardsProduct(Product):
 
     name: ClassVar[str] = "shards"
     makes: ClassVar[str] = "shards"
+    resumes: ClassVar[str | None] = ".shards.partial/progress.json"
     needs: ClassVar[tuple[str, ...]] = ("tokenizer",)
 
     tokenizer: str | None = Field(
@@ -281,18 +282,6 @@ class ShardsProduct(Product):
             order = neighbours.draws
         return Keys(sides=sides, order=order)
 
-    @staticmethod
-    def _clear_others(context: ProductContext) -> None:
-        """Removes what a stopped run of this stage with another input or other settings has left:
-        nothing will go on from there."""
-        stage = context.out.name.rpartition("-")[0]
-        for partial in context.out.parent.glob(f"{glob.escape(stage)}-*/.shards.partial"):
-            if partial.parent != context.out:
-                remove(partial, inside=context.out.parent)
-                context.say(
-                    "begun anew: the input or a setting is not that of the run that was stopped"
-                )
-
     def build(self, context: ProductContext) -> dict[str, Any]:
         from tokenize_kit.errors import TokenizerError, counted
         from tokenize_kit.shards.writer import Layout, encode_shards
@@ -327,7 +316,6 @@ class ShardsProduct(Product):
             columns = ["id", "source", "lang", "text"]
             if self.loss_mask is not None:
                 columns += [name for name in (self.loss_mask, "edits") if name not in columns]
-            self._clear_others(context)
             documents = context.corpus(columns)
             if self.loss_mask is not None:
                 documents = _unchanged(documents, self.loss_mask)
@@ -335,6 +323,10 @@ class ShardsProduct(Product):
             manifest = encode_shards(
                 documents, path, context.out, layout, context.workers, context.say, by=by
             )
+            # Nothing continues shards of this stage that were begun under other settings.
+            stage = glob.escape(context.out.name.rpartition("-")[0])
+            for partial in context.out.parent.glob(f"{stage}-*/.shards.partial"):
+                remove(partial, inside=context.out.parent)
         except TokenizerError as error:
             raise as_failure(error) from None
         keys = (

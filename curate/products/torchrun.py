@@ -23,7 +23,6 @@ def pretrain_in(
     model: str,
     changes: dict[str, Any],
     settings: dict[str, Any],
-    fresh: bool,
     on_progress: Callable[[dict[str, Any]], None],
     on_notice: Callable[[str], None],
 ) -> dict[str, Any]:
@@ -31,7 +30,7 @@ def pretrain_in(
     RunFailed with the error they ended with, and its exit code."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(processes), "-m", "train", str(shards or "-"), str(out)]
-    command += ["--json", "--model", model, *(["--fresh"] if fresh else [])]
+    command += ["--json", "--model", model]
     changed = settings | {f"model.{name}": value for name, value in changes.items()}
     for name, value in changed.items():
         command += ["--set", f"{name}={json.dumps(value)}"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import filecmp
 import os
 import shutil
 import time
@@ -15,17 +15,17 @@ import pyarrow.parquet as pq
 
 from curate.corpus.direct import DirectInput
 from curate.corpus.manifests import entries
-from curate.disk.files import part_files, temporary_name, text_digest
+from curate.disk.files import part_files, temporary_name
 from curate.disk.inside import all_inside, inside, remove, remove_files
 from curate.disk.publish import manifests
 from curate.disk.seals import seal, verify
 from curate.engines.local import call_apart
-from curate.errors import RunFailed
+from curate.errors import UsageError
+from curate.run import made
 from curate.run.intact import Intact, newest
 from curate.run.ledger import Ledger, ledger_path
 from curate.run.plan import ProductStage, RunPlan, stage_folder
-from curate.run.records import read_record
-from curate.steps.contracts import Estimate, Product, ProductContext
+from curate.steps.contracts import Estimate, ProductContext
 from curate.terminal.progress import Progress, say
 
 BATCH_ROWS = 500
@@ -57,7 +57,7 @@ def build_product(
     """
     product, (out, home) = stage.product, folders
     quiet, workers = intact.options.quiet, intact.options.count()
-    in_place = getattr(product, "in_place", False)
+    in_place = product.in_place
     folder = out if in_place else stage_folder(home, stage.folder_name)
     built = ledger.stage_result(stage.key)
     current = ledger.stage_result(f"published:{product.makes}") or {}
@@ -72,6 +72,7 @@ def build_product(
             if published and not intact.faults((out / n, seals[n]) for n in copies):
                 return built
             if not in_place:
+                made.record(plan, stage, ledger)
                 _publish(stage, folder, out, ledger)
                 return built
         else:  # a builder may go on from what it finds
@@ -90,14 +91,11 @@ def build_product(
     say(f"{product.label}: building", quiet)
     steps = int(getattr(product, "steps", 0))
     began = time.perf_counter()
-    lineage = _lineage(product, inputs)
-    fresh = in_place and _is_foreign(current, stage, lineage)
-    if fresh:
-        _clear(product.makes, out, ledger)
+    made.make_room(plan, stage, out, ledger)
+    made.record(plan, stage, ledger)
     if in_place:
         # From here on what stands there is this product's, unfinished.
-        begun: dict[str, Any] = {"key": stage.key, "lineage": lineage, "files": []}
-        ledger.commit_stage(f"published:{product.makes}", begun)
+        ledger.commit_stage(f"published:{product.makes}", {"key": stage.key, "files": []})
     with Progress(product.label, steps, quiet or not steps) as progress:
         context = ProductContext(
             out=folder,
@@ -106,7 +104,6 @@ def build_product(
             ),
             call_apart=call_apart,
             inputs={k: stage_folder(home, s.folder_name) for k, s in inputs.items()},
-            fresh=fresh,
             workers=workers,
             beside=bool(plan.stages),
             run=out if plan.stages else _run_of(plan) if direct else None,
@@ -123,7 +120,7 @@ def build_product(
             result["warnings"] = [*result.get("warnings", []), direct.too_long]
     for warning in result.get("warnings", []):
         say(f"{product.label}: {warning}", quiet)
-    files = _files(out, IN_PLACE) if in_place else _files(folder)
+    files = _files(out, (*made.IN_PLACE, made.TOKENIZER)) if in_place else _files(folder)
     record = {
         "label": product.label,
         "makes": product.makes,
@@ -136,17 +133,20 @@ def build_product(
     at = newest(folder / name for name in sealed)
     ledger.commit_stage(stage.key, {**record, "seals": sealed, "at": at})
     if in_place:
-        ledger.commit_stage(f"published:{product.makes}", {**begun, "files": files})
+        ledger.commit_stage(f"published:{product.makes}", {"key": stage.key, "files": files})
     else:
         _publish(stage, folder, out, ledger)
     return record
 
 
-def estimates(plan: RunPlan, out: Path) -> dict[str, Estimate]:
+def estimates(plan: RunPlan, out: Path, restart: bool = False) -> dict[str, Estimate]:
     """What building the products would take, by the names of their folders, for those that can say
-    it now. Writes nothing."""
+    it now. Writes nothing. restart: whether OUT is set aside first; else UsageError where its
+    products were made otherwise."""
     path = ledger_path(out)
-    ledger = Ledger.to_read(path) if path.exists() else None
+    ledger = Ledger.to_read(path) if path.exists() and not restart else None
+    if ledger is not None:
+        made.check_made(plan, out, ledger, offered=True)
     by_folder = {}
     for stage in plan.products:
         product = stage.product
@@ -154,31 +154,12 @@ def estimates(plan: RunPlan, out: Path) -> dict[str, Estimate]:
         folders = {k: stage_folder(path.parent, s.folder_name) for k, s in inputs.items()}
         if not all(folder.exists() for folder in folders.values()):
             continue
-        current = ledger.stage_result(f"published:{product.makes}") if ledger else None
-        fresh = _is_foreign(current or {}, stage, _lineage(product, inputs))
+        fresh = restart
+        if ledger is not None and product.in_place:
+            fresh = made.made_otherwise(plan, stage, out, ledger)[0] is not None
         if (estimate := product.estimate(out, folders, fresh)) is not None:
             by_folder[stage.folder_name] = estimate
     return by_folder
-
-
-def _is_foreign(current: dict[str, Any], stage: ProductStage, lineage: str | None) -> bool:
-    """Whether what stands in OUT is of other settings, so that nothing goes on from it."""
-    related = lineage is not None and current.get("lineage") == lineage
-    return bool(current) and current.get("key") != stage.key and not related
-
-
-IN_PLACE = (
-    *(
-        "checkpoints",
-        "metrics.jsonl",
-        "spikes.json",
-        "tensorboard",
-        "metrics.csv",
-        "wandb",
-        "profile",
-    ),
-    *("sample.txt", "train.json", "shards.json", "compared.jsonl", "tokenizer.json"),
-)
 
 
 def _run_of(plan: RunPlan) -> Path | None:
@@ -201,22 +182,6 @@ def _figures(event: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _lineage(product: Product, inputs: dict[str, ProductStage]) -> str | None:
-    """A hash of what a product of other settings must share to be gone on from."""
-    shared = product.lineage()
-    if shared is None:
-        return None
-    whole = [shared, {kind: stage.key for kind, stage in inputs.items()}]
-    return text_digest(json.dumps(whole, sort_keys=True, default=str))
-
-
-def _clear(makes: str, out: Path, ledger: Ledger) -> None:
-    """Removes what a product of other settings left in OUT, so that nothing resumes from it."""
-    ledger.commit_stage(f"published:{makes}", {"key": None, "files": []})
-    for name in IN_PLACE[:-1]:  # the tokenizer is the same, or written anew
-        remove(out / name, inside=out, must=True)
-
-
 def _all_there(out: Path, files: list[str], ledger: Ledger) -> bool:
     return all(path.exists() for path in all_inside(out, files, ledger.path))
 
@@ -231,23 +196,21 @@ def _files(root: Path, names: tuple[str, ...] | None = None) -> list[str]:
     return [f for f in files if not Path(f).name.startswith(".")]
 
 
-def _recorded(home: Path, makes: str) -> dict[str, Any]:
-    """What run.json says of a product, where the ledger that knew it is gone."""
-    try:
-        products = read_record(home)["products"]
-        return next((p for p in products if p["makes"] == makes), {})
-    except (OSError, RunFailed, TypeError, KeyError):
-        return {}
-
-
 def _publish(stage: ProductStage, folder: Path, out: Path, ledger: Ledger) -> None:
     """Links (or copies) the product's files to OUT's root; those of its kind there go. folder:
     where it was built."""
     key = f"published:{stage.product.makes}"
     files = _files(folder)
-    published = ledger.stage_result(key) or _recorded(ledger.path.parent, stage.product.makes)
-    before = published.get("files", [])
+    before = (ledger.stage_result(key) or {}).get("files", [])
     all_inside(out, before, ledger.path)
+    for name in files:
+        target = inside(out, name, follow=False)
+        others = name not in before and target.exists()
+        if others and not filecmp.cmp(folder / name, target, shallow=False):
+            raise UsageError(
+                f"{target} is there already, and not of this {stage.product.makes}: move it away"
+                " and give the command again, which computes nothing anew"
+            )
     # Until all files stand there, what stands there is of no product.
     ledger.commit_stage(key, {"key": None, "files": sorted({*before, *files})})
     heads_before, heads = manifests(before), manifests(files)
@@ -255,7 +218,7 @@ def _publish(stage: ProductStage, folder: Path, out: Path, ledger: Ledger) -> No
     remove_files((out / name for name in gone), inside=out)
     # Manifests come last, that of the root after those of its folders.
     for name in (*(f for f in files if f not in heads), *heads):
-        target = inside(out, name, follow=False)
+        target = out / name
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = target.with_name(temporary_name(target.name))
         aside.unlink(missing_ok=True)

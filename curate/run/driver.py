@@ -31,6 +31,7 @@ from curate.run.intact import Intact, changed_after, corpus_seals, finished_file
 from curate.run.interrupt import prompt_interrupt
 from curate.run.late import Report, begin_report
 from curate.run.ledger import Ledger
+from curate.run.made import begin_anew, check_made
 from curate.run.outcome import Options, Outcome
 from curate.run.plan import MapStage, RunPlan, decisions_path, plan_run, stage_folder
 from curate.run.records import read_record
@@ -51,12 +52,16 @@ def run_planned(
     for notice in plan.inputs.notices:
         say(notice, options.quiet)
     check_out(plan, out)
+    if options.restart:
+        begin_anew(plan, out, options)
     if options.exchange:
         check_exchange(options.exchange)
         out = out.resolve()  # a worker's own folder has files by the driver's paths
     try:
         ledger = Ledger(plan.home(out))
         try:
+            if options.restart is not None:
+                check_made(plan, out, ledger, offered=not options.published)
             with prompt_interrupt():
                 return _Run(plan, out, options, ledger).execute(report)
         finally:

@@ -39,11 +39,13 @@ class Workspace:
     workers: int = 0
 
     def numbered(self) -> list[tuple[int, Path]]:
-        """Run folders by number, oldest first."""
+        """Run folders by number, oldest first, but for those that --restart set aside."""
         if not self.runs.is_dir():
             return []
         folders = [(p, _NUMBERED.match(p.name)) for p in self.runs.iterdir() if p.is_dir()]
-        return sorted((int(m.group(1)), p) for p, m in folders if m)
+        runs = sorted((int(m.group(1)), p) for p, m in folders if m)
+        aside = {p for _, p in runs if p.suffix[1:].isdigit() and p.with_suffix("").exists()}
+        return [(number, p) for number, p in runs if p not in aside]
 
     def newest(self, kind: str) -> tuple[int, Path] | None:
         """(run number, folder) of the newest corpus, tokenizer, shards or model."""

@@ -254,7 +254,6 @@ class ProductContext:
     corpus: Callable[..., Iterator[pa.RecordBatch]]
     call_apart: CallApart
     inputs: dict[str, Path] = field(default_factory=dict)  # earlier products: kind -> folder
-    fresh: bool = False  # the files in `out` are of other settings
     progress: Callable[[dict[str, Any]], None] = lambda event: None
     say: Callable[[str], None] = lambda line: None  # prints a line for the user
     workers: int = 1
@@ -276,6 +275,8 @@ class Product(Settings):
     makes: ClassVar[str]  # "tokenizer", "shards", "model"
     needs: ClassVar[tuple[str, ...]] = ()
     reads_corpus: ClassVar[bool] = True
+    in_place: ClassVar[bool] = False  # built in OUT itself, where it may be gone on from
+    resumes: ClassVar[str | None] = None  # pattern of what a stopped build goes on from
 
     def lineage(self) -> dict[str, Any] | None:
         """The part of `identity()` that must be equal for a product in OUT to go on from the files

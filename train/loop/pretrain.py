@@ -252,8 +252,8 @@ def start_from(plan: Plan, checkpoints: Path) -> Path | None:
     earlier = load_plan(start)
     if differ := plan.differences(earlier):
         raise TrainError(
-            f"{start} was made under other settings ({'; '.join(differ)}): use those, another "
-            "output folder, or no resume",
+            f"{start} was made under other settings ({'; '.join(differ)}): use those, or another"
+            " output folder",
             exit_code=2,
         )
     settled = plan.settled(earlier)

@@ -86,10 +86,7 @@ class PassedOver:
         self.spikes: list[dict[str, Any]] = []
         if path.is_file():
             try:
-                values = json.loads(path.read_bytes())
-                if "checksum" in values:  # not of an earlier version
-                    values = unseal(values)
-                self.spikes = values["spikes"]
+                self.spikes = unseal(json.loads(path.read_bytes()))["spikes"]
                 for spike in self.spikes:
                     self._pass(spike)
             except (ValueError, KeyError, TypeError) as error:

@@ -71,9 +71,7 @@ def _feed(out: Path, config: TrainConfig, shards: Path | None) -> Feed:
     """What the run was fed, from where it lies now."""
     path = out / "shards.json"
     try:
-        recorded = json.loads(path.read_bytes())
-        if "checksum" in recorded:  # not of an earlier version
-            recorded = unseal(recorded)
+        recorded = unseal(json.loads(path.read_bytes()))
         folders = {str(label): str(folder) for label, folder in recorded["folders"].items()}
         default = None if recorded["default"] is None else folders[recorded["default"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

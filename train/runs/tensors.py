@@ -155,13 +155,7 @@ class Stored(Mapping[str, Tensor]):
             if self.shapes.setdefault(name, whole) != whole:
                 raise ValueError(f"{name} has several shapes")
             self.dtypes[name] = DTYPES[view.get_dtype()]
-            part = Part(
-                file=path,
-                name=name,
-                offsets=tuple(offsets),
-                shape=shape,
-                sum=sums[name],
-            )
+            part = Part(file=path, name=name, offsets=tuple(offsets), shape=shape, sum=sums[name])
             self.parts.setdefault(name, []).append(part)
 
     @property

@@ -92,19 +92,6 @@ def test_products_without_documents_stand_alone_in_a_clean_folder(built):
     assert (out / "tokenizer.json").exists()
 
 
-def test_a_product_goes_on_in_a_folder_of_an_older_version(built):
-    source = built.folder / "in.jsonl"
-    steps = [{"tokenizer": {"vocab": 300}}]
-    built.run(steps, source, out="older")
-    out = built.folder / "older"
-    for path in (out / ".run").iterdir():
-        path.rename(out / path.name)
-    (out / ".run").rmdir()
-    assert built.run(steps, source, out="older").nothing_new
-    built.run(steps, source, out="older", sets=("tokenizer.vocab=310",))
-    assert not (out / ".run").exists() and len(list((out / "stages").iterdir())) == 2
-
-
 @pytest.mark.parametrize("gone", ["tokenizer.json", "tokens-00000.bin", "manifest.json"])
 def test_a_missing_product_file_is_put_back(built, gone):
     out = built.folder / f"gone-{gone}"
@@ -195,7 +182,7 @@ def test_training_goes_on_under_settings_that_change_no_result_and_to_more_steps
     assert (out / "metrics.jsonl").read_text().startswith(first)
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 4
     cosine = free | {"schedule": "cosine"}
-    built.run([*STEPS, {"pretrain": cosine}], source, out="more")  # another plan: begun anew
+    built.run([*STEPS, {"pretrain": cosine}], source, out="more")  # another plan: set aside
     assert (out / "metrics.jsonl").read_text() != first
     with pytest.raises(CurateError, match="depend on that: use 2 steps"):
         built.run([*STEPS, {"pretrain": cosine | {"steps": 9}}], source, out="more")

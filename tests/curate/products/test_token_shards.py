@@ -132,20 +132,43 @@ def test_a_stopped_encode_goes_on_and_says_how_much_is_not_encoded_again(stopped
 
 
 @pytest.mark.parametrize("change", ["settings", "input"])
-def test_a_stopped_encode_of_something_else_is_begun_anew_with_a_line(
+def test_a_stopped_encode_of_something_else_is_refused_by_name_and_stays(
     stopped, corpus, capsys, change
 ):
     again = stopped(f"other-{change}")
-    if change == "settings":
-        again.append("--no-eos")
-    else:
+    changed = [*again, "--no-eos"]
+    if change == "input":
         rows = (corpus.folder / "in.jsonl").read_text().splitlines()[:-1]
         (corpus.folder / "fewer.jsonl").write_text("\n".join(rows) + "\n")
-        again[again.index("in.jsonl")] = "fewer.jsonl"
+        changed = ["fewer.jsonl" if word == "in.jsonl" else word for word in again]
+    assert invoke(changed) == 2
+    named = {"settings": "eos true, not false", "input": "/fewer.jsonl ("}[change]
+    assert named in capsys.readouterr().err
     assert invoke(again) == 0
-    errors = capsys.readouterr().err
-    assert "begun anew: the input or a setting is not that of the run that was stopped" in errors
-    assert not list((corpus.folder / f"other-{change}").rglob(".shards.partial"))
+    assert "documents were encoded before it was" in capsys.readouterr().err
+
+
+def test_a_stopped_encode_of_a_run_goes_once_that_of_other_settings_is_whole(corpus, monkeypatch):
+    from tokenize_kit.shards import writer
+
+    source, folder = corpus.folder / "in.jsonl", corpus.folder / "stopped-run"
+    encode = functools.partial(writer.encode_shards, sizes=writer.Sizes(save_bytes=2000))
+    monkeypatch.setattr(writer, "encode_shards", encode)
+
+    def run(**settings):
+        shards = {"tokenizer": str(corpus.folder / "tok"), **settings}
+        corpus.run(["dedup_exact", {"shards": shards}], source, out=folder.name, workers=1)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    for settings in ({}, {"eos": False}):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(writer, "_manifests", interrupt)
+            run(**settings)
+    assert len(list(folder.rglob(".shards.partial"))) == 2
+    run(bos=True)
+    assert not list(folder.rglob(".shards.partial"))
 
 
 def test_shards_do_not_depend_on_workers(corpus):
@@ -199,7 +222,7 @@ def test_a_column_of_json_lines_says_which_characters_count(corpus):
     bounds = np.fromfile(out / "tokens-00000.idx", "<u8").astype(int)
     question, whole, none, _ = np.split(mask, bounds)
     assert question[0] == 0 and question[-1] == 1 and whole.all() and not none.any()
-    wrong = corpus.command(*line, "--loss-mask", "learnt")
+    wrong = corpus.command(*line[:-2], "no", "-q", "--loss-mask", "learnt")
     assert wrong.returncode == 2 and "no column 'learnt'" in wrong.stderr
 
 
