@@ -123,6 +123,11 @@ class Refresh(CommandSettings):
     changed: Literal["refuse", "new", "skip"] = Field(
         "refuse", description="What happens to inputs that changed since they came."
     )
+    damaged: Literal["leave", "take"] = Field(
+        "leave",
+        description="What happens to inputs whose end cannot be read: left out until they are"
+        " whole, or taken as far as they go.",
+    )
     keep: int | None = Field(
         None, ge=1, description="Number of snapshots that are kept. Without a value all are."
     )

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.corpus.manifests import find_manifest, manifest_path
+from curate.corpus.manifests import manifest_path
 from curate.disk.files import part_files
 from curate.disk.units import counted
 from curate.documents.rejected import rejected_files
 from curate.errors import RunFailed, UsageError
+from curate.run.ledger import row_digest
 from curate.run.records import read_record
 
 FILE = "refresh.db"
@@ -25,7 +26,6 @@ _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d(-\d+)?", re.ASCII)
 _PART = re.compile(r"part-\d{5,}\.parquet", re.ASCII)
 RUNS, IDS = "runs", "ids.parquet"
 OF_A_FILE = ("documents", "text_bytes")  # numbers in a manifest
-_LATER = ("removals", "removed", "superseded")  # that a snapshot's did not always have
 
 
 def checked_name(name: object, source: Path) -> str:
@@ -40,27 +40,22 @@ def checked_name(name: object, source: Path) -> str:
 
 def manifest(folder: Path) -> dict[str, Any]:
     """A snapshot's manifest; RunFailed where it cannot be read or names other files than parts."""
-    path = find_manifest(folder) or manifest_path(folder)
+    path = manifest_path(folder)
     try:
         content: dict[str, Any] = json.loads(path.read_text("utf-8"))
         files = content["files"]
         for name in files:
             if not _PART.fullmatch(name):
                 raise ValueError(f"it names {name[:100]!r}")
-        for number in _LATER:
-            content.setdefault(number, 0)
-        for entry, numbers in (
-            (content, (*OF_A_FILE, *_LATER)),
-            *((f, OF_A_FILE) for f in files.values()),
-        ):
-            if not all(type(entry[number]) is int for number in numbers):
+        for entry in (content, *files.values()):
+            if not all(type(entry[number]) is int for number in OF_A_FILE):
                 raise ValueError("it has no number where one belongs")
         for entry in files.values():
             int(entry["ids"], 16)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise RunFailed(
-            f"{folder} has no manifest that can be read ({error}): go back to another snapshot with"
-            " --rollback, or --rebuild"
+            f"{folder} has no manifest that can be read ({error}): put back a copy of {path.name},"
+            " or go back to another snapshot, `llmcurate refresh -o HOME --rollback parent`"
         ) from None
     return content
 
@@ -90,12 +85,17 @@ def current_line(home: Path) -> tuple[Path, list[Path]] | None:
         raise UsageError(f"{home} has no snapshot yet: refresh it first")
     db = sqlite3.connect(f"file:{home / FILE}?mode=ro", uri=True)
     try:
-        rows = db.execute("SELECT name, kind, base FROM refreshes").fetchall()
+        rows = db.execute("SELECT * FROM refreshes").fetchall()
     except sqlite3.Error as error:
         raise UsageError(f"{home / FILE} cannot be read ({error})") from None
     finally:
         db.close()
-    refreshes = {checked_name(name, home / FILE): (kind, base) for name, kind, base in rows}
+    for row in rows:
+        if row[-1] != row_digest(("refreshes", *row[:-1])):
+            raise UsageError(
+                f"{home / FILE} is damaged: put back a copy of it, or begin a new HOME"
+            )
+    refreshes = {checked_name(row[0], home / FILE): (row[2], row[3]) for row in rows}
     runs: list[Path] = []
     name: str | None = checked_name(link.readlink().name, link)
     while name is not None and name in refreshes:
