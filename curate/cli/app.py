@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import re
+import signal
 import sys
 from typing import Annotated
 
@@ -41,6 +42,7 @@ from curate.cli.early_worker import start_worker
 from curate.cli.options import app
 from curate.engines import late_pandas
 from curate.errors import CurateError, disk_error
+from curate.run import interrupt
 from curate.terminal.output import echo, tell
 from curate.terminal.progress import say
 from curate.version import __version__
@@ -64,6 +66,7 @@ def _root(
 
 def main() -> None:
     """The command: one line for an error, its exit code, a traceback only with --debug."""
+    interrupt.end_on_sigterm()
     late_pandas.install()
     gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, and none is garbage
     arguments = sys.argv[1:]
@@ -80,12 +83,13 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
     command = typer.main.get_command(app)
     try:
         result = command.main(arguments, prog_name="llmcurate", standalone_mode=False)
-        if result == 130:  # newer parsers of the command line turn Ctrl-C into this code
+        if (
+            result == interrupt.EXIT_CODES[signal.SIGINT]
+        ):  # newer parsers of the command line turn Ctrl-C into this code
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except KeyboardInterrupt:
-        say("stopped; the same command goes on from here")
-        return 130
+        return _interrupted()
     except BrokenPipeError:
         return 1
     except Exception as error:
@@ -97,6 +101,11 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
         return _report(error)
     finally:
         idle_workers.stop()
+
+
+def _interrupted() -> int:
+    say(interrupt.LINES[signal.SIGINT])
+    return interrupt.EXIT_CODES[signal.SIGINT]
 
 
 # How Arrow and DuckDB begin or end what they say of a parquet file that is damaged.
@@ -119,8 +128,7 @@ def _report(error: Exception) -> int:
         say(f"llmcurate: {text}{hint}")
         return int(getattr(error, "exit_code", 2))
     if name == "Abort":  # Ctrl-C, as the parser of the command line raises it
-        say("stopped; the same command goes on from here")
-        return 130
+        return _interrupted()
     disk_full = disk_error(error)
     first_line = str(error).splitlines()[0] if str(error) else ""
     message = str(disk_full) if disk_full else f"{name}: {first_line.rstrip('.')}"

@@ -233,22 +233,24 @@ def _leave_out(result: NewInputs, opened: dict[str, str]) -> None:
 
 def _cut_head(path: str) -> str | None:
     """How a file of a known name ends too early to show what it holds; None where it does not."""
-    if format_by_name(PurePath(path).name) is None:
+    kind = format_by_name(PurePath(path).name)
+    if kind in (None, "parquet"):  # tables are never passed over for damage
         return None
     head = b""
-    with open_input(path) as file:
-        for piece in members(file):
-            if piece.kind == BREAK:
-                return piece.what
-            head += piece.data
-            if len(head) > HEAD_BYTES:
-                return None
-    if head.startswith(b"{") and b"\n" not in head:
-        with suppress(ValueError):
-            json.loads(head)
-            return None
-        return "it ends within its first line"
-    return None if head else "it is empty"
+    try:
+        with open_input(path) as file:
+            for piece in members(file):
+                if piece.kind == BREAK:
+                    return piece.what
+                head += piece.data
+                if b"\n" in head or len(head) > HEAD_BYTES:
+                    return None
+    except OSError:  # one that may not be read is said otherwise
+        return None
+    with suppress(ValueError):
+        json.loads(head)
+        return None
+    return "it ends within its first line" if head else "it is empty"
 
 
 def cut_short(corrupt: Path, plan: InputPlan, settings: ReadSettings) -> Damaged:

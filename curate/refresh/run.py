@@ -431,8 +431,9 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     )
     manifest = snapshot.build(home, refresh.name, source)
     target = snapshot.folder_of(home, refresh.name)
-    newly = applied < len(entries) or refresh.kind == "forget"
+    newly = (state.fact("scrubbed") or 0) < len(entries)
     scrubbed = _scrub(home, refresh.name, None if newly else [out], removals)
+    state.set_fact("scrubbed", len(entries))
     snapshot.point_current_to(home, refresh.name)
     before = snapshot.manifest(base) if base else {"removed": 0, "superseded": 0}
     done = Refreshed(

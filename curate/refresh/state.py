@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.errors import CurateError, RunFailed
-from curate.run.homes import FILE, checked_name
+from curate.run.homes import ANEW, FILE, checked_name
 from curate.run.ledger import LOCK, Ledger, row_digest
 
 BEGUN, DONE = "begun", "done"
@@ -64,10 +64,7 @@ class State(Ledger):
         return self.path.parent
 
     def _damaged(self, what: str) -> RunFailed:
-        return RunFailed(
-            f"{self.path} is damaged ({what}): put back a copy of it, or begin a new HOME, where"
-            " `llmcurate forget` says again what is to be forgotten"
-        )
+        return RunFailed(f"{self.path} is damaged ({what}): {ANEW}")
 
     def _failure(self, error: sqlite3.DatabaseError) -> CurateError:
         if isinstance(error, sqlite3.OperationalError):

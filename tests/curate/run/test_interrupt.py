@@ -66,3 +66,30 @@ def test_outside_the_main_thread_nothing_changes():
     thread.start()
     thread.join()
     assert seen == [True]
+
+
+COMMAND = """
+import hashlib, sys, time
+from curate.run import interrupt
+interrupt.GRACE_SECONDS = 0.3
+interrupt.end_on_sigterm()
+with interrupt.prompt_interrupt():
+    print("ready", flush=True)
+    {body}
+"""
+
+
+@pytest.mark.parametrize("body", [DEAF, ATTENTIVE])
+def test_sigterm_is_a_line_and_an_exit_code(body):
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND.format(body=body)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.terminate()
+    error = process.communicate(timeout=20)[1]
+    assert process.returncode == 143
+    assert error == "llmcurate: stopped by SIGTERM; the same command goes on from here\n"
