@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import re
-import signal
 import sys
 from typing import Annotated
 
@@ -83,13 +82,12 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
     command = typer.main.get_command(app)
     try:
         result = command.main(arguments, prog_name="llmcurate", standalone_mode=False)
-        if (
-            result == interrupt.EXIT_CODES[signal.SIGINT]
-        ):  # newer parsers of the command line turn Ctrl-C into this code
+        if result == 130:  # newer parsers of the command line turn Ctrl-C into this code
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except KeyboardInterrupt:
-        return _interrupted()
+        say("stopped; the same command goes on from here")
+        return 130
     except BrokenPipeError:
         return 1
     except Exception as error:
@@ -101,11 +99,6 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
         return _report(error)
     finally:
         idle_workers.stop()
-
-
-def _interrupted() -> int:
-    say(interrupt.LINES[signal.SIGINT])
-    return interrupt.EXIT_CODES[signal.SIGINT]
 
 
 # How Arrow and DuckDB begin or end what they say of a parquet file that is damaged.
@@ -128,7 +121,8 @@ def _report(error: Exception) -> int:
         say(f"llmcurate: {text}{hint}")
         return int(getattr(error, "exit_code", 2))
     if name == "Abort":  # Ctrl-C, as the parser of the command line raises it
-        return _interrupted()
+        say("stopped; the same command goes on from here")
+        return 130
     disk_full = disk_error(error)
     first_line = str(error).splitlines()[0] if str(error) else ""
     message = str(disk_full) if disk_full else f"{name}: {first_line.rstrip('.')}"

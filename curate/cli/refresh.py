@@ -161,22 +161,14 @@ def _hooks(settings: Refresh) -> FailureHooks:
 
 def _refuse_beside_rollback(request: Request) -> None:
     """UsageError where the command line says more than that it goes back."""
-    settings = request.settings
-    besides = {
-        "a recipe": request.recipe,
-        "--list": settings.list,
-        "--changed": settings.changed != "refuse",
-        "--damaged": settings.damaged != "leave",
-        "--keep": settings.keep,
-        "--keep-days": settings.keep_days is not None,
-        "--rebuild": settings.rebuild,
-        "--products": settings.products,
-        "--set": request.sets,
-        "--dry-run": request.dry_run,
-    }
-    for name, is_there in besides.items():
-        if is_there:
-            raise UsageError(f"--rollback only goes back: leave out {name}")
+    others = request.settings.model_dump(exclude_defaults=True)
+    others.pop("rollback")
+    for name in ("logs", "metrics", "on_failure", "webhook", "abandon"):
+        others.pop(name, None)
+    besides = [f"--{name.replace('_', '-')}" for name in others]
+    besides += ["--set"] * bool(request.sets) + ["--dry-run"] * request.dry_run
+    if besides or request.recipe:
+        raise UsageError(f"--rollback only goes back: leave out {[*besides, 'the recipe'][0]}")
 
 
 def _refresh(request: Request, how: How) -> Refreshed | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.corpus import indexes
-from curate.corpus.manifests import find_manifest
+from curate.corpus.manifests import manifest_path
 from curate.corpus.stage_files import part_path
 from curate.disk import seals
 from curate.disk.elsewhere import version_elsewhere
@@ -87,7 +87,7 @@ def check(out: Path, options: Options) -> Check:
     UsageError where neither is there."""
     result = Check(out)
     home = (out / FILE).is_file()
-    if not home and not ledger_path(out).is_file() and find_manifest(out / "corpus") is None:
+    if not home and not ledger_path(out).is_file() and not manifest_path(out / "corpus").is_file():
         raise UsageError(f"{out} holds no finished run: name the OUT of one, or the HOME")
     _compare(_of_home(out, result) if home else _of_out(out, result), result, options)
     return result

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus.indexes import FOLDER as INDEX
 from curate.corpus.indexes import IDS, OWN, seal_again
-from curate.corpus.manifests import file_record, find_manifest
+from curate.corpus.manifests import file_record, manifest_path
 from curate.dedup.suffix_array.search_index import RECORD
 from curate.disk.files import part_files, replacing, write_text
 from curate.disk.inside import inside, remove
@@ -69,7 +69,7 @@ def scrub(runs: Iterable[Path], removals: Removals, held: frozenset[str]) -> Scr
 def _rejected_ids(run: Path, removals: Removals) -> set[str]:
     ids: set[str] = set()
     for path in rejected_files(run):
-        ids.update(_matches(path, removals))
+        ids.update(_named(removals.in_part)(path, "")["id"].to_pylist())
     return ids
 
 
@@ -92,12 +92,6 @@ def _named(work: Work) -> Work:
             ) from None
 
     return cast(Work, named)
-
-
-@_named
-def _matches(path: Path, removals: Removals) -> list[str]:
-    ids: list[str] = removals.in_part(path, "")["id"].to_pylist()
-    return ids
 
 
 @_named
@@ -129,8 +123,8 @@ def _blank_rejected(run: Path, ids: set[str]) -> int:
     """Empties what these documents said, in rejected/; returns how many said anything. The manifest
     says meanwhile that it does not hold, for one that comes after a kill."""
     folder, count = inside(run, FOLDER), 0
-    record = find_manifest(folder)
-    if record is None:
+    record = manifest_path(folder)
+    if not record.is_file():
         return 0
     manifest = json.loads(record.read_text(encoding="utf-8"))
     stale = manifest.pop("stale", False)
@@ -172,7 +166,6 @@ def _count_texts(path: Path, ids: set[str]) -> int:
     return count
 
 
-@_named
 def _blank(path: Path, ids: set[str]) -> None:
     keys = pa.array(sorted(ids), pa.string())
     with pq.ParquetFile(path) as file, writing(path) as writer:

@@ -227,8 +227,6 @@ def _leave_out(result: NewInputs, opened: dict[str, str]) -> None:
     for path in opened.keys() - taken - result.damaged.keys():
         if what := _cut_head(path):
             result.damaged[path] = (opened[path], what)
-            skipped = f"skipped {path}: "
-            result.notices = [n for n in result.notices if not n.startswith(skipped)]
 
 
 def _cut_head(path: str) -> str | None:

@@ -64,10 +64,10 @@ class Refreshed:
     @property
     def damage(self) -> str:
         """The inputs that were left out; empty where there are none."""
-        named = [f"{path} ({what})" for path, what in list(self.damaged.items())[:MOST_NAMED]]
-        if len(self.damaged) > MOST_NAMED:
-            named.append(f"and {len(self.damaged) - MOST_NAMED:,} more")
-        return f"damaged input, left out until it is whole: {', '.join(named)}" if named else ""
+        named = [f"{path} ({what})" for path, what in self.damaged.items()]
+        first = ", ".join(named[:MOST_NAMED])
+        count = counted(len(named), "damaged input")
+        return f"{count}, left out until whole: {first}" if named else ""
 
     def line(self) -> str:
         """One line for people."""

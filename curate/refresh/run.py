@@ -158,8 +158,8 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
         "recipe": described,
         "known": inputs_now.unchanged,
     }
-    state.begin(name, "rebuild" if how.rebuild else "run", base, record, files)
-    return _finish_whole(state, _refresh_of_name(state, name), recipe, inputs, how)
+    refresh = state.begin(name, "rebuild" if how.rebuild else "run", base, record, files)
+    return _finish_whole(state, refresh, recipe, inputs, how)
 
 
 def _check_options(state: State, pending: Refresh, how: How) -> None:
@@ -172,11 +172,7 @@ def _check_options(state: State, pending: Refresh, how: How) -> None:
 
 
 class _CutShort(Exception):
-    """Inputs that a run read and that are damaged."""
-
-    def __init__(self, inputs: Damaged) -> None:
-        super().__init__()
-        self.inputs = inputs
+    """Its argument: the inputs that a run read and that are damaged (Damaged)."""
 
 
 def _finish_whole(
@@ -185,10 +181,11 @@ def _finish_whole(
     """A refresh to its end; without the inputs whose end cannot be read, once that shows."""
     try:
         return _finish(state, refresh, recipe, how)
-    except _CutShort as cut:
-        for path, (_, what) in cut.inputs.items():
+    except _CutShort as error:
+        (cut,) = error.args
+        for path, (_, what) in cut.items():
             say(f"{path} is damaged ({what}): the refresh begins anew without it")
-        state.set_fact("damaged", (state.fact("damaged") or {}) | cut.inputs)
+        state.set_fact("damaged", (state.fact("damaged") or {}) | cut)
         retention.drop(state, refresh.name)
     return _refresh(state, recipe, inputs, how)
 
@@ -253,10 +250,6 @@ def _plan(refresh: Refresh) -> InputPlan:
     return InputPlan.load(refresh.plan["inputs"])
 
 
-def _refresh_of_name(state: State, name: str) -> Refresh:
-    return next(r for r in state.refreshes() if r.name == name)
-
-
 def nothing_new(state: State, unchanged: int) -> Refreshed:
     """The outcome where nothing is new."""
     done = Refreshed(state.home, name=state.current, unchanged=unchanged)
@@ -289,8 +282,8 @@ def _forget_from(state: State, base: str, how: How) -> Refreshed:
     """A snapshot of what another holds, without what is to be forgotten."""
     _check_ground(state, base)
     name = _new_name(state, how.now)
-    state.begin(name, "forget", base, {"parent": state.current}, ())
-    return _finish(state, _refresh_of_name(state, name), None, how)
+    refresh = state.begin(name, "forget", base, {"parent": state.current}, ())
+    return _finish(state, refresh, None, how)
 
 
 def forget(home: Path, entries: list[tuple[str, str]], how: How) -> Refreshed:
@@ -452,7 +445,7 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     files = [path for path in (*snapshot.beside(target), out / IDS) if path.is_file()]
     seals = {path.relative_to(home).as_posix(): seal(path) for path in files}
     state.set_fact(f"files {refresh.name}", seals)
-    state.end(refresh.name, done.json())
+    state.end(refresh.name)
     retention.tidy(state)
     return done
 

@@ -23,7 +23,7 @@ BEGUN, DONE = "begun", "done"
 # that it goes on from; none for the first and for a rebuild. Each row has a digest of itself.
 _TABLES = f"""{LOCK}
 CREATE TABLE IF NOT EXISTS refreshes (
-  name TEXT PRIMARY KEY, number INTEGER, kind TEXT, base TEXT, state TEXT, plan TEXT, note TEXT,
+  name TEXT PRIMARY KEY, number INTEGER, kind TEXT, base TEXT, state TEXT, plan TEXT,
   digest TEXT);
 CREATE TABLE IF NOT EXISTS inputs (
   refresh TEXT, position INTEGER, path TEXT, state TEXT, stamp TEXT, bytes INTEGER, digest TEXT,
@@ -102,7 +102,7 @@ class State(Ledger):
     def refreshes(self) -> list[Refresh]:
         """All of them, in the order in which they began."""
         refreshes = []
-        for name, _, kind, base, state, plan, _ in self._get("refreshes", "ORDER BY number"):
+        for name, _, kind, base, state, plan in self._get("refreshes", "ORDER BY number"):
             for named in (name, *([] if base is None else [base])):
                 checked_name(named, self.path)
             refreshes.append(Refresh(name, kind, base, state, plan))
@@ -125,20 +125,21 @@ class State(Ledger):
 
     def begin(
         self, name: str, kind: str, base: str | None, plan: dict[str, Any], files: Iterable[Any]
-    ) -> None:
+    ) -> Refresh:
         """Records a refresh with its inputs (InputFile of formats), all or nothing."""
+        refresh = Refresh(name, kind, base, BEGUN, json.dumps(plan))
         with self._transaction():
             ((last,),) = self._rows("SELECT max(number) FROM refreshes")
-            row = (name, (last or 0) + 1, kind, base, BEGUN, json.dumps(plan), None)
-            self._put("refreshes", row)
+            self._put("refreshes", (name, (last or 0) + 1, kind, base, BEGUN, refresh.text))
             for position, f in enumerate(files):
                 self._put("inputs", (name, position, f.url or f.path, f.state, f.stamp, f.size))
+        return refresh
 
-    def end(self, name: str, note: dict[str, Any]) -> None:
+    def end(self, name: str) -> None:
         """Records that a refresh is done, and its snapshot the current one."""
         with self._transaction():
             (row,) = self._get("refreshes", "WHERE name = ?", name)
-            self._put("refreshes", (*row[:4], DONE, row[5], json.dumps(note)))
+            self._put("refreshes", (*row[:4], DONE, row[5]))
             self.set_fact("current", name)
 
     def drop(self, name: str) -> None:

@@ -12,9 +12,11 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from curate.errors import RunFailed
 from curate.refresh import run
 from curate.refresh.state import State
 from curate.run.ledger import row_digest
@@ -177,7 +179,7 @@ def test_options_that_do_not_go_together_are_refused_by_name(home, monkeypatch, 
         done = home.bench.command("refresh", "-o", "home", "--rollback", "parent", option)
         assert done.returncode == 2 and option.partition("=")[0] in done.stderr, done.stderr
     done = home.bench.command(*REFRESH, "--rollback", "parent")
-    assert done.returncode == 2 and "leave out a recipe" in done.stderr
+    assert done.returncode == 2 and "leave out the recipe" in done.stderr
     begun(home, monkeypatch)
     for option in (["--rebuild"], ["--rebuild", "--dry-run"]):
         done = home.bench.command(*REFRESH, *option)
@@ -278,7 +280,7 @@ def test_an_index_record_that_is_damaged_is_itself_named(bench):
     assert "index.json is not what was written" in done.stderr and done.returncode == 1
     (command,) = advised(done.stderr)
     assert bench.command(*command).returncode == 0
-    assert bench.command(*line).returncode == 0
+    assert bench.command(*line, "--set", "dedup_exact.max_removal=1").returncode == 0
 
 
 def test_a_ledger_that_is_moved_away_is_begun_afresh(bench):
@@ -307,6 +309,37 @@ def test_a_run_without_its_recipe_is_made_anew_by_its_command(bench):
     done = bench.command("check", "out", "--repair")
     assert done.returncode == 1 and "give the command of that run again" in done.stderr
     assert bench.command(*line).returncode == 0 and bench.bytes_of() == before
+
+
+def test_a_full_disk_is_said_as_such_wherever_the_records_are_written(tmp_path):
+    files = [SimpleNamespace(url="", path="x" * 9000, state="s", stamp="", size=1)] * 99
+    with closing(State(tmp_path / "home")) as state:
+        pages = next(state._rows("PRAGMA page_count"))[0]
+        state._db.execute(f"PRAGMA max_page_count = {pages + 3}")
+        for write in (
+            lambda: state.begin("2026-11-20T06-00", "run", None, {}, files),
+            lambda: state.remove([("id", file.path + str(n)) for n, file in enumerate(files)], ""),
+            lambda: state.set_fact("current", "x" * 999_999),
+        ):
+            with pytest.raises(RunFailed, match=r"^disk full: free some space"):
+                write()
+        assert state.refreshes() == [] and state.removals() == []
+        state.remove([("id", "a")], "")
+        assert state.removals() == [("id", "a")]
+
+
+def test_a_damaged_file_of_a_run_that_is_to_forget_is_named_and_may_be_removed(home):
+    (run_, *_) = sorted((home.path / "runs").iterdir())
+    path = run_ / "decisions.parquet"
+    path.write_bytes(path.read_bytes()[:99])
+    line = ("forget", "home", "--id", home.ids()[0])
+    done = home.bench.command(*line)
+    assert done.returncode == 1 and f"{path.name} cannot be read" in done.stderr, done.stderr
+    assert "put back a copy of it, or remove it" in done.stderr
+    path.unlink()
+    before = len(home.ids())
+    assert home.bench.command(*REFRESH).returncode == 0  # goes on with what was begun
+    assert len(home.ids()) == before - 1
 
 
 @pytest.mark.slow

@@ -112,7 +112,7 @@ def test_a_damaged_file_is_said_by_exit_code_hooks_metrics_report_and_line(bench
         assert done.returncode == EXIT and "damaged input" in getattr(done, told), done.stderr
         assert str(path) in getattr(done, told)
         words = heard.read_text()
-        assert words.startswith(f"{EXIT} damaged input") and path.name in words
+        assert words.startswith(f"{EXIT} 1 damaged input") and path.name in words
         heard.unlink()
         values = dict(s.rsplit(" ", 1) for s in prom.read_text().splitlines() if s[0] != "#")
         gauges = {name.partition("{")[0].partition("refresh_")[2]: v for name, v in values.items()}
