@@ -32,7 +32,6 @@ from curate.terminal.output import echo, echo_json, tell
 
 if TYPE_CHECKING:
     from curate.cli.command_settings import Refresh
-    from curate.refresh.monitoring import FailureHooks
     from curate.refresh.outcome import How, Refreshed
 
 NOTHING_NEW, DAMAGED = 3, 65  # exit codes; 65 is EX_DATAERR of sysexits.h
@@ -118,9 +117,10 @@ def refresh(
 def _run(request: Request, how: How) -> int:
     """Runs the refresh and prints a line, or one of JSON; returns the exit code. Hooks and metrics
     learn of a failure before it is raised."""
-    from curate.refresh.monitoring import FIELDS, json_logs, write_metrics
+    from curate.refresh.monitoring import FIELDS, FailureHooks, json_logs, write_metrics
 
     settings = request.settings
+    hooks = FailureHooks(settings.on_failure, settings.webhook)
     began = time.perf_counter()
     outcome: Refreshed | None = None
     error: BaseException | None = None
@@ -131,7 +131,7 @@ def _run(request: Request, how: How) -> int:
             code = 0 if outcome is None or outcome.new else NOTHING_NEW
             if outcome and outcome.damaged:
                 code = DAMAGED
-                _hooks(settings).call(request.home, outcome.damage, code)
+                hooks.call(request.home, outcome.damage, code)
         except Exception as failure:
             failure = disk_error(failure) or failure
             error, code = failure, getattr(failure, "exit_code", 1)
@@ -141,7 +141,7 @@ def _run(request: Request, how: How) -> int:
             if log:
                 log.error("%s", text, extra={FIELDS: {"exit_code": code}})
             if not isinstance(error, LockHeld):  # the one that holds it tells its own
-                _hooks(settings).call(request.home, text, code)
+                hooks.call(request.home, text, code)
         if settings.metrics and not request.dry_run and not isinstance(error, LockHeld):
             of_run = outcome.json() if outcome else {}
             seconds = time.perf_counter() - began
@@ -153,18 +153,10 @@ def _run(request: Request, how: How) -> int:
     return code
 
 
-def _hooks(settings: Refresh) -> FailureHooks:
-    from curate.refresh.monitoring import FailureHooks
-
-    return FailureHooks(settings.on_failure, settings.webhook)
-
-
 def _refuse_beside_rollback(request: Request) -> None:
     """UsageError where the command line says more than that it goes back."""
-    others = request.settings.model_dump(exclude_defaults=True)
-    others.pop("rollback")
-    for name in ("logs", "metrics", "on_failure", "webhook", "abandon"):
-        others.pop(name, None)
+    fit = {"rollback", "abandon", "logs", "metrics", "on_failure", "webhook"}
+    others = request.settings.model_dump(exclude_defaults=True, exclude=fit)
     besides = [f"--{name.replace('_', '-')}" for name in others]
     besides += ["--set"] * bool(request.sets) + ["--dry-run"] * request.dry_run
     if besides or request.recipe:

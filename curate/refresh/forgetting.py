@@ -84,9 +84,7 @@ def _named(work: Work) -> Work:
         try:
             return work(path, *args)
         except (OSError, pa.ArrowException, ValueError, LookupError, sqlite3.Error) as error:
-            if full := disk_error(error):
-                raise full from None
-            raise RunFailed(
+            raise disk_error(error) or RunFailed(
                 f"{path} cannot be read, to forget what it keeps ({str(error).splitlines()[0]}):"
                 " put back a copy of it, or remove it"
             ) from None

@@ -230,7 +230,7 @@ def _leave_out(result: NewInputs, opened: dict[str, str]) -> None:
 
 
 def _cut_head(path: str) -> str | None:
-    """How a file of a known name ends too early to show what it holds; None where it does not."""
+    """The reason if a file of a known name ends too early to show what it holds, else None."""
     kind = format_by_name(PurePath(path).name)
     if kind in (None, "parquet"):  # tables are never passed over for damage
         return None
@@ -243,7 +243,7 @@ def _cut_head(path: str) -> str | None:
                 head += piece.data
                 if b"\n" in head or len(head) > HEAD_BYTES:
                     return None
-    except OSError:  # one that may not be read is said otherwise
+    except OSError:  # a file that may not be read has a notice already
         return None
     with suppress(ValueError):
         json.loads(head)
@@ -270,8 +270,7 @@ def cut_short(corrupt: Path, plan: InputPlan, settings: ReadSettings) -> Damaged
 
 
 def _last_damage(plan: InputPlan, settings: ReadSettings) -> str | None:
-    """The damage that is the last of what a plan of one partition reads; None where something else
-    is."""
+    """The damage if it is the last of what a plan of one partition reads, else None."""
     before = 0
 
     def note() -> None:
@@ -286,8 +285,8 @@ def _last_damage(plan: InputPlan, settings: ReadSettings) -> str | None:
 
 
 def changed_input(files: Iterable[InputFile], folder: str | None = None) -> str | None:
-    """The first file of an unfinished refresh that is another than when it began; UsageError for
-    one that is gone. folder: where those that are URLs are fetched to."""
+    """The first file of an unfinished refresh that changed since it began, else None. UsageError
+    for a missing one. folder: of those that are fetched."""
     for file in files:
         now: InputFile | None
         try:

@@ -63,7 +63,7 @@ class Refreshed:
 
     @property
     def damage(self) -> str:
-        """The inputs that were left out; empty where there are none."""
+        """A line on the inputs that were left out, empty without any."""
         named = [f"{path} ({what})" for path, what in self.damaged.items()]
         first = ", ".join(named[:MOST_NAMED])
         count = counted(len(named), "damaged input")

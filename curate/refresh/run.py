@@ -163,7 +163,7 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
 
 
 def _check_options(state: State, pending: Refresh, how: How) -> None:
-    """UsageError where a rebuild is asked for and an unfinished refresh is none."""
+    """UsageError if a rebuild is asked for while a refresh of another kind is unfinished."""
     if how.rebuild and pending.kind != "rebuild":
         raise UsageError(
             f"--rebuild: the refresh {pending.name} of {state.home} is unfinished: go on with it"
@@ -336,7 +336,7 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
 
 
 def _beside(state: State, name: str) -> Iterator[tuple[Path, str]]:
-    """What is wrong with a snapshot's manifest, the list of what it lost, and its run's ids."""
+    """The faults of a snapshot's manifest, of the list of what it lost, and of its run's ids."""
     for file, sealed in (state.fact(f"files {name}") or {}).items():
         path = inside(state.home, file)
         if what := fault(path, sealed):
@@ -344,8 +344,8 @@ def _beside(state: State, name: str) -> Iterator[tuple[Path, str]]:
 
 
 def _faults(state: State, name: str) -> Iterator[tuple[Path, str]]:
-    """What is wrong with what a refresh from a snapshot goes on from: what stands beside it, the
-    ids and indexes of the runs of its line, and its parts."""
+    """The faults of all that a refresh from a snapshot goes on from: its parts, the files beside
+    it, and ids and indexes of the runs of its line."""
     for refresh in state.lineage(name):
         for path, what in _beside(state, refresh.name):
             if refresh.name == name or path.name == IDS:
@@ -356,8 +356,8 @@ def _faults(state: State, name: str) -> Iterator[tuple[Path, str]]:
 
 
 def _check_ground(state: State, base: str | None, content: bool = True) -> None:
-    """RunFailed where what a refresh goes on from is not what was written, with the ways on.
-    content: whether all is compared, or what stands beside the snapshot alone."""
+    """RunFailed if a file that a refresh goes on from is not what was written, with the ways on.
+    content: all files are compared, not the manifest and its neighbours alone."""
     if base is None:
         return
     path, what = next(_faults(state, base) if content else _beside(state, base), (None, ""))
@@ -405,9 +405,10 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
                 raise _CutShort(cut)
             _keep_ids(plan, out)
     entries = state.removals()
-    applied = snapshot.manifest(base)["removals"] if base else 0
+    nothing = {"removals": 0, "removed": 0, "superseded": 0}
+    before = snapshot.manifest(base) if base else nothing
     removals = Removals.of(entries)
-    of_base = removals if applied < len(entries) else Removals()
+    of_base = removals if before["removals"] < len(entries) else Removals()
     source = snapshot.Source(
         base=base,
         of_base=replace(of_base, superseded=_superseded(out)),
@@ -428,7 +429,6 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     scrubbed = _scrub(home, refresh.name, None if newly else [out], removals)
     state.set_fact("scrubbed", len(entries))
     snapshot.point_current_to(home, refresh.name)
-    before = snapshot.manifest(base) if base else {"removed": 0, "superseded": 0}
     done = Refreshed(
         home,
         refresh.kind,

@@ -70,8 +70,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def faults(folder: Path) -> Iterator[tuple[Path, str]]:
-    """What is wrong with which parts of a corpus, all compared by content: they are what the next
-    snapshots share."""
+    """The faults of a corpus' parts, compared by content: the next snapshot shares them."""
 
     def compared(item: tuple[str, dict[str, Any]]) -> tuple[Path, str | None]:
         path = folder / item[0]
