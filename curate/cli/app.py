@@ -41,6 +41,7 @@ from curate.cli.early_worker import start_worker
 from curate.cli.options import app
 from curate.engines import late_pandas
 from curate.errors import CurateError, disk_error
+from curate.run import interrupt
 from curate.terminal.output import echo, tell
 from curate.terminal.progress import say
 from curate.version import __version__
@@ -64,6 +65,7 @@ def _root(
 
 def main() -> None:
     """The command: one line for an error, its exit code, a traceback only with --debug."""
+    interrupt.end_on_sigterm()
     late_pandas.install()
     gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, and none is garbage
     arguments = sys.argv[1:]

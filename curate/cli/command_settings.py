@@ -123,6 +123,11 @@ class Refresh(CommandSettings):
     changed: Literal["refuse", "new", "skip"] = Field(
         "refuse", description="What happens to inputs that changed since they came."
     )
+    damaged: Literal["leave", "take"] = Field(
+        "leave",
+        description="What happens to inputs whose end cannot be read: left out until they are"
+        " whole, or taken as far as they go.",
+    )
     keep: int | None = Field(
         None,
         ge=1,
@@ -132,7 +137,8 @@ class Refresh(CommandSettings):
     keep_days: float | None = Field(
         None,
         ge=0,
-        description="Days that snapshots are kept; older ones are deleted. Without a value none is.",
+        description="Days that snapshots are kept; older ones are deleted. Without a value none"
+        " is.",
     )
     rollback: str | None = Field(
         None, description="Snapshot that becomes the current one; `parent` is the one before."

@@ -28,13 +28,13 @@ from curate.cli.options import (
 from curate.cli.settings import command
 from curate.disk.units import counted
 from curate.errors import CurateError, LockHeld, UsageError, disk_error
-from curate.terminal.output import echo, echo_json
+from curate.terminal.output import echo, echo_json, tell
 
 if TYPE_CHECKING:
     from curate.cli.command_settings import Refresh
     from curate.refresh.outcome import How, Refreshed
 
-NOTHING_NEW = 3  # exit code
+NOTHING_NEW, DAMAGED = 3, 65  # exit codes; 65 is EX_DATAERR of sysexits.h
 
 
 @dataclass
@@ -78,7 +78,8 @@ def refresh(
     """Take new inputs into a corpus that grows.
 
     Only new inputs are read; their documents are compared with all that came before. HOME/current
-    is the corpus. Exit codes: 0 new data, 3 nothing new, 1 failed, 75 busy.
+    is the corpus. Exit codes: 0 new data, 3 nothing new, 65 damaged input was left out, 1 failed,
+    75 busy.
 
     \b
     Example:
@@ -96,6 +97,7 @@ def refresh(
         workers,
         quiet,
         chosen.changed,
+        chosen.damaged,
         chosen.keep,
         chosen.keep_days,
         chosen.rebuild,
@@ -118,6 +120,7 @@ def _run(request: Request, how: How) -> int:
     from curate.refresh.monitoring import FIELDS, FailureHooks, json_logs, write_metrics
 
     settings = request.settings
+    hooks = FailureHooks(settings.on_failure, settings.webhook)
     began = time.perf_counter()
     outcome: Refreshed | None = None
     error: BaseException | None = None
@@ -126,6 +129,9 @@ def _run(request: Request, how: How) -> int:
         try:
             outcome = _refresh(request, how)
             code = 0 if outcome is None or outcome.new else NOTHING_NEW
+            if outcome and outcome.damaged:
+                code = DAMAGED
+                hooks.call(request.home, outcome.damage, code)
         except Exception as failure:
             failure = disk_error(failure) or failure
             error, code = failure, getattr(failure, "exit_code", 1)
@@ -135,7 +141,6 @@ def _run(request: Request, how: How) -> int:
             if log:
                 log.error("%s", text, extra={FIELDS: {"exit_code": code}})
             if not isinstance(error, LockHeld):  # the one that holds it tells its own
-                hooks = FailureHooks(settings.on_failure, settings.webhook)
                 hooks.call(request.home, text, code)
         if settings.metrics and not request.dry_run and not isinstance(error, LockHeld):
             of_run = outcome.json() if outcome else {}
@@ -148,6 +153,16 @@ def _run(request: Request, how: How) -> int:
     return code
 
 
+def _refuse_beside_rollback(request: Request) -> None:
+    """UsageError where the command line says more than that it goes back."""
+    fit = {"rollback", "abandon", "logs", "metrics", "on_failure", "webhook"}
+    others = request.settings.model_dump(exclude_defaults=True, exclude=fit)
+    besides = [f"--{name.replace('_', '-')}" for name in others]
+    besides += ["--set"] * bool(request.sets) + ["--dry-run"] * request.dry_run
+    if besides or request.recipe:
+        raise UsageError(f"--rollback only goes back: leave out {[*besides, 'the recipe'][0]}")
+
+
 def _refresh(request: Request, how: How) -> Refreshed | None:
     from curate.formats.fetched import expanded
     from curate.refresh import run
@@ -157,6 +172,7 @@ def _refresh(request: Request, how: How) -> Refreshed | None:
 
     home, settings = request.home, request.settings
     if settings.rollback is not None:
+        _refuse_beside_rollback(request)
         if not (home / FILE).is_file():
             raise UsageError(f"{home} is no folder of `llmcurate refresh`: it has no {FILE}")
         outcome = run.roll_back(home, settings.rollback, how)
@@ -178,6 +194,8 @@ def _print_outcome(outcome: Refreshed, how: How, as_json: bool) -> None:
     # Cron mails what is printed: with --quiet, only where something happened.
     if (outcome.new and not as_json) or not how.quiet:
         echo(outcome.line())
+    elif outcome.damaged:
+        tell(outcome.damage)
     if outcome.products and not how.quiet:
         echo(f"products: {outcome.products}")
     if outcome.totals and not how.quiet:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.corpus.sketches import SketchedCorpus, SketchFile
-from curate.disk.files import sync_folder, write_text
+from curate.disk.files import sync_folder, text_digest, write_text
 from curate.disk.inside import all_inside, is_below, remove, remove_files
-from curate.disk.seals import Seal, fault, seal
+from curate.disk.seals import DIGEST, Seal, fault, seal
 from curate.errors import RunFailed, UsageError
 
 if TYPE_CHECKING:
@@ -30,11 +30,6 @@ if TYPE_CHECKING:
 
 FOLDER, RECORD, OWN, IDS, FILES = "index", "index.json", "own", "ids.parquet", "files.json"
 VERSION = 1
-# Of what a record says.
-_KINDS = {
-    "name": str, "step": str, "step_version": int, "comparable": dict, "key": str, "parts": int,
-    "settled": bool,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,12 +57,8 @@ class Index:
 
     def check(self) -> None:
         """RunFailed where a file is not what was written."""
-        for name, fault_text in sorted(faults(self.folder, self.record).items())[:1]:
-            out = self.folder.parent.parent
-            raise RunFailed(
-                f"{self.folder / name} {fault_text}: mend that corpus first, `llmcurate check {out}"
-                " --repair`"
-            )
+        for path, what in sorted(faults(self.folder).items())[:1]:
+            raise RunFailed(f"{path} {what}: {_mend(self.folder)}")
 
     def files(self, shift: int) -> list[SketchFile]:
         """Its sketches as partitions from `shift` on."""
@@ -199,41 +190,59 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
         "settled": dedup.corpus.ids_changed,
         "files": _sealed(linked, dedup.seals()),
     }
-    write_text(aside / RECORD, json.dumps(record, indent=1) + "\n")
+    write_record(aside, record)
     remove(target, inside=target.parent.parent)
     aside.rename(target)
     sync_folder(target.parent)
 
 
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Writes the record of an index, with a digest of itself."""
+    record = {**record, "digest": _digest(record)}
+    write_text(folder / RECORD, json.dumps(record, indent=1) + "\n")
+
+
 def record_of(folder: Path) -> dict[str, Any] | None:
-    """The record of an index; None where it cannot be read."""
+    """The record of an index; None where it is not what was written."""
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return record if record.pop("digest") == _digest(record) else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
-    return record if isinstance(record, dict) else None
+
+
+def _digest(record: dict[str, Any]) -> str:
+    return text_digest(json.dumps(record, sort_keys=True), DIGEST)
+
+
+def _mend(folder: Path) -> str:
+    """The way to make the files of an index what they were."""
+    out = folder.parent.parent
+    home = out.parent.parent
+    for mended, ledger in ((home, "refresh.db"), (out, "ledger.db")):
+        if (mended / ledger).is_file():
+            return f"mend that corpus first, `llmcurate check {mended} --repair`"
+    return "make that index again"
 
 
 def _sealed(linked: dict[str, Path], earlier: dict[str, Seal]) -> dict[str, Seal]:
     return {name: earlier.get(str(path)) or seal(path) for name, path in linked.items()}
 
 
-def faults(folder: Path, record: dict[str, Any]) -> dict[str, str]:
-    """What is wrong with which files of an index, by name. An older version sealed none."""
-    sealed = record.get("files", {})
-    if not isinstance(sealed, dict) or not all(map(is_below, sealed)):
-        return {RECORD: "has a record that is damaged"}
-    faults = {name: fault(folder / name, seal) for name, seal in sealed.items()}
-    return {name: what for name, what in faults.items() if what is not None}
+def faults(folder: Path) -> dict[Path, str]:
+    """What is wrong with which files of an index."""
+    record = record_of(folder)
+    if record is None or not all(map(is_below, record["files"])):
+        return {folder / RECORD: "is not what was written"}
+    faults = {folder / name: fault(folder / name, seal) for name, seal in record["files"].items()}
+    return {path: what for path, what in faults.items() if what is not None}
 
 
 def seal_again(folder: Path) -> None:
     """Takes the files of an index as they are now, after a change that was meant."""
     record = _read(folder)
-    names = [name for name in record.get("files", {}) if (folder / name).exists()]
-    if names:
-        record["files"] = {name: seal(folder / name) for name in names}
-        write_text(folder / RECORD, json.dumps(record, indent=1) + "\n")
+    names = [name for name in record["files"] if (folder / name).exists()]
+    write_record(folder, {**record, "files": {name: seal(folder / name) for name in names}})
 
 
 def _is_complete(target: Path, key: str, content: bool = True) -> bool:
@@ -241,25 +250,17 @@ def _is_complete(target: Path, key: str, content: bool = True) -> bool:
     record = record_of(target) or {}
     if record.get("version") != VERSION or record.get("key") != key:
         return False
-    return not (content and faults(target, record))
+    return not (content and faults(target))
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    try:
-        record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{folder / RECORD}: {error.strerror}") from None
-    except ValueError:
-        raise UsageError(f"{folder / RECORD} is no index record; run that dedup again") from None
-    if not isinstance(record, dict) or record.get("version") != VERSION:
+    record = record_of(folder)
+    if record is None:
+        raise RunFailed(f"{folder / RECORD} is not what was written: {_mend(folder)}")
+    if record.get("version") != VERSION:
         raise UsageError(
             f"{folder} is an index of another version of llmcurate; run that dedup again"
         )
-    parts = sum(1 for _ in folder.glob("sketch-*.parquet"))
-    if any(type(record.get(k)) is not kind for k, kind in _KINDS.items()) or (
-        record["parts"] != parts
-    ):
-        raise UsageError(f"{folder / RECORD} does not fit its folder; run that dedup again")
     return record
 
 

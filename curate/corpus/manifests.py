@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -22,19 +23,12 @@ from xxhash import xxh3_128_intdigest
 from curate.disk.files import file_digest, replacing
 
 FOLDERS = ("corpus", "rejected")  # of OUT
-MANIFEST_VERSION = 3  # 3: beside the folder; 2: in it, with a hash of the ids of each file
-_INSIDE = ("manifest.json", "_manifest.json")  # the names of older versions
+MANIFEST_VERSION = 3
 
 
 def manifest_path(folder: Path) -> Path:
     """Where the manifest of a folder is written."""
     return folder.with_name(f"{folder.name}.json")
-
-
-def find_manifest(folder: Path) -> Path | None:
-    """The manifest of a folder: beside it, or in it as older versions wrote it; None without."""
-    paths = (manifest_path(folder), *(folder / name for name in _INSIDE))
-    return next((path for path in paths if path.is_file()), None)
 
 
 def ids_hash(columns: Iterable[pa.Array | pa.ChunkedArray]) -> str:
@@ -63,9 +57,8 @@ def file_record(path: Path) -> dict[str, Any]:
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest of a folder; None without one, or where a file of that name is another's."""
-    path = find_manifest(folder)
     try:
-        content = json.loads(path.read_text(encoding="utf-8")) if path else None
+        content = json.loads(manifest_path(folder).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     if not isinstance(content, dict) or not {"version", "stage", "files"} <= content.keys():
@@ -133,15 +126,10 @@ def _streamed(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def entries(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Name and entry of each file of a folder's manifest, one in memory at a time; none without."""
-    try:
+    with suppress(OSError, ValueError, KeyError):
         files = _streamed(manifest_path(folder))
         if next(files)[1]["version"] == MANIFEST_VERSION:
             yield from files
-            return
-    except (OSError, ValueError, KeyError):
-        pass
-    manifest = read_manifest(folder)  # of an older version
-    yield from manifest["files"].items() if manifest else ()
 
 
 def kept_ids(out: Path) -> str:

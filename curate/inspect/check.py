@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.corpus import indexes
-from curate.corpus.manifests import find_manifest
+from curate.corpus.manifests import manifest_path
 from curate.corpus.stage_files import part_path
 from curate.disk import seals
 from curate.disk.elsewhere import version_elsewhere
@@ -24,7 +25,7 @@ from curate.errors import CurateError, RunFailed, UsageError
 from curate.formats.inputs import InputPlan
 from curate.inspect.whatif.apply import check_unchanged
 from curate.run.driver import run_planned
-from curate.run.homes import FILE, FOLDER, RUNS, manifest
+from curate.run.homes import ANEW, FILE, FOLDER, RUNS, manifest, sealed_rows
 from curate.run.intact import EXTRA, MOST_NAMED, corpus_seals, extra_files, place
 from curate.run.ledger import Ledger, ledger_path
 from curate.run.outcome import Options
@@ -86,7 +87,7 @@ def check(out: Path, options: Options) -> Check:
     UsageError where neither is there."""
     result = Check(out)
     home = (out / FILE).is_file()
-    if not home and not ledger_path(out).is_file() and find_manifest(out / "corpus") is None:
+    if not home and not ledger_path(out).is_file() and not manifest_path(out / "corpus").is_file():
         raise UsageError(f"{out} holds no finished run: name the OUT of one, or the HOME")
     _compare(_of_home(out, result) if home else _of_out(out, result), result, options)
     return result
@@ -98,21 +99,26 @@ def repair(out: Path, options: Options) -> Check:
     if before.passed:
         return before
     if (out / FILE).is_file():
+        db = str(out / FILE)
+        if db in before.faults:
+            raise RunFailed(f"{db} {before.faults[db]}: {ANEW}")
+        file, what = next(iter(before.faults.items()))
+        home = shlex.quote(str(out))
         raise RunFailed(
-            f"{next(iter(before.faults))} {next(iter(before.faults.values()))}: a HOME is not"
-            " repaired file by file; give its refresh with --rebuild, or go back with --rollback"
+            f"{file} {what}: put back a copy of it, or take all inputs again and remove older"
+            f" snapshots: `llmcurate refresh -o {home} --abandon --rebuild --keep 1 RECIPE IN...`"
         )
     path = ledger_path(out)
     ledger = Ledger(path.parent)
     try:
         last = ledger.last_run()
+        ledger.doubt_run()
         plan = _plan(path.parent, last[0] if last else "")
         if plan is None:
             raise RunFailed(
                 f"{out} is not repaired: recipe.yaml and stages/ do not say how it was made; give"
                 " the command of that run again"
             )
-        ledger.doubt_run()
     finally:
         ledger.close()
     run_planned(plan, out, options)
@@ -178,7 +184,7 @@ def _counted(files: Iterable[tuple[Path, Seal]], result: Check) -> Iterator[tupl
 def _of_index(folder: Path, result: Check) -> Iterator[tuple[Path, Seal]]:
     record = indexes.record_of(folder)
     if record is None:
-        result.faults[str(folder / indexes.RECORD)] = "is no index record"
+        result.faults[str(folder / indexes.RECORD)] = "is not what was written"
     else:
         yield from ((folder / n, s) for n, s in record.get("files", {}).items() if is_below(n))
 
@@ -189,14 +195,26 @@ def _of_home(home: Path, result: Check) -> Iterator[tuple[Path, Seal]]:
         if folder.is_dir():
             try:
                 files = manifest(folder)["files"]
-            except RunFailed as error:
-                result.faults[str(folder)] = f"is no snapshot: {error}"
+            except RunFailed:
+                result.faults[str(folder)] = "has no manifest that can be read"
                 continue
             yield from ((folder / name, [None, entry["sha256"]]) for name, entry in files.items())
             extra = [p for p in folder.glob("[!.]*") if p.name not in files]
-            result.faults |= {str(p): EXTRA for p in extra if p != find_manifest(folder)}
+            result.faults |= {str(p): EXTRA for p in extra}
     for path in sorted((home / RUNS).glob(f"*/{indexes.FOLDER}/*/{indexes.RECORD}")):
         yield from _of_index(path.parent, result)
+    try:
+        for table, row in sealed_rows(home, "refreshes", "inputs", "removals", "facts"):
+            if row is None:
+                result.faults[str(home / FILE)] = f"has a damaged row of {table}"
+            elif table == "facts" and row[0].startswith("files "):
+                refresh = row[0].removeprefix("files ")
+                for name, sealed in json.loads(row[1]).items():
+                    # What was pruned is no fault.
+                    if is_below(name) and (home / name.partition("/")[0] / refresh).is_dir():
+                        yield home / name, sealed
+    except sqlite3.DatabaseError as error:
+        result.faults[str(home / FILE)] = f"is damaged ({error})"
 
 
 def _of_out(out: Path, result: Check) -> Iterator[tuple[Path, Seal]]:

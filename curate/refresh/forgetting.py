@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from contextlib import closing
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,13 +23,14 @@ import pyarrow.parquet as pq
 
 from curate.corpus.indexes import FOLDER as INDEX
 from curate.corpus.indexes import IDS, OWN, seal_again
-from curate.corpus.manifests import file_record, find_manifest
+from curate.corpus.manifests import file_record, manifest_path
 from curate.dedup.suffix_array.search_index import RECORD
 from curate.disk.files import part_files, replacing, write_text
 from curate.disk.inside import inside, remove
 from curate.disk.parquet_writer import writing
 from curate.documents.documents import NUMBER
 from curate.documents.rejected import FOLDER, emptied, rejected_files
+from curate.errors import RunFailed, disk_error
 from curate.pages.html import without_texts
 from curate.refresh.removals import Removals
 from curate.run.ledger import Ledger, packed, unpacked
@@ -51,11 +53,12 @@ def scrub(runs: Iterable[Path], removals: Removals, held: frozenset[str]) -> Scr
     for run in runs:
         ids = held | _rejected_ids(run, removals)
         own_ids = _of(run / "ids.parquet", ids)
-        gone = own_ids | _copies(run, ids)
+        gone = own_ids | _copies(run / "decisions.parquet", ids)
         if not gone:
             continue
         documents = _blank_rejected(run, gone)
-        excerpts = _records(run) + _page(run) + _ledger(run)
+        excerpts = _records(run / "run.json") + _page(run / "report.html")
+        excerpts += _ledger(run / Ledger.file)
         scrubbed.documents += documents
         scrubbed.runs += bool(documents or excerpts)
         searched |= _indexes(run, gone)
@@ -66,10 +69,30 @@ def scrub(runs: Iterable[Path], removals: Removals, held: frozenset[str]) -> Scr
 def _rejected_ids(run: Path, removals: Removals) -> set[str]:
     ids: set[str] = set()
     for path in rejected_files(run):
-        ids.update(removals.in_part(path, "")["id"].to_pylist())
+        ids.update(_named(removals.in_part)(path, "")["id"].to_pylist())
     return ids
 
 
+Work = TypeVar("Work", bound=Callable[..., Any])
+
+
+def _named(work: Work) -> Work:
+    """The work on a file; RunFailed names one that is damaged."""
+
+    @wraps(work)
+    def named(path: Path, *args: Any) -> Any:
+        try:
+            return work(path, *args)
+        except (OSError, pa.ArrowException, ValueError, LookupError, sqlite3.Error) as error:
+            raise disk_error(error) or RunFailed(
+                f"{path} cannot be read, to forget what it keeps ({str(error).splitlines()[0]}):"
+                " put back a copy of it, or remove it"
+            ) from None
+
+    return cast(Work, named)
+
+
+@_named
 def _of(path: Path, ids: Iterable[str]) -> set[str]:
     """Those of the ids that stand in a file."""
     if not path.is_file():
@@ -83,9 +106,9 @@ def _of(path: Path, ids: Iterable[str]) -> set[str]:
     return present
 
 
-def _copies(run: Path, ids: Set[str]) -> set[str]:
+@_named
+def _copies(path: Path, ids: Set[str]) -> set[str]:
     """Documents that went as copies of these: their texts are much the same."""
-    path = run / "decisions.parquet"
     if not path.is_file():
         return set()
     table = pq.read_table(path, columns=["id", "partner_id", "kept_id"])
@@ -98,8 +121,8 @@ def _blank_rejected(run: Path, ids: set[str]) -> int:
     """Empties what these documents said, in rejected/; returns how many said anything. The manifest
     says meanwhile that it does not hold, for one that comes after a kill."""
     folder, count = inside(run, FOLDER), 0
-    record = find_manifest(folder)
-    if record is None:
+    record = manifest_path(folder)
+    if not record.is_file():
         return 0
     manifest = json.loads(record.read_text(encoding="utf-8"))
     stale = manifest.pop("stale", False)
@@ -114,6 +137,8 @@ def _blank_rejected(run: Path, ids: set[str]) -> int:
     if stale:
         for name, entry in manifest["files"].items():
             part = inside(folder, name, record)
+            if not part.is_file():  # somebody removed it
+                continue
             entry |= {**file_record(part), "text_bytes": _text_bytes(part)}
         manifest["text_bytes"] = sum(f["text_bytes"] for f in manifest["files"].values())
         write_text(record, json.dumps(manifest, indent=1) + "\n")
@@ -126,6 +151,7 @@ def _text_bytes(path: Path) -> int:
         return sum(pc.sum(pc.binary_length(b.column(0))).as_py() or 0 for b in batches)
 
 
+@_named
 def _count_texts(path: Path, ids: set[str]) -> int:
     """How many of these documents have a text there."""
     keys = pa.array(sorted(ids), pa.string())
@@ -147,9 +173,9 @@ def _blank(path: Path, ids: set[str]) -> None:
             writer.write(emptied(table, pc.is_in(table["id"].cast(pa.string()), value_set=keys)))
 
 
-def _records(run: Path) -> int:
+@_named
+def _records(path: Path) -> int:
     """Excerpts out of run.json; whether there were any."""
-    path = run / "run.json"
     if not path.is_file():
         return 0
     record = json.loads(path.read_text(encoding="utf-8"))
@@ -165,10 +191,10 @@ def _without_excerpts(of: dict[str, Any]) -> int:
     return len(of.pop("cut_examples", None) or {})
 
 
-def _page(run: Path) -> int:
+def _page(path: Path) -> int:
     """Quotations out of report.html, and the pages of documents beside it; whether there were
     any."""
-    path, documents = run / "report.html", run / "documents.html"
+    documents = path.with_name("documents.html")
     beside = documents.is_file()
     documents.unlink(missing_ok=True)
     if not path.is_file():
@@ -180,9 +206,9 @@ def _page(run: Path) -> int:
     return int(after != before or beside)
 
 
-def _ledger(run: Path) -> int:
+@_named
+def _ledger(path: Path) -> int:
     """Excerpts out of the results of partitions, and off the disk; whether there were any."""
-    path = run / Ledger.file
     if not path.is_file():
         return 0
     count = 0
@@ -216,6 +242,7 @@ def _indexes(run: Path, ids: set[str]) -> set[str]:
     return searched
 
 
+@_named
 def _blank_sketch(path: Path, settled: Path, ids: set[str]) -> None:
     """settled: ids that documents got after they were sketched (part, _n, id), where there are."""
     table = pq.read_table(path)

@@ -10,12 +10,9 @@ else is refused by name.
 from __future__ import annotations
 
 import json
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from pydantic_core import to_jsonable_python
 
 from curate.dedup.step import DedupStep
 from curate.errors import UsageError
@@ -127,32 +124,9 @@ def described(recipe: Recipe) -> dict[str, Any]:
     return plain
 
 
-def same_recipe(before: Any, recipe: Recipe) -> None:
-    """UsageError naming the first step that is another than in the refreshes so far, or where what
-    is recorded of these is damaged."""
-    try:
-        before, now = deepcopy(before), described(recipe)
-        steps = zip(before["steps"], now["steps"], recipe.document_steps, strict=False)
-        for old, new, step in steps:
-            _complete(old, new, step)
-        _same_recipe(before, now)
-    except (KeyError, TypeError, AttributeError):
-        raise UsageError(f"the recipe of earlier refreshes cannot be read; {NEW_HOME}") from None
-
-
-def _complete(old: dict[str, Any], new: dict[str, Any], step: Settings) -> None:
-    """Adds what an earlier version did not know of a step: settings had today's defaults, else the
-    step has another version; a column that is new begins with the parts that are new."""
-    for name in new["settings"].keys() - old["settings"].keys():
-        field = type(step).model_fields.get(name)
-        if field is not None and not field.is_required():
-            default = field.get_default(call_default_factory=True)
-            old["settings"][name] = to_jsonable_python(default)
-    if "columns" in new:
-        old.setdefault("columns", new["columns"])
-
-
-def _same_recipe(before: dict[str, Any], now: dict[str, Any]) -> None:
+def same_recipe(before: dict[str, Any], recipe: Recipe) -> None:
+    """UsageError naming the first step that is another than in the refreshes so far."""
+    now = described(recipe)
     for old, new in zip(before["steps"], now["steps"], strict=False):
         if old == new:
             continue

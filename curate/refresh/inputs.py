@@ -8,18 +8,24 @@ and ETag, Last-Modified or checksum, as the server named them when the file came
 only that is asked again, with HEAD; a server that does not say leaves a file as known, so that one
 which is down for a night stops nothing that is there already. Where changed inputs are skipped
 nothing is asked.
+
+An input whose end cannot be read is damaged: cut short, as while it is written. No document of it
+is taken in; it is known by its path and state until it is another, and then read as a new one.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from curate.errors import RunFailed, UsageError
 from curate.fetch.hub import is_hub, unpinned
 from curate.fetch.transfer import Wanted
 from curate.formats.columns import Columns
+from curate.formats.compression import BREAK, members, open_input
 from curate.formats.fetched import (
     SUMS,
     fetch_all,
@@ -30,9 +36,15 @@ from curate.formats.fetched import (
     wanted_inputs,
 )
 from curate.formats.input_file import InputFile
+from curate.formats.inputs import InputPlan
+from curate.formats.kinds import format_by_name
 from curate.formats.listing import find_files
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import PartitionReader
 
 Seen = dict[str, tuple[str, str]]  # path or URL -> (state, stamp)
+Damaged = dict[str, tuple[str, str]]  # path or URL -> (state, what is wrong)
+HEAD_BYTES = 1 << 20  # in which a file that holds documents shows one
 
 
 @dataclass
@@ -50,28 +62,31 @@ class Remote:
         """Whether an input is fetched."""
         return (is_url(name) and not is_hub(name)) or name.lower().endswith(SUMS)
 
-    def prepare(self, inputs: Iterable[str], seen: Seen, changed: str) -> None:
+    def prepare(self, inputs: Iterable[str], seen: Seen, damaged: Damaged, changed: str) -> None:
         """Asks for the versions of known files, and fetches all that will be taken in."""
+        known = damaged | seen
         for name in inputs:
             if self.takes(name) and name not in self._wanted:
                 self._wanted[name] = wanted_inputs(name, self.folder)
         by_url = {w.url: w for listed in self._wanted.values() for w in listed}
-        seen_before = [url for url in by_url if url in seen]
-        if changed != "skip":
-            self._now = versions_now({url: seen[url][0] for url in seen_before})
+        before = [url for url in by_url if url in known]
+        asked = [url for url in before if changed != "skip" or url not in seen]
+        self._now = versions_now({url: known[url][0] for url in asked})
         self.silent = sum(now is None for now in self._now.values())
-        others = [url for url in seen_before if self.state(url, seen) != seen[url][0]]
-        if self.dry or (others and changed == "refuse"):
+        others = [url for url in before if self.state(url, known) != known[url][0]]
+        if self.dry or (changed == "refuse" and not seen.keys().isdisjoint(others)):
             return
-        for url in others if changed == "new" else ():
+        fetched = {url for url in others if changed == "new" or url not in seen}
+        for url in fetched:
             old = by_url[url]
             # One that has come already, for a refresh that was killed, stays.
             if version(old) != self._now.get(url):
                 for path in (old.target, old.note):
                     if path is not None:
                         path.unlink(missing_ok=True)
-        fetched = {*others} if changed == "new" else set()
-        fetch_all([w for url, w in by_url.items() if url not in seen or url in fetched], self.quiet)
+        fetch_all(
+            [w for url, w in by_url.items() if url not in known or url in fetched], self.quiet
+        )
 
     def state(self, url: str, seen: Seen) -> str:
         """The version of a known file as it is now, as far as anybody says."""
@@ -117,10 +132,13 @@ def fetch_again(file: InputFile, folder: str | None) -> InputFile:
 class NewInputs:
     """new: files to take in, in order; unchanged: how many were passed over; changed: paths of
     those that are others now than when they were taken in; unreadable: how many files and folders
-    were passed over because they could not be read."""
+    were passed over because they could not be read; listed: state of all files by path; damaged:
+    those of them that are left out."""
 
     new: list[InputFile]
     unchanged: int = 0
+    listed: dict[str, str] = field(default_factory=dict)
+    damaged: Damaged = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     unreadable: int = 0
@@ -133,8 +151,10 @@ def find_new(
     remote: Remote | None = None,
     skip_unreadable: bool = False,
     columns: Columns = Columns(),
+    damaged: Damaged | None = None,
 ) -> NewInputs:
-    """What of the inputs is new. seen: of what was taken in.
+    """What of the inputs is new. seen: of what was taken in; damaged: of what was left out, None
+    where damaged files are taken as well.
 
     changed: what happens to a file that is another now: `refuse` (UsageError that names it), `new`
     (its documents come as new ones), `skip`. remote: fetches inputs that are URLs.
@@ -143,30 +163,35 @@ def find_new(
     result = NewInputs([])
     inputs = list(inputs)
     if remote is not None:
-        remote.prepare(inputs, seen, changed)
+        remote.prepare(inputs, seen, damaged or {}, changed)
         if remote.silent:
             result.notices.append(
                 f"{remote.silent} known inputs: their server does not say whether they changed"
             )
-    listed: set[str] = set()
     seen = {unpinned(path): was for path, was in seen.items()}
+    opened: dict[str, str] = {}
 
     def is_known(path: str, state: str) -> bool:
         path = unpinned(path)
-        if path in listed:  # given twice
+        if path in result.listed:  # given twice
             return True
-        listed.add(path)
-        if path not in seen:
-            return False
-        if seen[path][0] == state:
-            result.unchanged += 1
+        result.listed[path] = state
+        if damaged and path in damaged and damaged[path][0] == state:
+            result.damaged[path] = damaged[path]
             return True
-        result.changed.append(path)
-        return changed != "new"
+        if path in seen:
+            if seen[path][0] == state:
+                result.unchanged += 1
+                return True
+            result.changed.append(path)
+            if changed != "new":
+                return True
+        opened[path] = state
+        return False
 
     for name in inputs:
         if remote is not None and remote.takes(name):
-            result.new += remote.files(name, seen, is_known)
+            result.new += remote.files(name, (damaged or {}) | seen, is_known)
             continue
         try:
             now_there = find_files(
@@ -187,21 +212,93 @@ def find_new(
             f"input {result.changed[0]}{more} changed since it was taken in: with --changed new its"
             " documents come as new ones, with --changed skip it is left"
         )
+    if damaged is not None:
+        _leave_out(result, opened)
     return result
 
 
-def check_unchanged(files: Iterable[InputFile], folder: str | None = None) -> None:
-    """UsageError where files of an unfinished refresh are not as they were when it began. folder:
-    where those that are URLs are fetched to."""
+def _leave_out(result: NewInputs, opened: dict[str, str]) -> None:
+    """Takes files out that hold nothing, and those that were passed over since they are cut short
+    before the first document. opened: state of files that no refresh knows, by path."""
+    for file in [file for file in result.new if not file.size]:
+        result.new.remove(file)
+        result.damaged[file.url or file.path] = (file.state, "it is empty")
+    taken = {unpinned(file.url or file.path) for file in result.new}
+    for path in opened.keys() - taken - result.damaged.keys():
+        if what := _cut_head(path):
+            result.damaged[path] = (opened[path], what)
+
+
+def _cut_head(path: str) -> str | None:
+    """The reason if a file of a known name ends too early to show what it holds, else None."""
+    kind = format_by_name(PurePath(path).name)
+    if kind in (None, "parquet"):  # tables are never passed over for damage
+        return None
+    head = b""
+    try:
+        with open_input(path) as file:
+            for piece in members(file):
+                if piece.kind == BREAK:
+                    return piece.what
+                head += piece.data
+                if b"\n" in head or len(head) > HEAD_BYTES:
+                    return None
+    except OSError:  # a file that may not be read has a notice already
+        return None
+    with suppress(ValueError):
+        json.loads(head)
+        return None
+    return "it ends within its first line" if head else "it is empty"
+
+
+def cut_short(corrupt: Path, plan: InputPlan, settings: ReadSettings) -> Damaged:
+    """The files of a run whose end could not be read. corrupt: its corrupt.jsonl, which names all
+    files with damage; their last slices are read once more, to see if anything follows it."""
+    if not corrupt.is_file():
+        return {}
+    lines = corrupt.read_text(encoding="utf-8").splitlines()
+    suspects = {json.loads(line)["file"] for line in lines}
+    last = {part.file: part for parts in plan.partitions for part in parts}
+    cut: Damaged = {}
+    for number, file in enumerate(plan.files):
+        if file.path in suspects:
+            slices = ((replace(last[number], file=0),),)
+            alone = replace(plan, files=(file,), partitions=slices, documents_of_last=None)
+            if what := _last_damage(alone, settings):
+                cut[file.url or file.path] = (file.state, what)
+    return cut
+
+
+def _last_damage(plan: InputPlan, settings: ReadSettings) -> str | None:
+    """The damage if it is the last of what a plan of one partition reads, else None."""
+    before = 0
+
+    def note() -> None:
+        nonlocal before
+        before = reader.account.corrupt.count
+
+    reader = PartitionReader(plan, 0, settings, note)
+    for _ in reader:
+        pass
+    damage = reader.account.corrupt
+    return str(damage.entries()[-1]["what"]) if damage.count > before else None
+
+
+def changed_input(files: Iterable[InputFile], folder: str | None = None) -> str | None:
+    """The first file of an unfinished refresh that changed since it began, else None. UsageError
+    for a missing one. folder: of those that are fetched."""
     for file in files:
         now: InputFile | None
         try:
             now = fetch_again(file, folder) if file.url else find_files([file.path]).files[0]
         except UsageError:
             now = None
-        if now is None or (now.size, now.stamp) != (file.size, file.stamp):
-            problem = "is gone" if now is None else "changed"
+        name = file.url or file.path
+        if now is None:
             raise UsageError(
-                f"input {file.url or file.path} of an unfinished refresh {problem}: put it back, or"
-                " begin anew with --abandon"
+                f"input {name} of an unfinished refresh is gone: put it back, or begin anew with"
+                " --abandon"
             )
+        if (now.size, now.stamp) != (file.size, file.stamp):
+            return name
+    return None

@@ -120,9 +120,10 @@ def _post(url: str, data: dict[str, Any]) -> str | None:
 
 PREFIX = "llmcurate_refresh_"
 GAUGES = {
-    "exit_code": "Exit code of the last call: 0 new data, 3 nothing new.",
+    "exit_code": "Exit code of the last call: 0 new data, 3 nothing new, 65 damaged input.",
+    "damaged_inputs": "Inputs that are left out since their end cannot be read.",
     "last_call_timestamp_seconds": "When the last call ended.",
-    "last_success_timestamp_seconds": "When a call last ended with exit code 0 or 3.",
+    "last_success_timestamp_seconds": "When a call last ended with exit code 0, 3 or 65.",
     "last_snapshot_timestamp_seconds": "When a call last made a snapshot.",
     "duration_seconds": "Seconds that the last call took.",
     "inputs": "New inputs of the last snapshot.",
@@ -150,14 +151,15 @@ def write_metrics(path: Path, home: Path, code: int, seconds: float, done: dict[
         "last_call_timestamp_seconds": now,
         "duration_seconds": round(seconds, 3),
     }
-    if code in (0, 3):
+    if done:
         values["last_success_timestamp_seconds"] = now
         keys = {n: n for n in ("corpus_documents", "corpus_text_bytes", "snapshots")}
         if done.get("kind") in ("run", "rebuild"):
             keys |= {f"documents_{n}": n for n in ("read", "kept", "rejected")}
             keys["inputs"] = "inputs"
-        values |= {name: done[key] for name, key in keys.items() if key in done}
-    if code == 0:
+        values |= {name: done[key] for name, key in keys.items()}
+        values["damaged_inputs"] = len(done["damaged"])
+    if done.get("kind", "nothing") != "nothing":
         values["last_snapshot_timestamp_seconds"] = now
     registry = CollectorRegistry()
     for name, about in GAUGES.items():

@@ -10,14 +10,17 @@ from typing import Any
 from curate.disk.units import counted
 from curate.refresh.forgetting import Scrubbed
 
+MOST_NAMED = 10  # damaged inputs in a line
+
 
 @dataclass
 class How:
-    """The options of a refresh. Only `changed` decides what is taken in."""
+    """The options of a refresh. `changed` and `damaged` decide what is taken in."""
 
     workers: int = 0
     quiet: bool = False
     changed: str = "refuse"  # what happens to inputs that are others now: refuse, new, skip
+    damaged: str = "leave"  # what happens to inputs whose end cannot be read: leave, take
     keep: int | None = None  # snapshots
     keep_days: float | None = None
     rebuild: bool = False
@@ -51,14 +54,26 @@ class Refreshed:
     products: Path | None = None  # their folder, where they were asked for
     scrubbed: Scrubbed = field(default_factory=Scrubbed)  # what runs kept of forgotten documents
     built: bool = False  # whether a product was not there yet
+    damaged: dict[str, str] = field(default_factory=dict)  # inputs that were left out, and why
 
     @property
     def new(self) -> bool:
         """Whether there is a new snapshot, or product."""
         return self.kind != "nothing" or self.built
 
+    @property
+    def damage(self) -> str:
+        """A line on the inputs that were left out, empty without any."""
+        named = [f"{path} ({what})" for path, what in self.damaged.items()]
+        first = ", ".join(named[:MOST_NAMED])
+        count = counted(len(named), "damaged input")
+        return f"{count}, left out until whole: {first}" if named else ""
+
     def line(self) -> str:
         """One line for people."""
+        return "; ".join(filter(None, (self._line(), self.damage)))
+
+    def _line(self) -> str:
         where = self.name or "no snapshot yet"
         documents = counted(self.corpus.get("documents", 0), "document")
         if self.kind == "nothing":
@@ -104,4 +119,5 @@ class Refreshed:
             "seconds": round(self.seconds, 3),
             "home": str(self.home),
             "products": str(self.products) if self.products else None,
+            "damaged": self.damaged,
         }

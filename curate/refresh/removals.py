@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.errors import RunFailed, UsageError
+from curate.errors import UsageError
 
 KINDS = ("url", "domain", "id")
 LABELS = 12  # deepest host name that is taken apart
@@ -100,16 +100,9 @@ class Removals:
         return len(ids) - int(self.by(ids, urls).null_count)
 
     def in_part(self, path: Path, snapshot: str) -> pa.Table:
-        """The rows of REMOVED for a part of a corpus; RunFailed where it cannot be read."""
+        """The rows of REMOVED for a part of a corpus."""
         tables = [REMOVED.empty_table()]
-        try:
-            source = pq.ParquetFile(path)
-        except (OSError, pa.ArrowInvalid) as error:
-            raise RunFailed(
-                f"{path} cannot be read ({str(error).splitlines()[0]}): go back to another snapshot"
-                " with --rollback, or --rebuild"
-            ) from None
-        with source as file:
+        with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=["id", "url"], use_threads=False):
                 ids, urls = (batch.column(n).cast(pa.string()) for n in ("id", "url"))
                 by = self.by(ids, urls)

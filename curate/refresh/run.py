@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,6 @@ from typing import Any
 
 from curate.corpus import indexes
 from curate.corpus.indexes import link
-from curate.corpus.manifests import find_manifest, manifest_path
 from curate.disk.files import text_digest
 from curate.disk.inside import inside
 from curate.disk.seals import fault, seal
@@ -22,10 +22,18 @@ from curate.disk.units import counted, format_bytes
 from curate.engines.exchange import NOTE, free_exchange
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.column_plan import join_columns
+from curate.formats.compression import path_of
 from curate.formats.inputs import InputPlan, plan_files
 from curate.refresh import incremental, retention, snapshot
 from curate.refresh.forgetting import Scrubbed, scrub
-from curate.refresh.inputs import NewInputs, Remote, check_unchanged, find_new
+from curate.refresh.inputs import (
+    Damaged,
+    NewInputs,
+    Remote,
+    changed_input,
+    cut_short,
+    find_new,
+)
 from curate.refresh.outcome import How, Refreshed
 from curate.refresh.products import check_products, make_products, products_folder
 from curate.refresh.removals import Removals
@@ -40,7 +48,7 @@ from curate.run.resolve import SUPERSEDED
 from curate.steps.recipe import Recipe
 from curate.terminal.progress import say
 
-RUNS, IDS = "runs", "ids.parquet"
+RUNS, IDS, CORRUPT = "runs", "ids.parquet", "corrupt.jsonl"
 
 
 @contextmanager
@@ -89,16 +97,13 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
         names = ", ".join(p.label for p in recipe.products)
         say(f"left out: {names}; --products makes them of the whole snapshot", how.quiet)
     with open_state(home) as state:
-        if state.current and not how.rebuild:
-            snapshot.manifest(
-                snapshot.folder_of(home, state.current)
-            )  # or one line says what to do
         _point_again(state)
         retention.tidy(state)  # what a killed one had not yet
         done = _refresh(state, recipe, inputs, how)
         if how.products and state.current:
             done.products = products_folder(home, state.current)
             done.built = make_products(home, state.current, recipe, how)
+        done.damaged = {path: what for path, (_, what) in (state.fact("damaged") or {}).items()}
         done.removed_snapshots = retention.prune(state, how)
         done.snapshots = len(snapshot.names(home))
         for note in sorted((home / RUNS).glob(f"*/{NOTE}")):  # of runs whose stages are gone
@@ -115,28 +120,36 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
         retention.drop(state, pending.name)
         pending = None
     if pending:
+        _check_options(state, pending, how)
         say(f"going on with the unfinished refresh {pending.name}", how.quiet)
+        other = None
         if pending.kind != "forget":
-            incremental.same_recipe(pending.plan.get("recipe"), recipe)
-            check_unchanged(_plan(pending).files, recipe.read.fetch)
-        return _finish(state, pending, recipe, how)
+            incremental.same_recipe(pending.plan["recipe"], recipe)
+            other = changed_input(_plan(pending).files, recipe.read.fetch)
+        if other is None:
+            _check_ground(state, pending.base)
+            return _finish_whole(state, pending, recipe, inputs, how)
+        say(f"input {other} changed meanwhile: the refresh begins anew", how.quiet)
+        retention.drop(state, pending.name)
     lineage = state.lineage(state.current)
     earlier = [r for r in lineage if r.kind != "forget"]
     if earlier and not how.rebuild:
-        incremental.same_recipe(earlier[-1].plan.get("recipe"), recipe)
+        incremental.same_recipe(earlier[-1].plan["recipe"], recipe)
     files, columns, inputs_now = _new_files(state, earlier, recipe, inputs, how)
     if not files:
         if state.current and _has_new_removals(state, state.current):
             return _forget_from(state, state.current, how)
         return nothing_new(state, inputs_now.unchanged)
+    base = None if how.rebuild else state.current
+    _check_ground(state, base)
     plan = plan_files(files, recipe.read.partition_bytes, columns=recipe.read.named)
     plan = replace(
         plan,
         columns=join_columns(columns, plan.columns, files[0].path),
+        notices=tuple(f"damaged input {p}: {what}" for p, (_, what) in inputs_now.damaged.items()),
         unreadable=inputs_now.unreadable,
     )
     name = _new_name(state, how.now)
-    base = None if how.rebuild else state.current
     # A plan that fails is found out before the refresh counts as begun.
     _plan_new(recipe, plan, [] if how.rebuild else earlier, state.home)
     record = {
@@ -145,8 +158,36 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
         "recipe": described,
         "known": inputs_now.unchanged,
     }
-    state.begin(name, "rebuild" if how.rebuild else "run", base, record, files)
-    return _finish(state, _refresh_of_name(state, name), recipe, how)
+    refresh = state.begin(name, "rebuild" if how.rebuild else "run", base, record, files)
+    return _finish_whole(state, refresh, recipe, inputs, how)
+
+
+def _check_options(state: State, pending: Refresh, how: How) -> None:
+    """UsageError if a rebuild is asked for while a refresh of another kind is unfinished."""
+    if how.rebuild and pending.kind != "rebuild":
+        raise UsageError(
+            f"--rebuild: the refresh {pending.name} of {state.home} is unfinished: go on with it"
+            " without --rebuild, or give it up with --abandon --rebuild"
+        )
+
+
+class _CutShort(Exception):
+    """Its argument: the inputs that a run read and that are damaged (Damaged)."""
+
+
+def _finish_whole(
+    state: State, refresh: Refresh, recipe: Recipe, inputs: list[str], how: How
+) -> Refreshed:
+    """A refresh to its end; without the inputs whose end cannot be read, once that shows."""
+    try:
+        return _finish(state, refresh, recipe, how)
+    except _CutShort as error:
+        (cut,) = error.args
+        for path, (_, what) in cut.items():
+            say(f"{path} is damaged ({what}): the refresh begins anew without it")
+        state.set_fact("damaged", (state.fact("damaged") or {}) | cut)
+        retention.drop(state, refresh.name)
+    return _refresh(state, recipe, inputs, how)
 
 
 def _new_files(
@@ -163,15 +204,17 @@ def _new_files(
         inputs = list(recipe.input)
     if not inputs and not how.rebuild:
         raise UsageError("name inputs: files, folders, patterns or lists (*.paths.gz)")
+    known: Damaged = state.fact("damaged") or {}
     find = partial(
         find_new,
         remote=_remote(recipe, state.home, how, dry),
         skip_unreadable=recipe.read.skip_unreadable,
         columns=recipe.read.named,
+        damaged=None if how.damaged == "take" else known,
     )
     if how.rebuild:
         rel = {f.url or f.path: f.rel for r in earlier for f in _plan(r).files}
-        inputs_now = find([*dict.fromkeys(state.paths(names)), *inputs], {})
+        inputs_now = find([*state.seen(names), *inputs], {})
         files = [replace(f, rel=rel.get(f.url or f.path, f.rel)) for f in inputs_now.new]
         columns: dict[str, str] = {}
     else:
@@ -184,6 +227,13 @@ def _new_files(
             raise UsageError(f"input {file.path} lies in HOME {state.home}; name another folder")
     for notice in inputs_now.notices:
         say(notice, how.quiet)
+    elsewhere = {
+        path: was
+        for path, was in known.items()
+        if path not in inputs_now.listed and ("://" in path or Path(path_of(path)).exists())
+    }
+    if not dry and (damaged := elsewhere | inputs_now.damaged) != known:
+        state.set_fact("damaged", damaged)
     return files, columns, inputs_now
 
 
@@ -198,10 +248,6 @@ def _remote(recipe: Recipe, home: Path, how: How, dry: bool) -> Remote | None:
 
 def _plan(refresh: Refresh) -> InputPlan:
     return InputPlan.load(refresh.plan["inputs"])
-
-
-def _refresh_of_name(state: State, name: str) -> Refresh:
-    return next(r for r in state.refreshes() if r.name == name)
 
 
 def nothing_new(state: State, unchanged: int) -> Refreshed:
@@ -227,15 +273,17 @@ def _point_again(state: State) -> None:
 
 def _has_new_removals(state: State, name: str) -> bool:
     """Whether something is to be forgotten that a snapshot may hold."""
+    _check_ground(state, name, content=False)
     manifest = snapshot.manifest(snapshot.folder_of(state.home, name))
     return bool(manifest["removals"] < len(state.removals()))
 
 
 def _forget_from(state: State, base: str, how: How) -> Refreshed:
     """A snapshot of what another holds, without what is to be forgotten."""
+    _check_ground(state, base)
     name = _new_name(state, how.now)
-    state.begin(name, "forget", base, {"parent": state.current}, ())
-    return _finish(state, _refresh_of_name(state, name), None, how)
+    refresh = state.begin(name, "forget", base, {"parent": state.current}, ())
+    return _finish(state, refresh, None, how)
 
 
 def forget(home: Path, entries: list[tuple[str, str]], how: How) -> Refreshed:
@@ -246,8 +294,6 @@ def forget(home: Path, entries: list[tuple[str, str]], how: How) -> Refreshed:
         state.remove(entries, datetime.now(timezone.utc).isoformat(timespec="seconds"))
         if state.pending() or state.current is None or not _has_new_removals(state, state.current):
             done = nothing_new(state, 0)
-            if state.current:  # an older version left it to the runs
-                done.scrubbed = _scrub(home, state.current, None, Removals.of(state.removals()))
         else:
             done = _forget_from(state, state.current, how)
         done.removed_snapshots = retention.prune(state, how)
@@ -262,10 +308,13 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
     them."""
     with open_state(home) as state:
         pending = state.pending()
-        if pending:
+        if pending and not how.abandon:
             raise UsageError(
-                f"{home}: the refresh {pending.name} is unfinished: finish it, or --abandon it"
+                f"{home}: the refresh {pending.name} is unfinished: finish it first, or give it up"
+                f" with --abandon --rollback {name}"
             )
+        if pending:
+            retention.drop(state, pending.name)
         if name == "parent":
             by_name = {r.name: r for r in state.refreshes()}
             now = state.current
@@ -279,31 +328,55 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
             )
         if _has_new_removals(state, name):
             return _forget_from(state, name, how)
+        _check_ground(state, name)
         state.set_fact("current", name)
         snapshot.point_current_to(home, name)
         corpus = _corpus(snapshot.manifest(snapshot.folder_of(home, name)))
         return Refreshed(home, "rollback", name, corpus=corpus, snapshots=len(standing))
 
 
-def _check_earlier(state: State, earlier: list[Refresh], base: Path | None) -> None:
-    """RunFailed where what a refresh goes on from is not what was written: the snapshot, and the
-    ids of earlier runs."""
-    sealed = {run_of(state.home, r.name) / IDS: state.fact(f"ids {r.name}") for r in earlier}
-    if base is not None:
-        snapshot.check(base)
-        if find_manifest(base) == manifest_path(base):  # older versions wrote it elsewhere
-            sealed[manifest_path(base)] = state.fact(f"manifest {base.name}")
-    for path, of in sealed.items():
-        if of and (difference := fault(path, of)):  # none of older versions
-            raise RunFailed(f"{path} {difference}: {snapshot.PUT_BACK}")
+def _beside(state: State, name: str) -> Iterator[tuple[Path, str]]:
+    """The faults of a snapshot's manifest, of the list of what it lost, and of its run's ids."""
+    for file, sealed in (state.fact(f"files {name}") or {}).items():
+        path = inside(state.home, file)
+        if what := fault(path, sealed):
+            yield path, what
+
+
+def _faults(state: State, name: str) -> Iterator[tuple[Path, str]]:
+    """The faults of all that a refresh from a snapshot goes on from: its parts, the files beside
+    it, and ids and indexes of the runs of its line."""
+    for refresh in state.lineage(name):
+        for path, what in _beside(state, refresh.name):
+            if refresh.name == name or path.name == IDS:
+                yield path, what
+        for record in run_of(state.home, refresh.name).glob(f"{indexes.FOLDER}/*/{indexes.RECORD}"):
+            yield from sorted(indexes.faults(record.parent).items())
+    yield from snapshot.faults(snapshot.folder_of(state.home, name))
+
+
+def _check_ground(state: State, base: str | None, content: bool = True) -> None:
+    """RunFailed if a file that a refresh goes on from is not what was written, with the ways on.
+    content: all files are compared, not the manifest and its neighbours alone."""
+    if base is None:
+        return
+    path, what = next(_faults(state, base) if content else _beside(state, base), (None, ""))
+    if path is None:
+        return
+    command = shlex.join(["llmcurate", "refresh", "-o", str(state.home)])
+    command += " --abandon" if state.pending() else ""
+    others = [name for name in reversed(retention.names_by_date(state)) if name != base]
+    whole = next((name for name in others if not any(_faults(state, name))), None)
+    back = f", or go back: `{command} --rollback {whole}`" if whole else ""
+    raise RunFailed(
+        f"{path} {what}: put back a copy of it, or take all inputs again: `{command} --rebuild"
+        f" RECIPE IN...`{back}"
+    )
 
 
 def _plan_new(recipe: Recipe, plan: InputPlan, earlier: list[Refresh], home: Path) -> RunPlan:
     """What is run over the new inputs, beside the runs of the lineage."""
     runs = [run_of(home, r.name) for r in earlier]
-    for run in runs:
-        if not (run / IDS).is_file():
-            raise RunFailed(f"{run / IDS} is gone: put it back, or --rebuild")
     texts = json.dumps([[r.name, r.text] for r in earlier])
     digest = text_digest(texts)
     ids = EarlierIds(tuple(run / IDS for run in runs), digest)
@@ -318,7 +391,6 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     out = run_of(home, refresh.name)
     stage = refresh.name
     base = snapshot.folder_of(home, refresh.base) if refresh.base else None
-    _check_earlier(state, earlier, base)
     if recipe is not None and refresh.kind != "forget":
         plan = _plan_new(recipe, _plan(refresh), earlier, home)
         stage = plan.corpus_key
@@ -328,11 +400,15 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
                 how.workers, how.quiet, *where, allow_python=how.allow_python, slurm=how.slurm
             )
             run_planned(plan, out, options)
+            leave = how.damaged != "take"
+            if leave and (cut := cut_short(out / CORRUPT, plan.inputs, recipe.read)):
+                raise _CutShort(cut)
             _keep_ids(plan, out)
     entries = state.removals()
-    applied = snapshot.manifest(base)["removals"] if base else 0
+    nothing = {"removals": 0, "removed": 0, "superseded": 0}
+    before = snapshot.manifest(base) if base else nothing
     removals = Removals.of(entries)
-    of_base = removals if applied < len(entries) else Removals()
+    of_base = removals if before["removals"] < len(entries) else Removals()
     source = snapshot.Source(
         base=base,
         of_base=replace(of_base, superseded=_superseded(out)),
@@ -349,10 +425,10 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     )
     manifest = snapshot.build(home, refresh.name, source)
     target = snapshot.folder_of(home, refresh.name)
-    newly = applied < len(entries) or refresh.kind == "forget"
+    newly = (state.fact("scrubbed") or 0) < len(entries)
     scrubbed = _scrub(home, refresh.name, None if newly else [out], removals)
+    state.set_fact("scrubbed", len(entries))
     snapshot.point_current_to(home, refresh.name)
-    before = snapshot.manifest(base) if base else {"removed": 0, "superseded": 0}
     done = Refreshed(
         home,
         refresh.kind,
@@ -366,10 +442,10 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     if refresh.kind != "forget":
         done.inputs = len(refresh.plan["inputs"]["files"])
         done.totals = json.loads((out / "run.json").read_text(encoding="utf-8"))["totals"]
-    for kind, path in (("manifest", manifest_path(target)), ("ids", out / IDS)):
-        if path.is_file():
-            state.set_fact(f"{kind} {refresh.name}", seal(path))
-    state.end(refresh.name, done.json())
+    files = [path for path in (*snapshot.beside(target), out / IDS) if path.is_file()]
+    seals = {path.relative_to(home).as_posix(): seal(path) for path in files}
+    state.set_fact(f"files {refresh.name}", seals)
+    state.end(refresh.name)
     retention.tidy(state)
     return done
 
@@ -427,12 +503,13 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
         )
         return _preview_lines(new_inputs.new, new_inputs.unchanged, home)
     with open_state(home) as state:
-        pending = state.pending()
+        pending = None if how.abandon else state.pending()
         if pending:
+            _check_options(state, pending, how)
             return [f"{home}: would go on with the unfinished refresh {pending.name}"]
         earlier = [r for r in state.lineage(state.current) if r.kind != "forget"]
         if earlier and not how.rebuild and not missing:  # else nobody can say yet
-            incremental.same_recipe(earlier[-1].plan.get("recipe"), recipe)
+            incremental.same_recipe(earlier[-1].plan["recipe"], recipe)
         files, _, inputs_now = _new_files(state, earlier, recipe, inputs, how, dry=True)
         return _preview_lines(files, inputs_now.unchanged, home)
 

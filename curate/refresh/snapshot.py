@@ -4,11 +4,12 @@ Parts that were in the snapshot before are hard links to the same files, so a sn
 space of its new documents, and to remove one takes nothing from the others. Beside the folder,
 `NAME.json` has, of each part, documents, bytes of text and sha256, and says what the snapshot went
 on from; `NAME.removed.parquet` lists documents that were asked to be forgotten, and those that
-newer versions of their pages replaced (no text). Older versions wrote both into the folder.
+newer versions of their pages replaced (no text).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,25 +19,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.indexes import link
-from curate.corpus.manifests import (
-    file_record,
-    find_manifest,
-    manifest_path,
-    total_ids,
-    write_manifest,
-)
+from curate.corpus.manifests import file_record, manifest_path, total_ids, write_manifest
 from curate.disk.files import replacing, sync_folder, temporary_name
 from curate.disk.inside import remove, remove_files
 from curate.disk.parquet_writer import writing
+from curate.disk.process import cores, in_order
 from curate.disk.seals import fault
 from curate.errors import RunFailed
 from curate.refresh.removals import Removals
 from curate.run.homes import CURRENT, FOLDER, manifest
-
-_GONE_INSIDE = "_removed.parquet"  # the list of removed documents of older versions
-
-
-PUT_BACK = "put back a copy of it, go back to another snapshot with --rollback, or --rebuild"
 
 
 def folder_of(home: Path, name: str) -> Path:
@@ -44,19 +35,20 @@ def folder_of(home: Path, name: str) -> Path:
     return home / FOLDER / name
 
 
-def _gone_path(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.removed.parquet")
+def beside(folder: Path) -> tuple[Path, Path]:
+    """The manifest of a snapshot, and the list of the documents that it lost, if it lost any."""
+    return manifest_path(folder), folder.with_name(f"{folder.name}.removed.parquet")
 
 
 def removed_file(folder: Path) -> Path | None:
     """The list of the documents that a snapshot lost; None where it lost none."""
-    paths = (_gone_path(folder), folder / _GONE_INSIDE)
-    return next((path for path in paths if path.is_file()), None)
+    path = beside(folder)[1]
+    return path if path.is_file() else None
 
 
 def remove_beside(folder: Path, home: Path) -> None:
     """Removes what stands beside the folder of a snapshot."""
-    remove_files((manifest_path(folder), _gone_path(folder)), inside=home)
+    remove_files(beside(folder), inside=home)
 
 
 @dataclass(frozen=True)
@@ -74,19 +66,19 @@ class Source:
 
 def is_whole(folder: Path) -> bool:
     """Whether a snapshot stands there: its manifest is written last."""
-    return folder.is_dir() and find_manifest(folder) is not None
+    return folder.is_dir() and manifest_path(folder).is_file()
 
 
-def check(folder: Path) -> None:
-    """RunFailed where a part of a snapshot is not what was written. Compared by content is what
-    changed after the manifest, the last of its files; `llmcurate check` compares all."""
-    files = manifest(folder)["files"]
-    written = (find_manifest(folder) or manifest_path(folder)).stat().st_mtime_ns
-    for name, entry in files.items():
-        path = folder / name
-        later = path.is_file() and path.stat().st_mtime_ns > written
-        if difference := fault(path, [None, entry.get("sha256", "")], content=later):
-            raise RunFailed(f"{path} {difference}: {PUT_BACK}")
+def faults(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The faults of a corpus' parts, compared by content: the next snapshot shares them."""
+
+    def compared(item: tuple[str, dict[str, Any]]) -> tuple[Path, str | None]:
+        path = folder / item[0]
+        return path, fault(path, [None, item[1].get("sha256")])
+
+    for path, what in in_order(compared, manifest(folder)["files"].items(), cores()):
+        if what is not None:
+            yield path, what
 
 
 def build(home: Path, name: str, source: Source) -> dict[str, Any]:
@@ -107,6 +99,8 @@ def build(home: Path, name: str, source: Source) -> dict[str, Any]:
         if (list_before := removed_file(source.base)) is not None:
             gone.insert(0, pq.read_table(list_before))
     if source.new is not None:
+        for path, what in faults(source.new):
+            raise RunFailed(f"{path} {what}: begin anew with --abandon")
         number = 1 + max((int(f["name"][5:-8]) for f in files), default=-1)
         entries = manifest(source.new)["files"]
         filled = {p: e for p, e in entries.items() if e["documents"]}
@@ -122,7 +116,7 @@ def build(home: Path, name: str, source: Source) -> dict[str, Any]:
     aside.rename(target)
     removed = pa.concat_tables(gone) if gone else None
     if removed is not None and removed.num_rows:
-        with replacing(_gone_path(target)) as path:
+        with replacing(beside(target)[1]) as path:
             pq.write_table(removed, path)
     by = removed["by"].to_pylist() if removed is not None else []
     superseded = by.count("superseded")
@@ -145,10 +139,7 @@ def _take(
     target = aside / record["name"]
     gone_rows = removals.in_part(path, name) if removals else None
     if gone_rows is None or gone_rows.num_rows == 0:
-        try:
-            link(path, target)
-        except OSError as error:
-            raise RunFailed(f"{path}: {error.strerror}; --rollback or --rebuild") from None
+        link(path, target)
         files.append(record)
         return
     gone.append(gone_rows)

@@ -7,29 +7,30 @@ snapshot it goes on from), before any work; so one that was killed goes on as th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import sqlite3
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from curate.errors import RunFailed, UsageError
-from curate.run.homes import FILE, checked_name
-from curate.run.ledger import LOCK, Ledger
+from curate.errors import CurateError, RunFailed
+from curate.run.homes import ANEW, FILE, checked_name
+from curate.run.ledger import LOCK, Ledger, row_digest
 
 BEGUN, DONE = "begun", "done"
 # kind: run (new inputs), rebuild (all inputs again), forget (only removals). base: the snapshot
-# that it goes on from; none for the first and for a rebuild.
+# that it goes on from; none for the first and for a rebuild. Each row has a digest of itself.
 _TABLES = f"""{LOCK}
 CREATE TABLE IF NOT EXISTS refreshes (
-  number INTEGER PRIMARY KEY, name TEXT UNIQUE, kind TEXT, base TEXT, state TEXT, plan TEXT,
-  note TEXT);
+  name TEXT PRIMARY KEY, number INTEGER, kind TEXT, base TEXT, state TEXT, plan TEXT,
+  digest TEXT);
 CREATE TABLE IF NOT EXISTS inputs (
-  refresh TEXT, position INTEGER, path TEXT, state TEXT, stamp TEXT, bytes INTEGER,
+  refresh TEXT, position INTEGER, path TEXT, state TEXT, stamp TEXT, bytes INTEGER, digest TEXT,
   PRIMARY KEY (refresh, position));
 CREATE TABLE IF NOT EXISTS removals (
-  number INTEGER PRIMARY KEY, kind TEXT, value TEXT, since TEXT, UNIQUE (kind, value));
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT);
+  number INTEGER PRIMARY KEY, kind TEXT, value TEXT, since TEXT, digest TEXT);
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT, digest TEXT);
 """
 
 
@@ -46,20 +47,13 @@ class Refresh:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """What decides its bytes. RunFailed where it is damaged."""
-        try:
-            plan = json.loads(self.text)
-        except (TypeError, ValueError):
-            plan = None
-        if not isinstance(plan, dict):
-            raise RunFailed(
-                f"{FILE}: the plan of {self.name} is damaged; give it up with --abandon"
-            )
+        """What decides its bytes."""
+        plan: dict[str, Any] = json.loads(self.text)
         return plan
 
 
 class State(Ledger):
-    """The records of a HOME; who has it open holds its lock."""
+    """The records of a HOME; who has it open holds its lock. RunFailed where one is damaged."""
 
     file = FILE
     tables = _TABLES
@@ -69,27 +63,35 @@ class State(Ledger):
         """The folder."""
         return self.path.parent
 
+    def _damaged(self, what: str) -> RunFailed:
+        return RunFailed(f"{self.path} is damaged ({what}): {ANEW}")
+
+    def _failure(self, error: sqlite3.DatabaseError) -> CurateError:
+        if isinstance(error, sqlite3.OperationalError):
+            return super()._failure(error)
+        return self._damaged(str(error).splitlines()[-1])
+
+    def _put(self, table: str, row: tuple[Any, ...]) -> None:
+        """Writes a row, in place of one of the same key."""
+        marks = ", ".join("?" * (len(row) + 1))
+        values = (*row, row_digest((table, *row)))
+        self._write(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", values)
+
+    def _get(self, table: str, rest: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        """Rows of a table as they were written. rest: of the query, with its values."""
+        for *row, digest in self._rows(f"SELECT * FROM {table} {rest}", values):
+            if digest != row_digest((table, *row)):
+                raise self._damaged(f"a row of its {table}")
+            yield tuple(row)
+
     def fact(self, name: str) -> Any:
         """A recorded value, None where there is none."""
-        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-        try:
-            return json.loads(row[0]) if row else None
-        except (TypeError, ValueError):
-            raise self._damaged(f"the value of {name}") from None
-
-    def _text(self, path: object) -> str:
-        if not isinstance(path, str):
-            raise self._damaged("an input without a name")
-        return path
-
-    def _damaged(self, what: str) -> RunFailed:
-        return RunFailed(
-            f"{self.path} is damaged ({what}): put back a copy of it, or begin a new HOME"
-        )
+        row = next(self._get("facts", "WHERE name = ?", name), None)
+        return json.loads(row[1]) if row else None
 
     def set_fact(self, name: str, value: Any) -> None:
         """Records a value."""
-        self._write("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+        self._put("facts", (name, json.dumps(value)))
 
     @property
     def current(self) -> str | None:
@@ -99,13 +101,11 @@ class State(Ledger):
 
     def refreshes(self) -> list[Refresh]:
         """All of them, in the order in which they began."""
-        rows = self._db.execute(
-            "SELECT name, kind, base, state, plan FROM refreshes ORDER BY number"
-        )
-        refreshes = [Refresh(*row) for row in rows]
-        for refresh in refreshes:
-            for name in (refresh.name, *([] if refresh.base is None else [refresh.base])):
-                checked_name(name, self.path)
+        refreshes = []
+        for name, _, kind, base, state, plan in self._get("refreshes", "ORDER BY number"):
+            for named in (name, *([] if base is None else [base])):
+                checked_name(named, self.path)
+            refreshes.append(Refresh(name, kind, base, state, plan))
         return refreshes
 
     def lineage(self, name: str | None) -> list[Refresh]:
@@ -125,35 +125,22 @@ class State(Ledger):
 
     def begin(
         self, name: str, kind: str, base: str | None, plan: dict[str, Any], files: Iterable[Any]
-    ) -> None:
+    ) -> Refresh:
         """Records a refresh with its inputs (InputFile of formats), all or nothing."""
-        self._write("BEGIN IMMEDIATE")
-        try:
-            self._write(
-                "INSERT INTO refreshes (name, kind, base, state, plan) VALUES (?, ?, ?, ?, ?)",
-                (name, kind, base, BEGUN, json.dumps(plan)),
-            )
+        refresh = Refresh(name, kind, base, BEGUN, json.dumps(plan))
+        with self._transaction():
+            ((last,),) = self._rows("SELECT max(number) FROM refreshes")
+            self._put("refreshes", (name, (last or 0) + 1, kind, base, BEGUN, refresh.text))
             for position, f in enumerate(files):
-                row = (name, position, f.url or f.path, f.state, f.stamp, f.size)
-                self._write("INSERT INTO inputs VALUES (?, ?, ?, ?, ?, ?)", row)
-            self._write("COMMIT")
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
+                self._put("inputs", (name, position, f.url or f.path, f.state, f.stamp, f.size))
+        return refresh
 
-    def end(self, name: str, note: dict[str, Any]) -> None:
+    def end(self, name: str) -> None:
         """Records that a refresh is done, and its snapshot the current one."""
-        self._write("BEGIN IMMEDIATE")
-        try:
-            self._write(
-                "UPDATE refreshes SET state = ?, note = ? WHERE name = ?",
-                (DONE, json.dumps(note), name),
-            )
+        with self._transaction():
+            (row,) = self._get("refreshes", "WHERE name = ?", name)
+            self._put("refreshes", (*row[:4], DONE, row[5]))
             self.set_fact("current", name)
-            self._write("COMMIT")
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
 
     def drop(self, name: str) -> None:
         """Forgets that a refresh began."""
@@ -161,42 +148,19 @@ class State(Ledger):
             self._write(f"DELETE FROM {table} WHERE {column} = ?", (name,))
 
     def seen(self, names: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """path or URL -> (state, stamp) of the inputs of these refreshes, the latest of each."""
-        states: dict[str, tuple[str, str]] = {}
-        for name in names:
-            rows = self._db.execute(
-                "SELECT path, state, stamp FROM inputs WHERE refresh = ? ORDER BY position", (name,)
-            )
-            states |= {self._text(path): (state, stamp) for path, state, stamp in rows}
-        return states
-
-    def paths(self, names: Iterable[str]) -> list[str]:
-        """The inputs of these refreshes in the order in which they were taken in."""
-        paths: list[str] = []
-        for name in names:
-            rows = self._db.execute(
-                "SELECT path FROM inputs WHERE refresh = ? ORDER BY position", (name,)
-            )
-            paths += [self._text(path) for (path,) in rows]
-        return paths
+        """path or URL -> (state, stamp) of the inputs of these refreshes, the latest of each, in
+        the order in which they were taken in."""
+        rows = (r for n in names for r in self._get("inputs", "WHERE refresh = ? ORDER BY 2", n))
+        return {path: (state, stamp) for _, _, path, state, stamp, _ in rows}
 
     def removals(self) -> list[tuple[str, str]]:
         """(kind, value) of all that is to be forgotten, in the order in which it was said."""
-        return list(self._db.execute("SELECT kind, value FROM removals ORDER BY number"))
+        return [(kind, value) for _, kind, value, _ in self._get("removals", "ORDER BY number")]
 
-    def remove(self, entries: Iterable[tuple[str, str]], since: str) -> int:
-        """Adds to what is to be forgotten; returns how many entries are new."""
-        before = len(self.removals())
-        for kind, value in entries:
-            self._write(
-                "INSERT OR IGNORE INTO removals (kind, value, since) VALUES (?, ?, ?)",
-                (kind, value, since),
-            )
-        return len(self.removals()) - before
-
-
-def open_home(home: Path) -> State:
-    """The records of a HOME that is there; UsageError where it is none."""
-    if not (home / FILE).is_file():
-        raise UsageError(f"{home} is no folder of `llmcurate refresh`: it has no {FILE}")
-    return State(home)
+    def remove(self, entries: Iterable[tuple[str, str]], since: str) -> None:
+        """Adds to what is to be forgotten."""
+        known = self.removals()
+        new = [entry for entry in dict.fromkeys(entries) if entry not in known]
+        with self._transaction():
+            for number, entry in enumerate(new, len(known) + 1):
+                self._put("removals", (number, *entry, since))

@@ -8,59 +8,61 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.corpus.manifests import find_manifest, manifest_path
+from curate.corpus.manifests import manifest_path
 from curate.disk.files import part_files
 from curate.disk.units import counted
 from curate.documents.rejected import rejected_files
 from curate.errors import RunFailed, UsageError
+from curate.run.ledger import row_digest
 from curate.run.records import read_record
 
 FILE = "refresh.db"
+ANEW = (
+    "put back a copy of it, or begin a new HOME, where `llmcurate forget` says again what is to be"
+    " forgotten"
+)
 FOLDER, CURRENT = "corpus", "current"
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d(-\d+)?", re.ASCII)
 _PART = re.compile(r"part-\d{5,}\.parquet", re.ASCII)
 RUNS, IDS = "runs", "ids.parquet"
 OF_A_FILE = ("documents", "text_bytes")  # numbers in a manifest
-_LATER = ("removals", "removed", "superseded")  # that a snapshot's did not always have
 
 
 def checked_name(name: object, source: Path) -> str:
     """The name of a refresh as the file has it; RunFailed for one that no refresh gives."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise RunFailed(
-            f"{source} names a refresh {str(name)[:100]!r}, as none is ever called: nothing was"
-            " done with it; put back a copy of that file, or begin a new HOME"
+            f"{source} names a refresh {str(name)[:100]!r}, as none is ever called: {ANEW}"
         )
     return name
 
 
 def manifest(folder: Path) -> dict[str, Any]:
     """A snapshot's manifest; RunFailed where it cannot be read or names other files than parts."""
-    path = find_manifest(folder) or manifest_path(folder)
+    path = manifest_path(folder)
     try:
         content: dict[str, Any] = json.loads(path.read_text("utf-8"))
         files = content["files"]
         for name in files:
             if not _PART.fullmatch(name):
                 raise ValueError(f"it names {name[:100]!r}")
-        for number in _LATER:
-            content.setdefault(number, 0)
-        for entry, numbers in (
-            (content, (*OF_A_FILE, *_LATER)),
-            *((f, OF_A_FILE) for f in files.values()),
-        ):
-            if not all(type(entry[number]) is int for number in numbers):
+        for entry in (content, *files.values()):
+            if not all(type(entry[number]) is int for number in OF_A_FILE):
                 raise ValueError("it has no number where one belongs")
         for entry in files.values():
             int(entry["ids"], 16)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise RunFailed(
-            f"{folder} has no manifest that can be read ({error}): go back to another snapshot with"
-            " --rollback, or --rebuild"
+            f"{folder} has no manifest that can be read ({error}): put back a copy of {path.name},"
+            f" or see `llmcurate check {shlex.quote(str(folder.parent.parent))} --repair`"
         ) from None
     return content
 
@@ -77,25 +79,33 @@ def runs_that_read(home: Path, name: str) -> list[Path]:
     return matches or runs
 
 
+def sealed_rows(home: Path, *tables: str) -> Iterator[tuple[str, tuple[Any, ...] | None]]:
+    """Table and row of these tables of refresh.db, None for a damaged one. Takes no lock.
+    sqlite3.DatabaseError where it cannot be read."""
+    path = home / FILE
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+        db.text_factory = lambda text: text.decode("utf-8", "replace")
+        for table in tables:
+            for *row, digest in db.execute(f"SELECT * FROM {table}"):
+                yield table, tuple(row) if digest == row_digest((table, *row)) else None
+
+
 def current_line(home: Path) -> tuple[Path, list[Path]] | None:
     """(the current snapshot, the runs that it came from, the first one first); None where the
     folder is no HOME. Takes no lock: what a refresh does meanwhile changes neither. UsageError
     where there is no snapshot yet."""
-    import sqlite3
-
     if not (home / FILE).is_file():
         return None
     link = home / CURRENT
     if not link.is_symlink() or not link.is_dir():
         raise UsageError(f"{home} has no snapshot yet: refresh it first")
-    db = sqlite3.connect(f"file:{home / FILE}?mode=ro", uri=True)
     try:
-        rows = db.execute("SELECT name, kind, base FROM refreshes").fetchall()
+        rows = [row for _, row in sealed_rows(home, "refreshes")]
     except sqlite3.Error as error:
         raise UsageError(f"{home / FILE} cannot be read ({error})") from None
-    finally:
-        db.close()
-    refreshes = {checked_name(name, home / FILE): (kind, base) for name, kind, base in rows}
+    if None in rows:
+        raise RunFailed(f"{home / FILE} is damaged: {ANEW}")
+    refreshes = {checked_name(row[0], home / FILE): row[2:4] for row in rows if row}
     runs: list[Path] = []
     name: str | None = checked_name(link.readlink().name, link)
     while name is not None and name in refreshes:

@@ -1,4 +1,4 @@
-"""Interrupts that end a run at once, whatever it is computing."""
+"""Signals that end a command at once, whatever it is computing: Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
@@ -15,12 +15,31 @@ from curate.terminal.output import tell
 # tokenizer or a long query, can keep it from doing so for minutes. A run may end anywhere, so after
 # a grace period the process simply ends.
 GRACE_SECONDS = 3.0
-EXIT_CODE = 130  # 128 + SIGINT, as shells give it
+EXIT_CODES = {number: 128 + number for number in (signal.SIGINT, signal.SIGTERM)}  # as of shells
+LINES = {
+    signal.SIGINT: "stopped; the same command goes on from here",
+    signal.SIGTERM: "llmcurate: stopped by SIGTERM; the same command goes on from here",
+}
+
+
+def end_on_sigterm() -> None:
+    """From now on SIGTERM ends the process with a line, unless whoever started it had it ignored. A
+    second one ends it at once."""
+    process = os.getpid()
+
+    def end(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        if os.getpid() == process:  # not in one that was forked
+            tell(LINES[signal.SIGTERM])
+        sys.exit(EXIT_CODES[signal.SIGTERM])
+
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
 
 
 @contextmanager
 def prompt_interrupt() -> Iterator[None]:
-    """Within, an interrupt that raised nothing for GRACE_SECONDS ends the process.
+    """Within, a signal of EXIT_CODES that raised nothing for GRACE_SECONDS ends the process.
 
     Does nothing outside the main thread, in interactive Python, or where the caller handles SIGINT
     in its own way.
@@ -35,10 +54,12 @@ def prompt_interrupt() -> Iterator[None]:
     over = threading.Event()
 
     def watch() -> None:
-        while number := os.read(read_end, 1):
-            if number[0] == signal.SIGINT and not over.wait(GRACE_SECONDS):
-                tell("stopped; the same command goes on from here")
-                os._exit(EXIT_CODE)
+        while received := os.read(read_end, 1):
+            number = received[0]
+            if number in EXIT_CODES and not over.wait(GRACE_SECONDS):
+                if signal.getsignal(number) != signal.SIG_DFL:  # else it is said already
+                    tell(LINES[signal.Signals(number)])
+                os._exit(EXIT_CODES[signal.Signals(number)])
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

@@ -8,7 +8,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,21 +53,17 @@ CREATE TABLE IF NOT EXISTS files (
 def packed(key: tuple[object, ...], result: dict[str, Any]) -> str:
     """A result as its row has it: JSON, and behind a line's end a digest of the row."""
     text = _text(result)
-    return f"{text}\n{_row_digest(key, text)}"
+    return f"{text}\n{row_digest(key, text)}"
 
 
 def unpacked(key: tuple[object, ...], row: object) -> dict[str, Any] | None:
-    """The result in a row; None where the row is damaged. Rows of older versions have no digest."""
-    text, end, digest = str(row).partition("\n")
-    try:
-        result = _result(text)
-    except ValueError:
-        return None
-    whole = isinstance(result, dict) and (not end or digest == _row_digest(key, text))
-    return result if whole else None
+    """The result in a row; None where the row is damaged."""
+    text, _, digest = str(row).partition("\n")
+    return _result(text) if digest == row_digest(key, text) else None
 
 
-def _row_digest(key: tuple[object, ...], text: str) -> str:
+def row_digest(key: tuple[object, ...], text: str = "") -> str:
+    """The digest that a row carries of its values."""
     return text_digest(f"{key!r}{text}", "xxh3-128")
 
 
@@ -192,15 +188,13 @@ class Ledger:
         it is the watched one and that is dead. Returns the holder on another machine otherwise;
         LockHeld for one on this machine."""
         me, host = os.getpid(), socket.gethostname()
-        self._write("BEGIN IMMEDIATE")
-        try:
+        with self._transaction():
             row = self._db.execute("SELECT pid, created, host, since, beat FROM lock").fetchone()
             if row:
                 pid, created, other, since, beat = row
                 owner = f"{self.path.parent} is in use by process {pid} on {other}, started {since}"
                 holder = _Holder(owner, beat)
                 if other != host and not (dead and holder == watched):
-                    self._db.execute("ROLLBACK")
                     return holder
                 now = _created(pid) if other == host else None
                 if now is not None and abs(now - created) < 2 and pid != me:
@@ -211,10 +205,21 @@ class Ledger:
                 "INSERT INTO lock VALUES (1, ?, ?, ?, ?, ?)",
                 (me, _created(me), host, since, time.time()),
             )
+        return None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All that is written within, or nothing of it."""
+        self.flush()
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
             self._db.execute("COMMIT")
-            return None
-        except BaseException:
-            self._db.execute("ROLLBACK")
+        except BaseException as error:
+            with suppress(sqlite3.Error):  # a full disk has ended it already
+                self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.DatabaseError):
+                raise self._failure(error) from None
             raise
 
     def _write(self, sql: str, values: tuple[Any, ...] = ()) -> None:
@@ -229,16 +234,8 @@ class Ledger:
         rows, self._waiting = self._waiting, []
         if not rows:
             return
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                self._db.executemany("INSERT OR REPLACE INTO parts VALUES (?, ?, ?)", rows)
-                self._db.execute("COMMIT")
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-        except sqlite3.DatabaseError as error:
-            raise self._failure(error) from None
+        with self._transaction():
+            self._db.executemany("INSERT OR REPLACE INTO parts VALUES (?, ?, ?)", rows)
 
     def _rows(self, sql: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         try:
@@ -329,23 +326,16 @@ class Ledger:
 
     def files(self) -> Iterator[tuple[str, Seal, int]]:
         """The files of the finished run: path from OUT, seal, time of change in nanoseconds."""
-        if not any(self._rows("SELECT 1 FROM sqlite_schema WHERE name = 'files'")):
-            return iter(())  # of an older version, opened to be read
         rows = self._rows("SELECT path, size, digest, changed FROM files ORDER BY path")
         return ((path, [size, digest], changed) for path, size, digest, changed in rows)
 
     def record_files(self, files: Iterable[tuple[str, Seal, int]]) -> None:
         """Makes these the files of the finished run."""
-        self._write("BEGIN IMMEDIATE")
-        try:
+        with self._transaction():
             self._write("DELETE FROM files")
             for path, (size, digest), changed in files:
                 row = (path, size, digest, changed)
                 self._write("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", row)
-            self._write("COMMIT")
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
 
     def last_run(self) -> tuple[str, bool] | None:
         """(plan hash, finished) of the newest run in this folder."""

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus import indexes
 from curate.dedup.minhash.signatures import band_keys, lean_buffers
-from curate.disk.files import file_digest, make_folder, replacing, text_digest, write_text
+from curate.disk.files import file_digest, make_folder, replacing, text_digest
 from curate.disk.seals import seal_folder
 from curate.errors import UsageError
 from curate.text.buffers import as_large_string
@@ -96,7 +96,7 @@ def import_signatures(paths: list[Path], out: Path) -> dict[str, Any]:
         "settled": False,
         "files": seal_folder(folder),
     }
-    write_text(folder / indexes.RECORD, json.dumps(record) + "\n")
+    indexes.write_record(folder, record)
     return {"documents": documents, "settings": settings}
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.corpus.manifests import FOLDERS, find_manifest
+from curate.corpus.manifests import FOLDERS, manifest_path
 from curate.disk.files import replacing
 from curate.documents.rejected import REASONS, reason_codes
 from curate.errors import UsageError, may_not_write
@@ -97,8 +97,8 @@ def _sizes(corpus: Corpus, paths: list[Path], pool: ThreadPoolExecutor) -> np.nd
     """int64[rows]: bytes of the texts, from the file of an earlier call where it is of this run."""
     out, digest = corpus.out, hashlib.sha256()
     for name in FOLDERS:
-        manifest = find_manifest(out / name)
-        digest.update(manifest.read_bytes() if manifest else b"")
+        manifest = manifest_path(out / name)
+        digest.update(manifest.read_bytes() if manifest.is_file() else b"")
     for path in paths:  # a folder without manifests is known by its files
         stat = path.stat()
         digest.update(json.dumps([path.name, stat.st_size, stat.st_mtime_ns]).encode())

@@ -151,6 +151,22 @@ def test_a_file_that_changed_on_its_server_is_named(site, bench):
     assert refresh(bench, *urls, code=3)["known_inputs"] == 2
 
 
+def test_a_file_that_is_cut_short_on_its_server_is_fetched_again_once_it_is_whole(site, bench):
+    whole = gzip.compress(DAYS["b"])
+    site.put("/crawl/b.jsonl.gz", whole[:-9], etag='"cut"')
+    urls = (f"{site.url}/crawl/a.jsonl", f"{site.url}/crawl/b.jsonl.gz")
+    first = refresh(bench, *urls)
+    assert first["inputs"] == 1 and list(first["damaged"]) == [urls[1]]
+    for how in ({}, {"changed": "skip"}):
+        assert list(refresh(bench, *urls, code=3, **how)["damaged"]) == [urls[1]]
+    site.put("/crawl/b.jsonl.gz", whole, etag='"whole"')
+    second = refresh(bench, *urls)
+    assert (second["inputs"], second["damaged"]) == (1, {})
+    assert {text for _, _, text in corpus(bench)} == {
+        json.loads(line)["text"] for day in "ab" for line in DAYS[day].splitlines()
+    }
+
+
 def test_a_version_is_what_the_server_says_of_size_and_tag(site):
     a, b, none = (f"{site.url}/crawl/{name}.jsonl" for name in ("a", "b", "none"))
     site.pages["/crawl/b.jsonl"].etag = None

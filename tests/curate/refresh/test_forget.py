@@ -100,7 +100,7 @@ def test_a_part_that_cannot_be_read_is_named(home):
     part.write_bytes(b"PAR1")
     done = home.bench.command("forget", home.path, "--id", "a")
     assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert part.name in done.stderr and "--rollback" in done.stderr
+    assert part.name in done.stderr and "--rebuild" in done.stderr
 
 
 def test_purging_removes_the_snapshots_that_hold_them(home):

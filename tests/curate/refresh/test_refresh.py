@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sqlite3
 
 import pytest
 
 from curate.errors import LockHeld, RunFailed, UsageError
 from curate.refresh import incremental
 from curate.refresh.state import State
-from curate.run.homes import FILE
 from curate.steps.recipe import load
 from curate.steps.shipped import names
 from tests.curate.capabilities import permissions_count
@@ -231,24 +229,6 @@ def test_a_recipe_that_changed_is_refused_by_step_and_rebuilt_by_option(bench):
     assert second.exists()
 
 
-def test_a_home_from_before_a_setting_and_a_column_goes_on_with_the_defaults(bench):
-    a, b, _ = (bench.jsonl(f"{n}.jsonl", r) for n, r in zip("abc", inputs(10), strict=True))
-    new, old = (Home(bench, [{"dedup_minhash": {}}], name) for name in ("new", "old"))
-    for home in (new, old):
-        home.refresh(a)
-    with sqlite3.connect(old.path / FILE) as db:
-        plan = json.loads(*db.execute("SELECT plan FROM refreshes").fetchone())
-        (step,) = plan["recipe"]["steps"]
-        assert step.pop("columns") == ["cluster_size"] and step["settings"].pop("seed") == 1
-        db.execute("UPDATE refreshes SET plan = ?", (json.dumps(plan),))
-    db.close()
-    with pytest.raises(UsageError, match=r"other settings \(seed: 1 before, 5 now"):
-        old.refresh(b, steps=[{"dedup_minhash": {"seed": 5}}])
-    for home in (new, old):
-        home.refresh(b)
-    assert old.rows() == new.rows()
-
-
 def test_what_a_refresh_may_not_read_is_counted_in_its_record(bench):
     a, b, _ = inputs(8)
     bench.jsonl("in/a.jsonl", a)
@@ -314,7 +294,7 @@ def test_columns_of_earlier_inputs_stay_columns(bench):
     assert [(r["text"], r["score"]) for r in home.rows()] == [("One.", 1), ("Two.", None)]
 
 
-def test_an_unfinished_refresh_whose_input_changed_is_named_or_abandoned(bench, monkeypatch):
+def test_an_unfinished_refresh_whose_input_changed_begins_anew(bench, monkeypatch):
     from curate.refresh import run
 
     a, b, _ = inputs(5)
@@ -329,9 +309,7 @@ def test_an_unfinished_refresh_whose_input_changed_is_named_or_abandoned(bench, 
         home.refresh(second)
     assert home.ids() == before
     bench.jsonl("b.jsonl", b[:3])
-    with pytest.raises(UsageError, match=r"b\.jsonl of an unfinished refresh changed.*--abandon"):
-        home.refresh(second)
-    assert home.refresh(second, abandon=True).totals["read"] == 3
+    assert home.refresh(second).totals["read"] == 3
 
 
 def test_a_home_in_use_or_of_something_else_is_refused(bench):
@@ -373,24 +351,3 @@ def test_what_somebody_moved_away_is_named_and_nothing_else_is_lost(bench):
             home.refresh(second)
         (bench.folder / "aside").rename(path)
     assert home.refresh(second).totals["read"] == len(b)
-
-
-def test_a_home_of_an_older_version_goes_on(bench):
-    a, b, _ = (bench.jsonl(f"{n}.jsonl", r) for n, r in zip("abc", inputs(10), strict=True))
-    new, old = (Home(bench, [{"dedup_exact": {}}], name) for name in ("new", "old"))
-    for home in (new, old):
-        home.refresh(a)
-        assert bench.command("forget", home.path, "--id", home.ids()[0]).returncode == 0
-    for name in old.snapshots():  # the manifest and the list of removed documents lay within
-        folder = old.folder(name)
-        for beside, within in (
-            (".json", "manifest.json"),
-            (".removed.parquet", "_removed.parquet"),
-        ):
-            path = folder.with_name(folder.name + beside)
-            if path.exists():
-                path.rename(folder / within)
-    for home in (new, old):
-        home.refresh(b)
-    assert old.rows() == new.rows() and len(old.removed()) == len(new.removed()) == 1
-    assert all(p.name.startswith("part-") for p in old.folder().iterdir())

@@ -66,3 +66,61 @@ def test_outside_the_main_thread_nothing_changes():
     thread.start()
     thread.join()
     assert seen == [True]
+
+
+COMMAND = """
+import hashlib, sys, time
+from curate.run import interrupt
+interrupt.GRACE_SECONDS = 0.3
+interrupt.end_on_sigterm()
+with interrupt.prompt_interrupt():
+    print("ready", flush=True)
+    {body}
+"""
+
+
+@pytest.mark.parametrize("body", [DEAF, ATTENTIVE])
+def test_sigterm_is_a_line_and_an_exit_code(body):
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND.format(body=body)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.terminate()
+    error = process.communicate(timeout=20)[1]
+    assert process.returncode == 143
+    assert error == "llmcurate: stopped by SIGTERM; the same command goes on from here\n"
+
+
+COMMANDS = {
+    "run": ("run r.yaml in.jsonl -o out -q", "out/ledger.db"),
+    "refresh": ("refresh r.yaml in.jsonl -o out -q", "out/runs/*/ledger.db"),
+    "tokenizer": ("tokenizer train in.jsonl -o out --vocab 20000 -q", "out/.run/ledger.db"),
+    "pretrain": ("pretrain shards -o out --model tiny --steps 9999", "out/.run/ledger.db"),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) for n in COMMANDS])
+def test_sigterm_ends_each_command_so_and_the_same_one_goes_on(bench, make_pages, name):
+    bench.jsonl("in.jsonl", make_pages(4000))
+    (bench.folder / "r.yaml").write_text("steps: [c4, dedup_exact, dedup_minhash]")
+    command, begun = COMMANDS[name]
+    if name == "pretrain":
+        for before in (
+            "tokenizer train in.jsonl -o tokenizer --vocab 300 -q",
+            "tokenizer encode in.jsonl -o shards --tokenizer tokenizer/tokenizer.json -q",
+        ):
+            assert bench.process(*before.split()).returncode == 0
+    process = bench.start(*command.split())
+    until = time.monotonic() + 60
+    while not any(bench.folder.glob(begun)) and time.monotonic() < until:
+        time.sleep(0.02)
+    process.terminate()
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == 143, error
+    assert error.endswith("llmcurate: stopped by SIGTERM; the same command goes on from here\n")
+    if name != "pretrain":  # which would take an hour
+        assert bench.process(*command.split()).returncode == 0

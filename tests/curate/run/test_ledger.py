@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from pathlib import Path
 
@@ -75,10 +74,3 @@ def test_results_come_in_order_while_rows_are_forgotten(tmp_path: Path, monkeypa
     assert seen == [*range(10)] and [*ledger.results("a")] == []
     ledger.forget_parts("b")
     assert rows(tmp_path) == 0
-
-
-def test_rows_of_earlier_versions_are_read(tmp_path: Path) -> None:
-    Ledger(tmp_path).close()
-    with sqlite3.connect(tmp_path / Ledger.file) as db:
-        db.execute("INSERT INTO parts VALUES ('a', 7, ?)", (json.dumps({"kept": 1}),))
-    assert [*Ledger(tmp_path).results("a")] == [(7, {"kept": 1})]
