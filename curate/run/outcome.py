@@ -14,6 +14,7 @@ from curate.disk.process import cores
 from curate.disk.units import counted
 from curate.errors import RunFailed
 from curate.formats.events import MOST_NAMED
+from curate.formats.inputs import InputPlan
 from curate.run.plan import MapStage, RunPlan
 from curate.run.worker.traces import KINDS, smallest
 
@@ -85,6 +86,7 @@ class Outcome:
             "unreadable": self.plan.inputs.unreadable,
             "passed_over": first.get("passed_over", 0),
             "bad_dates": first.get("bad_dates", 0),
+            "files_without_documents": first.get("without_documents", {}).get("files", 0),
             "left_out": sum(first.get("left_out", {}).values()),
             "digests_differing": sum(first.get("digests_differing", {}).values()),
             "bytes_in": first.get("bytes_in", 0),
@@ -113,29 +115,28 @@ class Outcome:
 
 
 # What the record of a partition counts: numbers, and numbers by key.
-_NUMBERS = ("read", "kept", "rejected", "bytes_in", "bytes_out", "corrupt")
-# Absent from partitions that an older version did.
-_SINCE = ("passed_over", "bad_dates", "digests_compared")
-_BY_KEY = ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds")
+_NUMBERS = (
+    *("read", "kept", "rejected", "bytes_in", "bytes_out", "corrupt"),
+    *("passed_over", "bad_dates", "digests_compared"),
+)
+_BY_KEY = ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds", "cpu", "written")
 _PLAIN = (*KINDS, "left_out", "digests_differing")
-_COSTS = ("cpu", "written")
 
 
-def sum_up(stage: MapStage, parts: int, results: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """One record of a stage from those of its partitions, in their order. Each is merged and let
-    go. RunFailed where there are not `parts` of them, or documents are missing."""
-    numbers: dict[str, int] = dict.fromkeys((*_NUMBERS, *_SINCE), 0)
-    by_key: dict[str, dict[str, Any]] = {name: {} for name in (*_BY_KEY, *_PLAIN, *_COSTS)}
+def sum_up(stage: MapStage, inputs: InputPlan, results: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """One record of a stage from those of the input's partitions, in their order. Each is merged
+    and let go. RunFailed where a partition or documents are missing."""
+    numbers: dict[str, int] = dict.fromkeys(_NUMBERS, 0)
+    by_key: dict[str, dict[str, Any]] = {name: {} for name in (*_BY_KEY, *_PLAIN)}
+    documents: list[list[int]] = []  # of each slice, where the stage reads the input
     cuts: dict[str, list[dict[str, Any]]] = {}
     corrupt: list[dict[str, Any]] = []
     starts: list[float] = []  # the least and the largest
-    compiled, peak, count, timed = 0.0, 0, 0, True
+    compiled, peak, count, parts = 0.0, 0, 0, len(inputs.partitions)
     for r in results:
         count += 1
         for name in _NUMBERS:
             numbers[name] += r[name]
-        for name in _SINCE:
-            numbers[name] += r.get(name, 0)
         for name, total in by_key.items():
             for key, value in r.get(name, {}).items():
                 total[key] = total.get(key, 0) + value
@@ -143,25 +144,23 @@ def sum_up(stage: MapStage, parts: int, results: Iterable[dict[str, Any]]) -> di
             cuts[rule] = smallest([*cuts.get(rule, []), *examples])
         if len(corrupt) < MOST_NAMED:
             corrupt += r["corrupt_examples"]
-        timed = timed and "cpu" in r
-        if timed:
-            compiled += r.get("compiled", 0.0)
-            start = r["cpu"]["start"]
-            starts = [min(start, *starts[:1]), max(start, *starts[1:])] if starts else [start] * 2
+        documents += [r["documents"]] if stage.index == 0 else []
+        compiled += r["compiled"]
+        start = r["cpu"]["start"]
+        starts = [min(start, *starts[:1]), max(start, *starts[1:])] if starts else [start] * 2
         peak = max(peak, r["peak_bytes"])
     record: dict[str, Any] = {"folder": stage.folder_name, "steps": stage.labels, **numbers}
     for name in _BY_KEY:
         record[name] = {k: round(v, 3) for k, v in sorted(by_key[name].items())}
     for name in _PLAIN:
         record[name] = by_key[name]
-    if timed:
-        for name in _COSTS:
-            record[name] = {k: round(v, 3) for k, v in sorted(by_key[name].items())}
-        record["compiled"] = round(compiled, 3)
-        record["start"] = starts or [0.0, 0.0]
+    record["compiled"] = round(compiled, 3)
+    record["start"] = starts or [0.0, 0.0]
     record["cut_examples"] = dict(sorted(cuts.items()))
     record["corrupt_examples"] = corrupt[:MOST_NAMED]
     record["peak_bytes"] = peak
+    if stage.index == 0 and count == parts:
+        record["without_documents"] = inputs.without_documents(documents)
     if count != parts:
         raise RunFailed(
             f"stage {stage.folder_name}: of {counted(parts, 'partition')} {count} are recorded"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import time
+from contextlib import suppress
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -104,6 +106,28 @@ def test_a_page_made_to_be_slow_is_named_and_not_parsed(tmp_path: Path) -> None:
     found = events(tmp_path / "dump.xml")
     assert [row.id for row in rows(found)] == ["anwiki:3"]
     assert ["wikitext that cannot be read" in what for what in corrupt(found)] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "<p>",
+        "<p ",
+        "<a></b>",
+        "<div><br/>",
+        "[[{{]]}}",
+        "<nowiki>",
+        "<0x0A>",
+        "::",
+        "<ref",
+        "]] [[",
+    ],
+)
+def test_no_repeated_wikitext_takes_long(unit: str) -> None:
+    began = time.process_time()
+    with suppress(ValueError):
+        plain_text(unit * (20_000 // len(unit)), Site())
+    assert time.process_time() - began < 2
 
 
 def test_pages_are_read_wherever_lines_end(tmp_path: Path) -> None:
