@@ -44,6 +44,7 @@ class DirectInput:
         by_rule: Counter[str] = Counter()
         self.account = Account()
         longest, size = "", 0.0  # of those that are too long
+        documents: list[list[int]] = []  # of each slice of each partition
         before: dict[int, int] = {}  # documents of a file in its earlier slices
         for part, slices in enumerate(self.inputs.partitions):
             reader = PartitionReader(self.inputs, part, self.read)
@@ -72,8 +73,9 @@ class DirectInput:
                 ]
                 yield from table.select(names).to_batches()
             self.account.take(reader.account)
-            for piece, documents in zip(slices, reader.account.documents, strict=False):
-                before[piece.file] = before.get(piece.file, 0) + documents
+            documents.append(reader.account.documents)
+            for piece, count in zip(slices, documents[-1], strict=False):
+                before[piece.file] = before.get(piece.file, 0) + count
         self.tally = {
             "read": kept + refused,
             "kept": kept,
@@ -81,6 +83,7 @@ class DirectInput:
             **self.account.figures(MOST_NAMED),
             "bytes_out": text_size,
             "primary": dict(by_rule),
+            "without_documents": self.inputs.without_documents(documents),
         }
         if longest:
             self.too_long = (

@@ -236,7 +236,6 @@ REDPAJAMA_EXTENSIONS = tuple(
     " py rb rs sql scala sh bash command zsh ts tsx tex vb Makefile xml rst m smali".split()
 )
 
-_COMMENT = re.compile(r"/\*[^*]*\*+(?:[^/*][^*]*\*+)*/")  # clean_copyright_comments, PAT
 _NOTICE = re.compile(r"copyright|licen[cs]e", re.IGNORECASE)
 HEAD_LINES = 100
 RULES = ("notice",)
@@ -259,13 +258,12 @@ def notices(text: str, greedy: bool) -> list[tuple[int, int]]:
         spans.append((0, end))
     start = spans[0][1] if spans else 0
     head = "\n".join(text[start:].split("\n")[:HEAD_LINES])
-    block = _COMMENT.search(head)
-    if block:
-        is_notice = (
-            "copyright" in block.group().lower() if greedy else _NOTICE.search(block.group())
-        )
-        if is_notice:
-            spans.append((start + block.start(), start + block.end()))
+    first = head.find("/*")  # clean_copyright_comments, PAT
+    last = head.find("*/", first + 2) + 2
+    if 0 <= first < last:
+        block = head[first:last]
+        if "copyright" in block.lower() if greedy else _NOTICE.search(block):
+            spans.append((start + first, start + last))
     return spans
 
 

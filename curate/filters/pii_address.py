@@ -45,7 +45,7 @@ capítulo версия версии версію версія версию ве�
 def _version_words() -> re.Pattern[str]:
     """Words directly before a number of four parts that make it no address."""
     return re.compile(
-        rf"(?<![^\W\d_])(?:{'|'.join(_VERSION.split())})(?![a-zà-ÿа-я])"
+        rf"(?=[^\W\d_]|§)(?<![^\W\d_])(?:{'|'.join(_VERSION.split())})(?![a-zà-ÿа-я])"
         r"(?:[\s.:=#\"'(\[,]|number|no\b|is\b|号|號|は|은|is|to|and|or|[<>~^]|\d[\d.]*(?=,|\s))*\Z",
         re.IGNORECASE,
     )
@@ -130,7 +130,8 @@ _IDN = (
 
 @lru_cache(maxsize=1)
 def _patterns() -> tuple[re.Pattern[str], ...]:
-    """(local part of Latin letters, of another script, ASCII domain, any domain)."""
+    """(local part of Latin letters, of another script, ASCII domain, any domain); local parts are
+    read from their end."""
     label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
     puny = "[Xx][Nn]--[A-Za-z0-9-]{2,59}"
     ascii_domain = rf"(?:{label}\.)+(?:{puny}(?![A-Za-z0-9])|[A-Za-z]{{2,24}}(?![{_LETTERS}]))"
@@ -143,8 +144,8 @@ def _patterns() -> tuple[re.Pattern[str], ...]:
         r"\u2000-\u206f\u3000-\u303f\uff00-\uff20\ufffd]"
     )
     return (
-        re.compile(rf"[{_LATIN}._+'’-]+\Z"),
-        re.compile(rf"{other}+\Z"),
+        re.compile(rf"[{_LATIN}._+'’-]+"),
+        re.compile(rf"{other}+"),
         re.compile(ascii_domain),
         re.compile(any_domain),
     )
@@ -153,14 +154,15 @@ def _patterns() -> tuple[re.Pattern[str], ...]:
 def _local(before: str) -> str:
     """The part before the at sign at the end of the text; empty where there is none."""
     latin, other, _, _ = _patterns()
-    match = latin.search(before[-2 * MAX_LOCAL :]) or other.search(before[-2 * MAX_LOCAL :])
+    backwards = before[: -2 * MAX_LOCAL - 1 : -1]
+    match = latin.match(backwards) or other.match(backwards)
     if match is None:
         return ""
-    local = match.group().replace("’", "'")
+    local = match.group()[::-1].replace("’", "'")
     if local.strip("._+'-").isdigit() and match.re is latin:
         # Digits alone may end a name of another script.
-        longer = other.search(before[-2 * MAX_LOCAL :])
-        local = longer.group() if longer and len(longer.group()) > len(local) else local
+        longer = other.match(backwards)
+        local = longer.group()[::-1] if longer and len(longer.group()) > len(local) else local
     if local[-1] in ".'":
         return ""
     local = local.rpartition("..")[2].lstrip("._+'-")

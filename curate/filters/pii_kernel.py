@@ -25,6 +25,9 @@ _OF_NUMBER = _KIND == _DIGIT
 _ONE = np.uint64(1)  # unsigned positions are not checked for being negative: see text/tables.py
 _WORD = np.zeros(256, np.bool_)
 _WORD[[c for c in range(128) if chr(c).isalnum() or chr(c) == "_"]] = True
+# What may stand before an at sign, and in ASCII before the first period behind it.
+_LOCAL, _LABEL = _WORD | (np.arange(256) > 127), _WORD.copy()
+_LOCAL[[ord("+"), ord("-")]] = _LABEL[ord("-")] = True
 # What may stand between the digits of one number: blank, ( ) - . / and no-break space, hyphens,
 # dashes and narrow no-break space in UTF-8.
 _GAP = np.zeros(256, np.bool_)
@@ -102,7 +105,12 @@ def find_addresses(data, offsets):
             kind = _KIND[data[i]]
             first, end, address_kind = i, i + 1, -1
             if kind == _AT:
-                address_kind = EMAIL
+                while end < stop and _LABEL[data[end]]:
+                    end += 1
+                domain = end < stop and (data[end] > 127 or (data[end] == 46 and end > i + 1))
+                end = i + 1
+                if domain and i > begin and _LOCAL[data[i - 1]]:
+                    address_kind = EMAIL
             elif kind == _WIDE:
                 if i + 2 < stop and data[i + 1] == 0xBC and data[i + 2] == 0xA0:
                     end, address_kind = i + 3, EMAIL

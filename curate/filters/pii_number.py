@@ -43,6 +43,14 @@ _TOKEN = re.compile(r"\d+|[ ./()-]+")
 # No-break spaces and the other hyphens and dashes are read as blank and hyphen.
 _PLAIN = str.maketrans("\u00a0\u202f\u2010\u2011\u2012\u2013", "  ----")
 _SPLIT = re.compile(r"\D+")
+_TAIL = re.compile(r"\D*")
+_START = re.compile(r"(?<!\d)[\d+(]")
+# Behind the first digit of a stretch `_judge` has a chance at these positions alone: an
+# international number, or as many digits as a national one with two or more in its second group.
+_CHANCE = re.compile(
+    r"(?<!\d)(?<!\d[-./,:])(?:(?=[+(]{1,2}\d|\+ \d|\+ ?\(\d)\(?\+|00(?<!\d 00)"
+    r"|(?<!\d )(?<!/)(?=\(?\d{1,12}[ ./()-]{0,3}\d\d)\(?\d(?:[ ./()-]{0,3}\d){8})"
+)
 _DATE = re.compile(
     r"(?<!\d)(?:(?:19|20)\d\d[-./ ](?:0?[1-9]|1[0-2])[-./ ](?:[0-2]?\d|3[01])"
     r"|(?:[0-2]?\d|3[01])[-./ ](?:[0-2]?\d|3[01])[-./ ](?:19|20)\d\d"
@@ -80,6 +88,7 @@ _NATIONAL = tuple(
 _LEAST, _MOST = 9, 12  # digits of a national number
 _NOT_A_PHONE = re.compile(r"0\d{4}-\d{4}|0\d\d-\d\d-\d{4}")  # ZIP+4, social security number
 _BEHIND_WORD = re.compile(
+    r"(?=[^\W\d_])"
     r"(?:(?<![^\W\d_])(?:tel|telephone|phone|phones|fon|fone|fax|faks|telefax|mobile|mob|cell|handy"
     r"|cellphone|whatsapp|hotline|helpline|viber|sms|telefon[a-zäöåéóů]*|telefoon|teléfonos?|tél"
     r"|téléphone|portable|móvil|celular|telefone|telemóvel|telefono|cellulare|mobil[a-zéó]*|gsm"
@@ -91,6 +100,7 @@ _BEHIND_WORD = re.compile(
     re.IGNORECASE,
 )
 _BEHIND_ID = re.compile(
+    r"(?=[^\W\d_]|[№#])"
     r"(?<![^\W\d_])(?:isbn|issn|ismn|doi|ean|gtin|upc|iban|bic|sku|asin|pmid|pmcid|arxiv|oclc|lccn|order|invoice"
     r"|serial|ticket|case|account|acct|patent|item|part|model|article|art|ref|id|ids|no|nr|nos|num"
     r"|number|konto|ust|vat|tax|siret|siren|inn|инн|огрн|снилс|№|#|nº|n°|zip|plz|version|ver|rfc|uid"
@@ -207,19 +217,13 @@ def phones_in(before: str, text: str, after: str) -> list[tuple[int, int]]:
     the text before and behind it."""
     before, text, after = (t.translate(_PLAIN) for t in (before, text, after))
     spans = []
-    at = 0
-    while at < len(text):
-        if not (text[at].isdigit() or text[at] in "+("):
-            at += 1
-            continue
+    at, begun = 0, len(_TAIL.match(text)[0])  # type: ignore[index]
+    while match := (_START if at <= begun else _CHANCE).search(text, at):
+        at = match.start()
         end = _judge(_behind(before, text, at), text, at, after)
         if end:
             spans.append((at, end))
-            at = end
-            continue
-        at += 1
-        while at < len(text) and text[at].isdigit() and text[at - 1].isdigit():
-            at += 1
+        at = end or at + 1
     return spans
 
 
@@ -228,11 +232,16 @@ def _judge(context: str, text: str, at: int, after: str) -> int:
     if text[at] in "+(" and not re.match(r"[+(]{1,2}\d|\+ \d|\+ ?\(\d", text[at : at + 4]):
         return 0
     plus = text.startswith(("+", "(+"), at)
-    announced = bool(_BEHIND_WORD.search(context[-64:]))
-    glued = r"[0-9_=&%@]\Z" if plus and announced else r"[0-9A-Za-z_=&%@]\Z"  # Telefon+49 30 ...
-    if re.search(glued, context) or re.search(r"[$€£¥] ?\Z|\d[-./,:]\Z", context):
+    edge = context[-2:]
+    if re.search(r"[$€£¥] ?\Z|\d[-./,:]\Z", edge):
         return 0
-    if plus or (text.startswith("00", at) and not re.search(r"\d \Z", context)):
+    tail = context[len(context) - len(_TAIL.match(context[::-1])[0]) :]  # type: ignore[index]
+    worded = bool(tail.strip(" ./()-"))
+    announced = worded and bool(_BEHIND_WORD.search(tail))
+    glued = r"[0-9_=&%@]" if plus and announced else r"[0-9A-Za-z_=&%@]"  # Telefon+49 30 ...
+    if re.match(glued, edge[-1:]):
+        return 0
+    if plus or (text.startswith("00", at) and not re.match(r"\d ", edge)):
         end = _international(text, at)
         # Where lines were lost, a word may begin right behind: +41 58 765 50 76E-Mail
         if end and (_ends_well(text, end, after, True) or (plus and after[:1].isalpha())):
@@ -242,7 +251,7 @@ def _judge(context: str, text: str, at: int, after: str) -> int:
     if announced:
         end = max(_behind_word(text, at), _national(text, at))
         return end if end and _ends_well(text, end, after, True) else 0
-    if re.search(r"\d \Z|[/#]\Z", context) or _BEHIND_ID.search(context[-24:]):
+    if re.search(r"\d \Z|[/#]\Z", edge) or (worded and _BEHIND_ID.search(tail[-24:])):
         return 0
     end = _national(text, at)
     return end if end and _ends_well(text, end, after, False) else 0

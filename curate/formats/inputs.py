@@ -17,6 +17,7 @@ from typing import Any
 
 from curate.disk.files import text_digest
 from curate.disk.process import AT_ONCE, in_order
+from curate.disk.units import counted
 from curate.formats.columns import Columns
 from curate.formats.input_file import InputFile
 from curate.formats.kinds import FORMATS
@@ -83,9 +84,8 @@ class InputPlan:
             cut,
             dict(data["columns"]),
             tuple(data["notices"]),
-            # Absent from plans of older versions.
-            data.get("unreadable", 0),
-            data.get("documents_of_last"),
+            data["unreadable"],
+            data["documents_of_last"],
         )
 
     def fingerprint(self) -> str:
@@ -106,6 +106,24 @@ class InputPlan:
     def most_documents(self, partition: int) -> int | None:
         """How many documents of a partition are read; None: all."""
         return self.documents_of_last if partition == len(self.partitions) - 1 else None
+
+    def without_documents(self, documents: Iterable[list[int]]) -> dict[str, Any]:
+        """`files`, the number of those that gave no document, and the name of the `first`.
+        documents: of each slice of each partition, but for slices that were not read."""
+        counts = [0] * len(self.files)
+        for slices, numbers in zip(self.partitions, documents, strict=True):
+            for place, piece in enumerate(slices):
+                counts[piece.file] += numbers[place] if place < len(numbers) else 1
+        empty = [file for file, count in enumerate(counts) if not count]
+        return {"files": len(empty), "first": self.files[empty[0]].rel if empty else ""}
+
+
+def empty_files(figures: dict[str, Any]) -> list[str]:
+    """A line on the files that gave no document, where there are any."""
+    files, first = (figures.get("without_documents") or {"files": 0, "first": ""}).values()
+    if not files:
+        return []
+    return [f"{counted(files, 'file')} gave no document{': ' if files == 1 else ', first '}{first}"]
 
 
 def _items(values: Iterable[Any]) -> Iterator[str]:

@@ -74,7 +74,7 @@ _FORMATS = (
         package="mwparserfromhell",
         extra="wiki",
     ),
-    Format("stackexchange", "stackexchange", begins=_XML + rb"<posts>"),
+    Format("stackexchange", "stackexchange", begins=_XML + rb"<posts\b"),
     Format(
         "stackexchange-7z",
         "stackexchange",

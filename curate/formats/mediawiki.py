@@ -3,8 +3,7 @@
 Pages of the main namespace become documents; redirects, other namespaces (talk, templates, ...)
 and content that is no wikitext are other records. The text begins with the title (as in the Pile:
 Gao et al. 2020, C.3). Of several revisions of a page the newest counts. Dumps are read page by
-page: what stands between `<page>` and `</page>` is parsed by itself, so that no entity can be
-declared, damage ends with its page, and plain and multistream files are cut into partitions.
+page, wherever their lines end; plain and multistream files are cut into partitions.
 https://www.mediawiki.org/xml/export-0.11.xsd
 """
 
@@ -18,13 +17,16 @@ from xml.etree import ElementTree
 
 from curate.formats.compression import decompressed_chunks, open_input, verified_boundaries
 from curate.formats.dates import parse_date
+from curate.formats.elements import elements
 from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
-from curate.formats.jsonl import first_line, lines
 from curate.formats.jsonl import slices as ranges_of_lines
 from curate.formats.wikitext import Site, plain_text
 
 COLUMNS = {"wiki.title": "string"}
-MOST_HEAD = 1 << 20  # bytes of the beginning in which the site describes itself
+HEAD, MOST_HEAD = (
+    1 << 14,
+    1 << 20,
+)  # bytes that begin with the root's tag; that hold all on the site
 FILE, CATEGORY = "6", "14"  # numbers of namespaces whose links are no text
 
 
@@ -38,7 +40,7 @@ def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
 
 
 def _begins_page(data: bytes) -> bool:
-    return data.lstrip().startswith(b"<page>")
+    return data.lstrip().startswith((b"<page>", b"<page "))
 
 
 def read(portion: Portion) -> Iterator[Event]:
@@ -60,7 +62,7 @@ def _site(portion: Portion) -> Site:
             head += chunk
             if b"</siteinfo>" in head or len(head) > MOST_HEAD:
                 break
-    lang = re.search(rb"<mediawiki[^>]{0,2000}xml:lang=\"([A-Za-z-]{1,20})\"", head)
+    lang = re.search(rb"<mediawiki[^>]{0,2000}xml:lang=[\"']([A-Za-z-]{1,20})[\"']", head[:HEAD])
     start, end = head.find(b"<siteinfo>"), head.find(b"</siteinfo>")
     try:
         info = ElementTree.fromstring(head[start : end + 11]) if -1 < start < end else None
@@ -80,44 +82,24 @@ def _site(portion: Portion) -> Site:
 
 def _pages(portion: Portion, damage: list[Corrupt]) -> Iterator[tuple[int, bytes | Corrupt | Row]]:
     """(offset, the bytes of a page, or what stands for it) of pages that begin in the portion."""
-    packed = portion.codec != "plain"
-    end = None if packed else portion.end
+    end = portion.end if portion.codec == "plain" else None
     with open_input(portion.path) as file:
-        start = portion.start if packed else first_line(file, portion.start, end)
-        if start is None:
-            return
         chunks = decompressed_chunks(
             file,
             portion.codec,
             lambda offset, what: damage.append(Corrupt(offset, what)),
-            start=start,
+            start=portion.start,
             end=portion.end,
         )
-        parts: list[bytes] = []
-        begin, size = -1, 0  # no page is open
-        for offset, line, length in lines(chunks, start, None, portion.max_record):
-            word = b"" if line is None else line.strip()
-            if word == b"<page>":
-                if begin >= 0:
-                    yield begin, Corrupt(begin, "a page is cut short")
-                if end is not None and offset >= end:
-                    return
-                parts, begin, size = [], offset, 0
-            if begin < 0:
-                continue
-            size += length + 1
-            if line is not None and size <= portion.max_record:
-                parts.append(line)
-            if word == b"</page>":
-                if size <= portion.max_record:
-                    yield begin, b"\n".join(parts)
-                else:
-                    limit = float(portion.max_record)
-                    reject = ("record_too_large", float(size), limit, "passed over, not read whole")
-                    yield begin, Row(offset=begin, reject=reject)
-                begin = -1
-        if begin >= 0:
-            yield begin, Corrupt(begin, "a page is cut short")
+        for page in elements(chunks, portion.start, end, b"page", portion.max_record):
+            if not page.whole:
+                yield page.offset, Corrupt(page.offset, "a page is cut short")
+            elif page.data is None:
+                limit, detail = float(portion.max_record), "passed over, not read whole"
+                reject = ("record_too_large", float(page.size), limit, detail)
+                yield page.offset, Row(offset=page.offset, reject=reject)
+            else:
+                yield page.offset, page.data
 
 
 def _event(data: bytes, offset: int, site: Site) -> Event:

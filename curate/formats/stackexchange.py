@@ -1,6 +1,6 @@
 """Stack Exchange dumps: a question with its answers, best first, as one document.
 
-Posts.xml, by itself or in the 7z file of its site (`py7zr`), has a post a line, answers anywhere
+Posts.xml, by itself or in the 7z file of its site (`py7zr`), has a `row` a post, answers anywhere
 behind their question. Posts are sorted in a temporary folder, out of core, so a file is one
 partition. The text is `Q:`, the title and the question, then `A:` and an answer, for each answer by
 score, as in the Pile (Gao et al. 2020, C.11) and RedPajama v1 (data_prep/stack_exchange), both of
@@ -22,8 +22,8 @@ from curate.disk.parquet_writer import TableWriter
 from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input
 from curate.formats.dates import parse_date
+from curate.formats.elements import elements
 from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
-from curate.formats.jsonl import lines
 
 COLUMNS = {
     "stackexchange.score": "int64",
@@ -140,17 +140,15 @@ def _spooled(file: BinaryIO, portion: Portion, spool: Path) -> Iterator[Event]:
         chunks = decompressed_chunks(
             file, None, lambda offset, what: damage.append(Corrupt(offset, what))
         )
-        for offset, line, size in lines(chunks, 0, None, portion.max_record):
+        for row in elements(chunks, 0, None, b"row", portion.max_record, empty=True):
             yield from damage
             damage.clear()
-            if line is None:
-                limit = float(portion.max_record)
-                detail = "passed over, not read whole"
-                yield Row(offset=offset, reject=("line_too_long", float(size), limit, detail))
+            if row.data is None:
+                limit, detail = float(portion.max_record), "passed over, not read whole"
+                reject = ("record_too_large", float(row.size), limit, detail)
+                yield Row(offset=row.offset, reject=reject)
                 continue
-            if not line.lstrip().startswith(b"<row"):
-                continue
-            post = _post(line, offset)
+            post = _post(row.data, row.offset)
             if not isinstance(post, dict):
                 yield post
                 continue
@@ -165,9 +163,10 @@ def _spooled(file: BinaryIO, portion: Portion, spool: Path) -> Iterator[Event]:
         writer.close(failed=not done)
 
 
-def _post(line: bytes, offset: int) -> dict[str, Any] | Event:
+def _post(data: bytes, offset: int) -> dict[str, Any] | Event:
     try:
-        row = ElementTree.fromstring(line)
+        data = data.rstrip()
+        row = ElementTree.fromstring(data if data.endswith(b"/>") else data + b"</row>")
         kind, number = int(row.get("PostTypeId", 0)), int(row.get("Id", ""))
         answer = kind == ANSWER
         if kind not in (QUESTION, ANSWER):

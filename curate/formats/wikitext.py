@@ -7,6 +7,7 @@ below them; formulas stay as LaTeX. Parsed by mwparserfromhell.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,14 +16,12 @@ DROPPED = frozenset(
     "ref references table gallery timeline imagemap graph score templatedata categorytree inputbox"
     " templatestyles".split()
 )
-# The parser goes back over what nothing closes, so its time grows with the square of their number.
-MOST_OPEN = 500
-_PAIRS = (
-    (re.compile(r"<(?!(?:br|hr|li|p|wbr|nowiki|references)\b)[a-z]", re.I), re.compile(r"</|/>")),
-    (re.compile(r"\{\|"), re.compile(r"\|\}")),
-    (re.compile(r"\["), re.compile(r"\]")),
-    (re.compile(r"\{\{"), re.compile(r"\}\}")),
-)
+# The parser goes back over what nothing closes: its time grows with their number times the length.
+MOST_OPEN, MOST_WORK = 500, 100_000_000
+_MARK = re.compile(r"[\[\]{}]|<(/?)([^\s<>/!][^\s<>/]{0,40})([^<>]*)(>?)")
+_MARKERS = re.compile(r"^([*#:;]{20})[*#:;]+", re.M)  # of lists: no prose is so deep
+_ALONE = frozenset("br wbr hr meta link img li dt dd th td tr".split())  # tags that need no end
+_OPENS = {"]": "[", "}": "{"}
 Part = tuple[int, str]  # the level of a heading (0: prose), and its text
 _SWITCH = re.compile(r"__[A-Z]{4,30}__")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]{1,10}){0,2}|simple")  # of a link to another wiki
@@ -50,10 +49,10 @@ def plain_text(wikitext: str, site: Site) -> str:
     """The prose of an article. ValueError for what is made to be slow."""
     import mwparserfromhell
 
-    wikitext = _without_comments(wikitext)
-    for opening, closing in _PAIRS:
-        if len(opening.findall(wikitext)) - len(closing.findall(wikitext)) > MOST_OPEN:
-            raise ValueError(f"more than {MOST_OPEN} of {opening.pattern} are not closed")
+    wikitext = _MARKERS.sub(r"\1", _without_comments(wikitext))
+    unclosed = _unclosed(wikitext)
+    if unclosed > MOST_OPEN or unclosed * len(wikitext) > MOST_WORK:
+        raise ValueError(f"{unclosed} brackets and tags are not closed")
     parts: list[Part] = []
     _collect(mwparserfromhell.parse(wikitext, skip_style_tags=True), site, parts)
     kept: list[str] = []
@@ -68,6 +67,27 @@ def plain_text(wikitext: str, site: Site) -> str:
     for pattern, put in _HOLLOW:
         text = pattern.sub(put, text)
     return _BLANK.sub("\n\n", text.replace("\xa0", " ")).strip()
+
+
+def _unclosed(text: str) -> int:
+    """The number of brackets, braces and tags that nothing closes where they may be closed."""
+    stack: list[str] = []
+    counts: Counter[str] = Counter()
+    unclosed = 0
+    for match in _MARK.finditer(text):
+        mark = match[0]
+        closes, name = mark in _OPENS or match[1], (match[2] or _OPENS.get(mark, mark)).lower()
+        if match[2] and not match[4]:
+            unclosed += 1
+        elif closes and counts[name]:
+            while (last := stack.pop()) != name:
+                counts[last] -= 1
+                unclosed += 1
+            counts[name] -= 1
+        elif not (closes or name in _ALONE or (match[3] or "").endswith("/")):
+            stack.append(name)
+            counts[name] += 1
+    return unclosed + len(stack)
 
 
 def _without_comments(text: str) -> str:

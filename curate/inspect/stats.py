@@ -23,7 +23,7 @@ from curate.disk.parquet_writer import TableWriter, one_array
 from curate.disk.units import counted, format_bytes, format_percent, format_scaled
 from curate.documents.documents import Documents
 from curate.errors import UsageError
-from curate.formats.inputs import InputPlan
+from curate.formats.inputs import InputPlan, empty_files
 from curate.formats.part import plan_reading
 from curate.formats.read_settings import ReadSettings
 from curate.inspect.report import freshness
@@ -103,7 +103,8 @@ def gather(inputs: list[str], read: ReadSettings | None = None) -> dict[str, Any
                 "skipped": tally["skipped"],
                 "corrupt": tally["corrupt"],
                 "bad_dates": tally["bad_dates"],
-                "notices": list(plan.notices),
+                "files_without_documents": tally["without_documents"]["files"],
+                "notices": [*plan.notices, *empty_files(tally)],
                 "files": len(plan.files),
                 "lengths": {n: numbers[_length(n)] for n in LENGTHS},
                 "columns": {n: numbers[n] for n in columns if n in numbers},
@@ -202,11 +203,13 @@ def text(statistics: dict[str, Any], encoding: str | None = "utf-8") -> str:
     blocks = BLOCKS if "utf" in (encoding or "").lower() else ASCII
     documents = statistics["documents"]
     without, corrupt = statistics["without_text"], statistics["corrupt"]
+    empty = statistics["files_without_documents"]
     skipped = sum(statistics["skipped"].values())
     others = [
         f"{counted(without, 'document')} without text" if without else "",
         f"{counted(skipped, 'other record')} skipped" if skipped else "",
         f"{corrupt:,} corrupt" if corrupt else "",
+        f"{counted(empty, 'file')} without a document" if empty else "",
         f"{counted(statistics['bad_dates'], 'date')} that cannot be read"
         if statistics["bad_dates"]
         else "",

@@ -263,7 +263,13 @@ def _tally(sources: list[Source]) -> dict[str, Any]:
             total.update(source.tally.get(name, {}))
         tally[name] = dict(sorted(total.items()))
     examples = [e for source in sources for e in source.tally.get("corrupt_examples", [])]
-    return tally | {"corrupt_examples": examples[:100]}
+    empty = [t for source in sources if (t := source.tally.get("without_documents"))]
+    files, first = (
+        sum(t["files"] for t in empty),
+        next((t["first"] for t in empty if t["files"]), ""),
+    )
+    without = {"files": files, "first": first}
+    return tally | {"corrupt_examples": examples[:100], "without_documents": without}
 
 
 def _record(

@@ -173,12 +173,13 @@ def product_line(product: dict[str, Any]) -> str:
         s = product["summary"]
         bits = s["bits_per_byte"]  # None: nothing says how many bytes the text has
         held = f"{bits:.2f} bits a byte" if bits is not None else f"loss {s['held_out_loss']:.2f}"
+        known = [s[name] for name in ("first_loss", "last_loss") if s[name] is not None]
+        losses = " -> ".join(f"{loss:.2f}" for loss in known) or "not recorded"
         for name, value in (s.get("held_out_terms") or {}).items():
             held += f", {name.replace('_', ' ')} {value:.3f}"
         return (
             f"{product['label']}: {s['parameters'] / 1e6:.1f} million parameters,"
-            f" {counted(s['steps'], 'step')}, loss {s['first_loss']:.2f} -> {s['last_loss']:.2f},"
-            f" {held} on held-out text"
+            f" {counted(s['steps'], 'step')}, loss {losses}, {held} on held-out text"
         )
     if product["makes"] == "language_model":
         card = product["card"]

@@ -14,6 +14,7 @@ from curate.disk.process import cores
 from curate.disk.units import counted
 from curate.errors import RunFailed
 from curate.formats.events import MOST_NAMED
+from curate.formats.inputs import InputPlan
 from curate.run.plan import MapStage, RunPlan
 from curate.run.worker.traces import KINDS, smallest
 
@@ -30,7 +31,6 @@ class Options:
     sizes: Sizes = field(default_factory=Sizes)  # of the tasks of dedups, and of what they hold
     allow_python: bool = False  # whether functions in files that the recipe names may run
     slurm: tuple[str, ...] = ()  # options of sbatch, as KEY=VALUE
-    restart: bool | None = None  # a command's: whether OUT is set aside, not refused
     published: bool = False  # whether OUT is a URL, where readers find what need not lie here
 
     def count(self) -> int:
@@ -86,6 +86,7 @@ class Outcome:
             "unreadable": self.plan.inputs.unreadable,
             "passed_over": first.get("passed_over", 0),
             "bad_dates": first.get("bad_dates", 0),
+            "files_without_documents": first.get("without_documents", {}).get("files", 0),
             "left_out": sum(first.get("left_out", {}).values()),
             "digests_differing": sum(first.get("digests_differing", {}).values()),
             "bytes_in": first.get("bytes_in", 0),
@@ -115,23 +116,23 @@ class Outcome:
 
 # What the record of a partition counts: numbers, and numbers by key.
 _NUMBERS = (
-    "read", "kept", "rejected", "bytes_in", "bytes_out", "corrupt", "passed_over", "bad_dates",
-    "digests_compared",
-)  # fmt: skip
-_BY_KEY = ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds")
+    *("read", "kept", "rejected", "bytes_in", "bytes_out", "corrupt"),
+    *("passed_over", "bad_dates", "digests_compared"),
+)
+_BY_KEY = ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds", "cpu", "written")
 _PLAIN = (*KINDS, "left_out", "digests_differing")
-_COSTS = ("cpu", "written")
 
 
-def sum_up(stage: MapStage, parts: int, results: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """One record of a stage from those of its partitions, in their order. Each is merged and let
-    go. RunFailed where there are not `parts` of them, or documents are missing."""
+def sum_up(stage: MapStage, inputs: InputPlan, results: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """One record of a stage from those of the input's partitions, in their order. Each is merged
+    and let go. RunFailed where a partition or documents are missing."""
     numbers: dict[str, int] = dict.fromkeys(_NUMBERS, 0)
-    by_key: dict[str, dict[str, Any]] = {name: {} for name in (*_BY_KEY, *_PLAIN, *_COSTS)}
+    by_key: dict[str, dict[str, Any]] = {name: {} for name in (*_BY_KEY, *_PLAIN)}
+    documents: list[list[int]] = []  # of each slice, where the stage reads the input
     cuts: dict[str, list[dict[str, Any]]] = {}
     corrupt: list[dict[str, Any]] = []
     starts: list[float] = []  # the least and the largest
-    compiled, peak, count = 0.0, 0, 0
+    compiled, peak, count, parts = 0.0, 0, 0, len(inputs.partitions)
     for r in results:
         count += 1
         for name in _NUMBERS:
@@ -143,7 +144,8 @@ def sum_up(stage: MapStage, parts: int, results: Iterable[dict[str, Any]]) -> di
             cuts[rule] = smallest([*cuts.get(rule, []), *examples])
         if len(corrupt) < MOST_NAMED:
             corrupt += r["corrupt_examples"]
-        compiled += r.get("compiled", 0.0)
+        documents += [r["documents"]] if stage.index == 0 else []
+        compiled += r["compiled"]
         start = r["cpu"]["start"]
         starts = [min(start, *starts[:1]), max(start, *starts[1:])] if starts else [start] * 2
         peak = max(peak, r["peak_bytes"])
@@ -152,13 +154,13 @@ def sum_up(stage: MapStage, parts: int, results: Iterable[dict[str, Any]]) -> di
         record[name] = {k: round(v, 3) for k, v in sorted(by_key[name].items())}
     for name in _PLAIN:
         record[name] = by_key[name]
-    for name in _COSTS:
-        record[name] = {k: round(v, 3) for k, v in sorted(by_key[name].items())}
     record["compiled"] = round(compiled, 3)
     record["start"] = starts or [0.0, 0.0]
     record["cut_examples"] = dict(sorted(cuts.items()))
     record["corrupt_examples"] = corrupt[:MOST_NAMED]
     record["peak_bytes"] = peak
+    if stage.index == 0 and count == parts:
+        record["without_documents"] = inputs.without_documents(documents)
     if count != parts:
         raise RunFailed(
             f"stage {stage.folder_name}: of {counted(parts, 'partition')} {count} are recorded"

@@ -18,6 +18,7 @@ from curate.disk.files import part_files, replacing, write_text
 from curate.disk.process import host, peak_bytes
 from curate.disk.units import counted, format_bytes
 from curate.errors import RunFailed
+from curate.formats.inputs import empty_files
 from curate.run.plan import stage_folder
 from curate.version import __version__
 
@@ -77,6 +78,7 @@ def reading_notices(outcome: Outcome) -> list[str]:
     notices = []
     if not outcome.plan.stages and (places := figures.get("corrupt")):  # else the funnel's head
         notices.append(f"{counted(places, 'place')} of the input not read: see corrupt.jsonl")
+    notices += empty_files(figures)
     if left_out := figures.get("left_out"):
         columns = ", ".join(f"{name} {count:,}" for name, count in list(left_out.items())[:5])
         notices.append(

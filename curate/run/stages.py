@@ -67,7 +67,7 @@ class Stages:
         decided_by = stage.sketch.decided_by if stage.sketch else None
         load_ahead(None if self._decides_in_worker(stage, engine) else decided_by)
         self._map(stage, folder, written, engine)
-        record = sum_up(stage, self.parts, (r for _, r in self.ledger.results(stage.key)))
+        record = sum_up(stage, self.plan.inputs, (r for _, r in self.ledger.results(stage.key)))
         for file in unreadable:  # of files beside the input
             record["corrupt"] += file["corrupt"]
             record["corrupt_examples"] += file["places"]

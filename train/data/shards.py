@@ -195,6 +195,15 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
     special = _field(manifest, "special_ids", dict, path)
     if not all(isinstance(value, int) for value in special.values()):
         raise TrainError(f"{path}: special_ids must be whole numbers; encode again")
+    # Each token takes a byte of the tokenizer's file at least.
+    most = (folder / tokenizer).stat().st_size
+    if not 0 < vocab_size <= most:
+        raise TrainError(
+            f"{path}: vocab_size {vocab_size}, {tokenizer} has no room for it; encode again"
+        )
+    for name, value in special.items():
+        if not 0 <= value < vocab_size:
+            raise TrainError(f"{path}: special_ids: {name} {value} of {vocab_size}; encode again")
     files = _field(manifest, "files", dict, path)
     for name, digest in files.items():
         # No name from a manifest may leave the folder.
@@ -334,6 +343,8 @@ def _resolved(foreign: Foreign, named: Path) -> tuple[Foreign, dict[str, int], P
         added = loaded.get_added_tokens_decoder()
         special = {token.content: number for number, token in added.items() if token.special}
         largest = max(loaded.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        if largest > path.stat().st_size:
+            raise TrainError(f"{path}: has no room for the id {largest - 1}, which a token has")
         foreign = replace(
             foreign,
             vocab_size=foreign.vocab_size or largest,

@@ -280,4 +280,4 @@ def _read(
     if of_input.corrupt.count:
         with replacing(part_path(work.folder, part, "corrupt")) as aside:
             pq.write_table(pa.Table.from_pylist(of_input.corrupt.entries(), CORRUPT), aside)
-    account |= of_input.figures(EXAMPLES)
+    account |= of_input.figures(EXAMPLES) | {"documents": of_input.documents}

@@ -344,7 +344,9 @@ def test_the_recorded_spans_give_the_new_text(values: list[str]) -> None:
 
 def candidates(text: str) -> list[tuple[str, str]]:
     """What the kernel should take up, by regular expressions."""
-    matches = [(m.start(), "email", m.group()) for m in re.finditer("[@＠]", text)]
+    behind = r"[A-Za-z0-9_-]+\.|[A-Za-z0-9_-]*[\x80-\U0010ffff]"
+    signs = rf"(?<=[A-Za-z0-9_+\x80-\U0010ffff-])@(?={behind})|＠"
+    matches = [(m.start(), "email", m.group()) for m in re.finditer(signs, text)]
     quad = r"(?<![A-Za-z0-9_.])\d{1,3}(?:\.\d{1,3}){3}(?![A-Za-z0-9_]|\.\d)"
     matches += [(m.start(), "ipv4", m.group()) for m in re.finditer(quad, text, re.ASCII)]
     for m in re.finditer(r"(?<![A-Za-z0-9_:])[0-9a-fA-F]{4}:[0-9a-fA-F:]*", text, re.ASCII):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import time
+from contextlib import suppress
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -104,6 +106,57 @@ def test_a_page_made_to_be_slow_is_named_and_not_parsed(tmp_path: Path) -> None:
     found = events(tmp_path / "dump.xml")
     assert [row.id for row in rows(found)] == ["anwiki:3"]
     assert ["wikitext that cannot be read" in what for what in corrupt(found)] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "<p>",
+        "<p ",
+        "<a></b>",
+        "<div><br/>",
+        "[[{{]]}}",
+        "<nowiki>",
+        "<0x0A>",
+        "::",
+        "<ref",
+        "]] [[",
+    ],
+)
+def test_no_repeated_wikitext_takes_long(unit: str) -> None:
+    began = time.process_time()
+    with suppress(ValueError):
+        plain_text(unit * (20_000 // len(unit)), Site())
+    assert time.process_time() - began < 2
+
+
+def test_pages_are_read_wherever_lines_end(tmp_path: Path) -> None:
+    """Also where the file is cut into partitions at any byte."""
+    pages = [page(n, f"Text {n} with <page> and </page> in it.") for n in range(12)]
+    (tmp_path / "as.xml").write_text(HEAD + "".join(pages) + TAIL)
+    expected = rows(events(tmp_path / "as.xml"))
+    assert len(expected) == 12
+    one_line = (HEAD + "".join(pages) + TAIL).replace("\n", "")
+    marked = one_line.replace("<page>", '<page xml:lang="an"\n>').replace("</page>", "</page >")
+    marked = marked.replace("<id>", "<!-- <page> </page> --><x><![CDATA[</page><page>]]></x><id>")
+    for name, text in (("one.xml", one_line), ("marked.xml", marked)):
+        (tmp_path / name).write_text(text)
+        found = rows(events(tmp_path / name))
+        assert [(r.id, r.text) for r in found] == [(r.id, r.text) for r in expected]
+    for size in (100, 333, 1000):
+        found = rows(events(tmp_path / "one.xml", size))
+        assert [(r.id, r.text) for r in found] == [(r.id, r.text) for r in expected]
+
+
+def test_cut_and_oversized_pages_are_named_on_one_line_too(tmp_path: Path) -> None:
+    cut, large = page(1).replace("</page>", ""), page(2, "x" * 9000)
+    text = (HEAD + cut + large + page(3) + cut).replace("\n", "")
+    (tmp_path / "dump.xml").write_text(text)
+    found = events(tmp_path / "dump.xml", max_record=2000)
+    assert corrupt(found) == ["a page is cut short"] * 2
+    refused, whole = rows(found)
+    assert refused.reject is not None and refused.reject[0] == "record_too_large"
+    assert whole.id == "anwiki:3"
 
 
 def multistream(path: Path, count: int, a_stream: int = 5) -> list[str]:

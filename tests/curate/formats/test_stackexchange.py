@@ -72,6 +72,17 @@ def test_a_7z_file_is_read_as_its_posts(tmp_path: Path) -> None:
     assert rows(found)[0].url == "https://mills.stackexchange.com/questions/1"
 
 
+def test_posts_are_read_wherever_lines_end(tmp_path: Path) -> None:
+    lines = dump(POSTS).replace("\r\n", "")
+    spread = dump(POSTS).replace(" Score=", "\nScore=").replace(" />", ' New="a /> b"></row>')
+    found = {}
+    for name, text in (("as.xml", dump(POSTS)), ("one.xml", lines), ("many.xml", spread)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        found[name] = [row.text for row in rows(events(tmp_path / name))]
+    assert len(found["as.xml"]) == 2
+    assert found["one.xml"] == found["many.xml"] == found["as.xml"]
+
+
 def test_a_bad_post_is_named_and_the_others_are_read(tmp_path: Path) -> None:
     bad = '  <row Id="x" PostTypeId="1" />\n  <row Id="3" Body="&bomb;" />\n'
     (tmp_path / "Posts.xml").write_text(dump(bad + post(1, "<p>Whole</p>")), encoding="utf-8")
@@ -84,7 +95,7 @@ def test_a_post_beyond_the_limit_is_rejected(tmp_path: Path) -> None:
     posts = post(1, "x" * 5000) + post(2, "<p>Short</p>")
     (tmp_path / "Posts.xml").write_text(dump(posts), encoding="utf-8")
     long, short = rows(events(tmp_path / "Posts.xml", max_record=2000))
-    assert long.reject is not None and long.reject[0] == "line_too_long"
+    assert long.reject is not None and long.reject[0] == "record_too_large"
     assert short.text == "Q:\n\nQuestion 2?\n\nShort"
 
 

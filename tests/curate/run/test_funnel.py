@@ -20,3 +20,11 @@ def test_one_new_input_is_no_plural() -> None:
     outcome = Refreshed(Path("home"), "run", "day", inputs=1, totals={"read": 1, "kept": 1})
     outcome.corpus = {"documents": 1}
     assert outcome.line() == "day: 1 new input, 1 document read, 1 kept; corpus 1 document; 0.0 s"
+
+
+def test_a_loss_that_is_not_known_is_not_stated() -> None:
+    summary = {"bits_per_byte": 1.0, "parameters": 1_000_000, "steps": 2, "last_loss": 6.74}
+    model = {"makes": "model", "label": "pretrain", "summary": summary | {"first_loss": None}}
+    assert "2 steps, loss 6.74, 1.00 bits a byte" in product_line(model)
+    model["summary"] = summary | {"first_loss": 7.39}
+    assert "loss 7.39 -> 6.74, " in product_line(model)

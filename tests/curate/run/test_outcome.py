@@ -9,10 +9,19 @@ import pytest
 
 from curate.errors import RunFailed
 from curate.formats.events import MOST_NAMED
+from curate.formats.input_file import InputFile
+from curate.formats.inputs import InputPlan
+from curate.formats.partitions import Slice
 from curate.run.outcome import sum_up
 from curate.run.plan import MapStage
 
 STAGE = MapStage(0, "key", None, [])
+
+
+def inputs(parts: int) -> InputPlan:
+    """A plan of files that are a partition each."""
+    files = [InputFile(f"/in/{n}", str(n), "jsonl", "plain", 9, "", "") for n in range(parts)]
+    return InputPlan(files, [(Slice(n, 0, None),) for n in range(parts)])
 
 
 def result(part: int) -> dict[str, Any]:
@@ -32,6 +41,7 @@ def result(part: int) -> dict[str, Any]:
         "cut_examples": {"c4.line": [example]},
         "corrupt_examples": [{"offset": 60 * part + n} for n in range(60)],
         "peak_bytes": 100 - part,
+        "documents": [4],
     }
 
 
@@ -44,7 +54,7 @@ def test_partitions_are_merged_and_let_go() -> None:
             yield held[-1]
             held.pop().clear()  # nothing of it is needed any more
 
-    record = sum_up(STAGE, 10, results())
+    record = sum_up(STAGE, inputs(10), results())
     assert (record["read"], record["kept"], record["bytes_out"]) == (40, 30, 45)
     assert record["primary"] == {"c4.0": 5, "c4.1": 5} and record["seconds"] == {"c4": 2.5}
     assert (record["start"], record["compiled"], record["peak_bytes"]) == ([1.0, 3.0], 5.0, 100)
@@ -55,4 +65,4 @@ def test_partitions_are_merged_and_let_go() -> None:
 
 def test_a_partition_without_a_record_is_an_error() -> None:
     with pytest.raises(RunFailed, match="of 2 partitions 1"):
-        sum_up(STAGE, 2, [result(0)])
+        sum_up(STAGE, inputs(2), [result(0)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ import pytest
 
 from curate.corpus.stage_files import part_path, read_kept
 from curate.errors import UsageError
+from curate.run.records import reading_notices
 
 STEPS = [
     "c4",
@@ -307,6 +309,37 @@ def test_what_is_left_out_or_damaged_is_counted_named_and_noted_once(bench):
     (refused,) = bench.rows("strict", "rejected")
     assert (refused["step"], refused["rule"]) == ("read", "digest_mismatch")
     assert refused["detail"] == "WARC-Block-Digest is of another content"
+
+
+EMPTY = {
+    "Posts.xml": b'<?xml version="1.0"?><posts></posts>',
+    "blank.jsonl": b"\n\n",
+    "cut.jsonl": b"\n" * 9000,
+    "header.csv": b"id,text\n",
+    "nothing.jsonl.gz": gzip.compress(b""),
+    "other.xml": b"<mediawiki><article>Text.</article></mediawiki>",
+    "requests.warc": b"WARC/1.0\r\nWARC-Type: request\r\nContent-Length: 1\r\n\r\na\r\n\r\n",
+}
+
+
+def test_files_that_gave_no_document_are_counted_and_the_first_is_named(bench):
+    source = bench.jsonl("in/late.jsonl", [b"", *[b" " * 900] * 9, {"text": "at its end"}])
+    for name, content in EMPTY.items():
+        source.with_name(name).write_bytes(content)
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), source.with_name("zero.parquet"))
+    steps, read = ["extract", {"document_length": {"min": 1}}], {"partition_bytes": 1024}
+    bench.run(steps, *sorted(source.parent.iterdir()), read=read)
+    record = json.loads((bench.folder / "out/run.json").read_text())
+    assert (record["totals"]["read"], record["totals"]["files_without_documents"]) == (1, 8)
+    assert "8 files gave no document, first Posts.xml" in record["notices"]
+    report = (bench.folder / "out/report.html").read_text()
+    assert "Files that gave no document: 8" in report
+    header = source.with_name("header.csv")
+    outcome = bench.run([{"tokenizer": {"vocab": 300}}], source, header, out="product", read=read)
+    assert outcome.totals()["files_without_documents"] == 1
+    assert reading_notices(outcome) == ["1 file gave no document: header.csv"]
+    bench.run(steps, source, out="whole", read=read)
+    assert json.loads((bench.folder / "whole/run.json").read_text())["notices"] == []
 
 
 def test_a_batch_of_a_later_stage_lies_in_one_row_group_of_both_files(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from pathlib import Path
@@ -144,6 +145,17 @@ def test_a_damaged_log_is_noticed_and_the_weights_are_right(whole, tmp_path):
     notices: list[str] = []
     pretrain(whole / "shards", out, model=MODEL, train=TRAIN, on_notice=notices.append)
     assert any("metrics.jsonl: damaged before step 7" in line for line in notices)
+
+
+def test_a_first_loss_that_the_log_has_lost_is_not_stated(whole, tmp_path):
+    shutil.copytree(whole, tmp_path / "copy")
+    out = tmp_path / "copy" / "out"
+    (out / "train.json").unlink()
+    first = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])["loss"]
+    (out / "metrics.jsonl").write_text("")
+    shutil.rmtree(sorted((out / "checkpoints").iterdir())[-1])
+    summary = pretrain(whole / "shards", out, model=MODEL, train=TRAIN)
+    assert summary["first_loss"] is None and summary["last_loss"] < first
 
 
 def test_what_a_killed_process_left_half_written_goes_and_that_of_a_live_one_stays(tmp_path):
