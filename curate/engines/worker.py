@@ -1,6 +1,6 @@
 """A worker process: reads tasks as JSON lines from stdin, answers as JSON lines on stdout.
 
-Started as `python -m curate.engines.worker` by the local engine. It ends when its parent does.
+Started by the local engine (`kernel_cache.start`). It ends when its parent does.
 """
 
 from __future__ import annotations
@@ -145,10 +145,3 @@ def main() -> None:
         _named(function)()
     for line in sys.stdin.buffer:
         send(_run(json.loads(line)))
-
-
-if __name__ == "__main__":
-    # `python -m` loads this file as __main__; work must see one module, not two.
-    from curate.engines import worker
-
-    worker.main()

@@ -20,6 +20,7 @@ from typing import Any
 
 from curate.errors import CurateError, RunFailed, TooMuchGone, UsageError
 from curate.steps.recipe import Recipe, compose
+from kernel_cache.start import command
 
 MEASURED = "measured.json"
 
@@ -95,13 +96,10 @@ def measure(
         "quiet": quiet,
         "parent": os.getpid(),
     }
-    home = str(Path(__file__).resolve().parents[3])
-    paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     done = subprocess.run(
-        [sys.executable, "-m", "curate.inspect.compare.method_run"],
+        command("curate.inspect.compare.method_run"),
         input=json.dumps(task).encode(),
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))},
         check=False,
     )
     if done.returncode < 0 or not done.stdout.strip():
@@ -174,7 +172,3 @@ def main() -> None:
     except KeyboardInterrupt:
         os._exit(130)
     os.write(answers, (json.dumps(answer) + "\n").encode())
-
-
-if __name__ == "__main__":
-    main()
