@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 from kernel_cache import start
 
 
 def main() -> None:
     """Starts a worker where one will be needed, then loads the command line and runs it."""
-    start.leave_folder()
+    with suppress(FileNotFoundError):  # the working folder is gone
+        start.leave_folder()
     from curate.cli.early_worker import start_worker
 
     start_worker([a for a in sys.argv[1:] if a != "--debug"])

@@ -5,6 +5,8 @@ Importing this package loads no numba, which takes most of a second; `njit` does
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from kernel_cache import start
 
 TYPE_CHECKING = False  # typing is not imported before `watch` looks
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
 
     from kernel_cache.kernels import njit as njit
 
-start.watch()
+with suppress(FileNotFoundError):  # the working folder is gone
+    start.watch()
 
 
 def read_only(array: np.ndarray) -> np.ndarray:

@@ -25,24 +25,23 @@ _hiding: list[str] = []  # the user's folders on the path of modules, before the
 
 
 class _Finder:
-    """Finds our packages in our folder where ours import them; ImportError names a file that
-    hides a library from them."""
+    """Finds our packages in our folder when ours import them. ImportError: a file hides a module
+    from ours."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         own = name in OURS
-        if path is not None or not (own or _hiding):
-            return None
-        hiding = PathFinder.find_spec(name, _hiding)
-        if not own and (hiding is None or hiding.origin is None):
+        hiding = PathFinder.find_spec(name, _hiding) if path is None else None
+        file = hiding.origin if hiding else None
+        if path is not None or not (own or file):
             return None
         by = [module.partition(".")[0] for module in importers(sys._getframe(1))]
         if OURS.isdisjoint(by[:1] if own else by[: [*by, "__main__"].index("__main__")]):
             return None
         folders = [HOME] if own else [folder for folder in sys.path if folder not in _hiding]
         known = PathFinder.find_spec(name, folders)
-        if hiding and hiding.origin and known:
-            raise ImportError(f"{hiding.origin} hides the module {name} of llmcurate: rename it")
+        if file and known:
+            raise ImportError(f"{file} hides the module {name} that llmcurate needs: rename it")
         return known if own else None
 
 

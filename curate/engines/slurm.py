@@ -211,7 +211,7 @@ class SlurmEngine(HostsEngine):
             return
         # Within a job, its variables would be taken for options of the new ones.
         within = clean_env() if "SLURM_JOB_ID" in os.environ else nullcontext()
-        # submitit's `python -m` looks for modules in this folder first; Python 3.11 can be told not to.
+        # submitit starts Python by `-m`, which else looks for modules in this folder first.
         safe = environment_variables(PYTHONSAFEPATH="1")
         try:
             with within, safe, redirect_stderr(StringIO()):

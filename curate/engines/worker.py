@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import importlib
 import json
 import os
 import signal
@@ -16,6 +15,7 @@ import threading
 import time
 import traceback
 from contextlib import suppress
+from pkgutil import resolve_name
 from typing import Any
 
 from curate.engines import late_pandas
@@ -96,18 +96,12 @@ def _end_after(parent: int) -> None:
     os._exit(1)
 
 
-def _named(function: str) -> Any:
-    """The function of `module:name`."""
-    module, _, name = function.partition(":")
-    return getattr(importlib.import_module(module), name)
-
-
 def _run(task: dict[str, Any]) -> dict[str, Any]:
     from curate.engines.base import kind_of
     from curate.errors import CurateError, disk_error
 
     try:
-        function = _named(task["function"])
+        function = resolve_name(task["function"])
         began = cpu_seconds()
         result = function(task["payload"])
         return {"result": result, "cpu": cpu_seconds() - began}
@@ -142,6 +136,6 @@ def main() -> None:
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     for function in sys.argv[2:]:  # load what the first task will need
-        _named(function)()
+        resolve_name(function)()
     for line in sys.stdin.buffer:
         send(_run(json.loads(line)))

@@ -13,8 +13,8 @@ from typing import Any
 from curate.errors import RunFailed
 from kernel_cache.start import command
 
-LAST_LINES = 5  # of what the processes said, where no line is known to be the error
-TORCHRUN = "torch.distributed.elastic."  # its own exception, which says only that there was one
+LAST_LINES = 5  # of the processes, if none of them is known to be the error
+TORCHRUN = "torch.distributed.elastic."  # its exception, which names no cause
 # Before each line of a process, and lines of torchrun's log.
 _PREFIX = re.compile(r"^\[rank\d+\]: |^[A-Z]\d{4} .*\n", re.MULTILINE)
 _RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)", re.MULTILINE)
@@ -33,7 +33,7 @@ def pretrain_in(
     on_progress: Callable[[dict[str, Any]], None],
     on_notice: Callable[[str], None],
 ) -> dict[str, Any]:
-    """As `train.loop.pretrain.pretrain`, by as many processes of `python -m train`; raises
+    """As `train.loop.pretrain.pretrain`, by as many processes of `train`; raises
     RunFailed with the error they ended with, and its exit code."""
     arguments = [str(shards or "-"), str(out), "--json", "--model", model]
     arguments += ["--fresh"] if fresh else []
