@@ -25,8 +25,7 @@ _hiding: list[str] = []  # the user's folders on the path of modules, before the
 
 
 class _Finder:
-    """Finds our packages in our folder when ours import them. ImportError: a file hides a module
-    from ours."""
+    """Finds our packages for each other; ImportError names a file that hides a module from them."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
@@ -56,7 +55,7 @@ def importers(frame: FrameType | None) -> list[str]:
 
 def watch() -> None:
     """Look at the imports of this process from now on."""
-    module = sys.orig_argv[sys.orig_argv.index("-m") + 1] if sys.argv[:1] == ["-m"] else ""
+    module = sys.orig_argv[sys.orig_argv.index("-m") + 1] if "-m" in sys.argv[:1] else ""
     if module.partition(".")[0] in OURS:  # `python -m curate`, which is about to be loaded
         leave_folder()
     script = getattr(sys.modules["__main__"], "__file__", None) or ""
@@ -67,8 +66,7 @@ def watch() -> None:
 
 
 def leave_folder() -> None:
-    """Take the working folder off the path of modules; one that PYTHONPATH names goes to its end,
-    behind the libraries."""
+    """Take the working folder off the path of modules; if PYTHONPATH names it, to the end of it."""
     working = os.path.realpath("")
     front, rest = _parts_of_path()
     sys.path[:] = [p for p in front if os.path.realpath(p) not in {working, HERE} - {HOME}] + rest

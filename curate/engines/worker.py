@@ -81,7 +81,7 @@ def keep_memory() -> None:
         libc.mallopt(-1, 256 << 20)  # M_TRIM_THRESHOLD
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """Ends this process when its parent does; Linux sees to it, elsewhere a thread looks."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
@@ -127,7 +127,7 @@ def main() -> None:
     compile_time.on_start = _compiling
     os.dup2(2, 1)  # whatever a library prints must not mix with the answers
     sys.stdout = sys.stderr
-    _end_with(int(sys.argv[1]))
+    end_with(int(sys.argv[1]))
     keep_memory()
     gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, and none is garbage
     late_pandas.install()

@@ -41,15 +41,14 @@ def pretrain_in(
     for name, value in changed.items():
         arguments += ["--set", f"{name}={json.dumps(value)}"]
     _, *script = command("train.__main__", *arguments)  # that torchrun starts by Python
-    by = ["--standalone", "--nproc-per-node", str(processes)]
+    by = ["--standalone", f"--nproc-per-node={processes}"]
+    line = command("torch.distributed.run", *by, *script)
     summary: dict[str, Any] | None = None
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
-        torchrun = command("torch.distributed.run", *by, *script)
-        with subprocess.Popen(torchrun, stdout=subprocess.PIPE, stderr=errors, text=True) as run:
+        with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=errors, text=True) as run:
             assert run.stdout is not None
             try:
-                for line in run.stdout:
-                    event = _object(line)
+                for event in map(_object, run.stdout):
                     if "summary" in event:
                         summary = event["summary"]
                     elif "notice" in event:

@@ -6,18 +6,17 @@ ordinary one: it resumes, and has its report.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from curate.engines.worker import end_with
 from curate.errors import CurateError, RunFailed, TooMuchGone, UsageError
 from curate.steps.recipe import Recipe, compose
 from kernel_cache.start import command
@@ -158,10 +157,7 @@ def main() -> None:
     task = json.loads(sys.stdin.read())
     answers = os.dup(1)
     os.dup2(2, 1)  # whatever is printed must not mix with the answer
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: ends with its parent
-    if os.getppid() != task["parent"]:
-        return
+    end_with(task["parent"])
     try:
         answer = _run(task)
     except TooMuchGone as error:
