@@ -11,16 +11,24 @@ Names are imported when they are first used, so that `import curate` is cheap (d
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from curate.version import __version__
 
+TYPE_CHECKING = False  # typing is not imported before kernel_cache looks
 if TYPE_CHECKING:
+    from typing import Any
+
     from curate.api.corpus import Corpus
     from curate.api.result import Result
     from curate.api.run import run_recipe
     from curate.steps.recipe import load
+
+# Ours, whatever else has that name on the path of modules; it watches all other imports.
+sys.path.insert(0, str(__path__[0])[: -len("/curate")])
+import_module("kernel_cache")
+del sys.path[0]
 
 __all__ = ["Corpus", "Result", "__version__", "load", "run_recipe"]
 _PLACES = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class CurateError(Exception):
@@ -49,6 +51,27 @@ def as_failure(error: Exception) -> RunFailed:
     failure = RunFailed(str(error))
     failure.exit_code = getattr(error, "exit_code", 1)
     return failure
+
+
+@contextmanager
+def needs_training() -> Iterator[None]:
+    """Turns errors of `train`, and the absence of what it needs, into those of a run."""
+    from train.errors import TrainError
+
+    try:
+        yield
+    except TrainError as error:
+        raise as_failure(error) from None
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "safetensors", "tokenizers", "sklearn"):
+            raise
+        raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
+    except Exception as error:
+        from train.model.plugins import failure_of
+
+        if (failure := failure_of(error)) is None:
+            raise
+        raise as_failure(failure) from None
 
 
 def name_file(error: OSError, path: object) -> None:

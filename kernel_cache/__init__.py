@@ -5,12 +5,20 @@ Importing this package loads no numba, which takes most of a second; `njit` does
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
 
+from kernel_cache import start
+
+TYPE_CHECKING = False  # typing is not imported before `watch` looks
 if TYPE_CHECKING:
+    from typing import Any
+
     import numpy as np
 
     from kernel_cache.kernels import njit as njit
+
+with suppress(FileNotFoundError):  # the working folder is gone
+    start.watch()
 
 
 def read_only(array: np.ndarray) -> np.ndarray:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
+import venv
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -98,6 +101,121 @@ def test_the_wheel_alone_runs_the_demo_and_it_proves_itself(wheel: Path, tmp_pat
     # Typed again it says that all is done: same web, same settings.
     run_alone(wheel, tmp_path, "demo", "--json", *settings)
     assert [p.name for p in (tmp_path / "demo" / "runs").iterdir()] == ["0001-demo"]
+
+
+# Names of modules of libraries and of Python, and of ours, that files of the user's may have.
+OTHERS = ["datasets.py", "tokenizers.py", "typing.py", "numba.py", "queue.py", "tomllib.py"]
+OTHERS += ["kernel_cache/__init__.py", "pipelines/__init__.py", "tokenize_kit/__init__.py"]
+OURS = ["train.py", "curate/__init__.py"]
+
+
+class Installed:
+    """The command of the installed wheel, typed in a folder that holds files with such names."""
+
+    def __init__(self, wheel: Path, folder: Path) -> None:
+        self.folder, home = folder / "work", folder / "env"
+        venv.create(home)
+        (site,) = home.glob("lib/python*/site-packages")
+        zipfile.ZipFile(wheel).extractall(site)
+        libraries = [path for path in sys.path if path.endswith("-packages")]
+        (site / "libraries.pth").write_text("\n".join(libraries) + "\n")
+        self.python, self.script = home / "bin/python", home / "bin/llmcurate"
+        self.script.write_text("import sys\nfrom curate.__main__ import main\nsys.exit(main())\n")
+        for name in OTHERS + OURS:
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"print('RAN {name}')\nraise SystemExit('RAN {name}')\n")
+        texts = [f"Mill number {n} is an old mill. " * 9 for n in range(40)]
+        lines = [json.dumps({"id": f"{n}", "text": text}) for n, text in enumerate(texts)]
+        (self.folder / "in.jsonl").write_text("\n".join(lines) + "\n")
+        steps = "- gopher_quality: {min_words: 5}\n- python: my_rules.py:keep\n- dedup_minhash\n"
+        (self.folder / "mine.yaml").write_text(f"steps:\n{steps}")
+        rule = "from words import MILL\n\n\ndef keep(text, metadata):\n    return MILL in text\n"
+        (self.folder / "my_rules.py").write_text(rule)
+        (self.folder / "words.py").write_text("MILL = 'old mill'\n")
+
+    def __call__(self, line: str, path: str = "", code: int = 0) -> str:
+        """What `llmcurate LINE` prints, or `python LINE` if it begins with -. path: PYTHONPATH."""
+        start = [] if line.startswith("-") else [self.script]
+        done = subprocess.run(
+            [self.python, *start, *shlex.split(line)],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "LLMCURATE_ALLOW_PYTHON": "1", "PYTHONPATH": path},
+        )
+        printed = done.stdout + done.stderr
+        assert done.returncode == code, f"{line}: {printed}"
+        assert "RAN" not in printed, f"{line}: {printed}"
+        return printed
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return Installed(wheel, tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture
+def without_ours(installed: Installed) -> Iterator[Installed]:
+    """The same where `python -m` finds our packages."""
+    for name in OURS:
+        (installed.folder / name).rename(installed.folder / f"{name}.away")
+    yield installed
+    for name in OURS:
+        (installed.folder / f"{name}.away").rename(installed.folder / name)
+
+
+def test_no_file_of_the_users_is_imported_by_a_run_and_its_workers(installed: Installed) -> None:
+    assert "fineweb" in installed("recipes")
+    assert "read 40 documents" in installed("run mine.yaml in.jsonl -o small --workers 2")
+
+
+@pytest.mark.parametrize("path", ["", ".:"])
+def test_python_m_and_pythonpath_put_no_file_before_a_library(
+    without_ours: Installed, path: str
+) -> None:
+    assert "fineweb" in without_ours("-m curate recipes", path)
+    assert "usage: python -m train" in without_ours("-m train --help", path)
+    assert "fineweb" in without_ours("recipes", path)
+
+
+def test_a_notebooks_import_names_the_file_that_hides_a_module(without_ours: Installed) -> None:
+    # Python's own modules that a notebook's process has loaded before its folder is on the path.
+    loaded = "import sys; here = sys.path.pop(0); import typing; sys.path.insert(0, here)"
+
+    def last_line(code: str) -> str:
+        return without_ours(f"-c '{code}'", code=1).splitlines()[-1]
+
+    def line_of(file: str, module: str) -> str:
+        path = without_ours.folder / file
+        return f"ImportError: {path} hides the module {module} that llmcurate needs: rename it"
+
+    assert last_line("from curate import Corpus") == line_of("typing.py", "typing")
+    assert last_line(f"{loaded}; import train.data.shards") == line_of("queue.py", "queue")
+    assert last_line(f"{loaded}; import curate.text.tables") == line_of("numba.py", "numba")
+    (without_ours.folder / "train.py").write_text("raise SystemExit('RAN')\n")
+    code = f"{loaded}; import curate.products.pretraining"
+    assert last_line(code) == line_of("train.py", "train")
+
+
+@pytest.mark.slow  # the ones above stand for it
+@pytest.mark.timeout(900)
+def test_no_file_of_the_users_is_imported_by_any_command(installed: Installed) -> None:
+    pytest.importorskip("torch")
+    for workers in (1, 2):
+        installed(f"run mine.yaml in.jsonl -o run{workers} --workers {workers}")
+    installed("dedup in.jsonl -o dedup --method minhash --workers 2")
+    installed("dedup compare in.jsonl -o compared --methods exact,minhash")
+    installed("tokenizer train in.jsonl -o tok --vocab 300")
+    installed("tokenizer encode in.jsonl -o shards --tokenizer tok")
+    for processes in (1, 2):
+        small = "--steps 2 --rows 2 --context 16"
+        installed(f"pretrain shards -o model{processes} --processes {processes} {small}")
+    installed("generate Mill --model model2 --max-tokens 3")
+    for line in ("verify shards", "check run2", "stats run2", "explain 7 --in run2", "schema"):
+        installed(line)
+    installed("whatif run2 --set gopher_quality.min_words=9")
+    installed("warmup mine.yaml --workers 1")
 
 
 def test_the_citation_names_the_version_that_is_built(wheel: Path) -> None:

@@ -69,8 +69,8 @@ def ablate(
       --eval wiki=wiki.jsonl -o vocabularies
     """
     from curate.cli.model_settings import Ablate
-    from curate.cli.training import needs_training
     from curate.engines.choose import check_engine
+    from curate.errors import needs_training
     from curate.inspect import results
     from curate.products.eval_texts import named_paths
 

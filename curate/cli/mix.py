@@ -166,8 +166,8 @@ def search(
       --total 1e9 -o search
     """
     from curate.cli.model_settings import MixSearch
-    from curate.cli.training import needs_training
     from curate.engines.choose import check_engine
+    from curate.errors import needs_training
     from curate.inspect import results
     from curate.mix.sources import named
     from curate.mix.step import pairs

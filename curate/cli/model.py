@@ -42,7 +42,7 @@ def model_show(
     llmcurate model show 124m --set model.attention.window=64
     """
     from curate.cli.model_settings import ModelShow
-    from curate.cli.training import needs_training
+    from curate.errors import needs_training
 
     chosen = ModelShow.of(settings)
     with needs_training():
@@ -89,7 +89,7 @@ def model_coordinates(
     llmcurate model coordinates tiny --set model.attention.head_dim=16 --widths 96,192,384
     """
     from curate.cli.model_settings import ModelCoordinates
-    from curate.cli.training import needs_training
+    from curate.errors import needs_training
 
     chosen = ModelCoordinates.of(settings)
     try:
@@ -152,7 +152,7 @@ def model_compare(
     """
     from curate.cli.model_settings import ModelCompare
     from curate.cli.options import workspace
-    from curate.cli.training import needs_training
+    from curate.errors import needs_training
     from curate.inspect.compare.models import compare_models
 
     chosen = ModelCompare.of(settings)
@@ -196,8 +196,8 @@ def model_rope_search(
     import time
 
     from curate.cli.model_settings import ModelRopeSearch
-    from curate.cli.training import needs_training
     from curate.disk.files import write_text
+    from curate.errors import needs_training
     from curate.products.eval_texts import as_shards
     from curate.terminal.progress import Progress, say
 
@@ -273,7 +273,7 @@ def _config(model: str, vocab: int | None, sets: list[str]) -> ModelConfig:
 @model_app.command("list")
 def model_list(as_json: Json = False) -> None:
     """List the presets: names, parameters, architecture."""
-    from curate.cli.training import needs_training
+    from curate.errors import needs_training
 
     with needs_training():
         from train.measure.accounting import architecture_row, parameters

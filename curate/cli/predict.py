@@ -10,7 +10,7 @@ import typer
 
 from curate.cli.options import Json, Quiet, app
 from curate.cli.settings import command
-from curate.cli.training import needs_training
+from curate.errors import needs_training
 from curate.terminal.output import echo, echo_json
 
 

@@ -40,7 +40,7 @@ def scaling_run(
     """
     from curate.cli.model_settings import ScalingRun
     from curate.cli.options import workspace
-    from curate.cli.training import needs_training
+    from curate.errors import needs_training
     from curate.inspect.scaling import run_sweep
 
     chosen = ScalingRun.of(settings)
@@ -81,7 +81,7 @@ def scaling_fit(
     llmcurate scaling fit points.csv -o law
     """
     from curate.cli.model_settings import ScalingFit
-    from curate.cli.training import needs_training
+    from curate.errors import needs_training
     from curate.inspect.scaling import fit_points
 
     chosen = ScalingFit.of(settings)
@@ -102,7 +102,7 @@ def scaling_plan(as_json: Json = False, **settings: Any) -> None:
     llmcurate scaling plan --flops 1e20 --unique-tokens 2e9 --fit sweep --gpu H100
     """
     from curate.cli.model_settings import ScalingPlan
-    from curate.cli.training import needs_training
+    from curate.errors import needs_training
     from curate.inspect.scaling import plan_budget
 
     chosen = ScalingPlan.of(settings)

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -24,7 +22,7 @@ from curate.cli.options import (
 )
 from curate.cli.settings import command
 from curate.disk.units import counted
-from curate.errors import RunFailed, UsageError, as_failure
+from curate.errors import UsageError, needs_training
 from curate.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
@@ -39,30 +37,6 @@ Trained = Annotated[
         metavar="PATH", help="Folder of a trained model. In a workspace the default is the newest."
     ),
 ]
-
-
-@contextmanager
-def needs_training() -> Iterator[None]:
-    """Turns errors of `train`, and its absence, into those of the command line."""
-
-    try:
-        from train.errors import TrainError
-    except ModuleNotFoundError as error:
-        raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
-    try:
-        yield
-    except TrainError as error:
-        raise as_failure(error) from None
-    except ModuleNotFoundError as error:
-        if error.name not in ("torch", "safetensors", "tokenizers", "sklearn"):
-            raise
-        raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
-    except Exception as error:
-        from train.model.plugins import failure_of
-
-        if (failure := failure_of(error)) is None:
-            raise
-        raise as_failure(failure) from None
 
 
 @command(app, "pretrain", shared=command_options)

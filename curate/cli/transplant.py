@@ -57,7 +57,7 @@ def transplant(
     llmcurate pretrain shards --model moved -o further
     """
     from curate.cli.model_settings import ModelTransplant
-    from curate.cli.training import needs_training
+    from curate.errors import needs_training
     from curate.inspect.evaluate.tokenizers import Documents, translated
     from curate.terminal.progress import say
     from tokenize_kit.change.focus import drawn

@@ -8,10 +8,10 @@ What a resolve can split goes as tasks to `Sketches.run`: an engine's workers, o
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pyarrow as pa
@@ -31,15 +31,9 @@ Task = dict[str, Any]
 Run = Callable[[str, list[Task]], Iterator[tuple[Task, dict[str, Any]]]]
 
 
-def named(function: str) -> Any:
-    """The function of "module:name"."""
-    module, _, name = function.partition(":")
-    return getattr(importlib.import_module(module), name)
-
-
 def run_here(function: str, tasks: Iterable[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
     """The tasks one after the other in this process."""
-    work = named(function)
+    work = resolve_name(function)
     for task in tasks:
         yield task, work(task)
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import yaml
 
+from curate.steps.shipped import FOLDER
 from curate.text.near_copies import WORD, drawn_number, jaccard, nearest
 
-if TYPE_CHECKING:
-    from importlib.abc import Traversable
-
-
+DEMO = FOLDER / "demo"
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -51,12 +49,8 @@ class Host:
     tagline: str
 
 
-def _folder() -> Traversable:
-    return files("pipelines").joinpath("demo")
-
-
-def _load(resource: Traversable) -> Any:
-    return yaml.load(resource.read_text(encoding="utf-8"), Loader=_Loader)  # a safe loader
+def _load(path: Path) -> Any:
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # a safe loader
 
 
 def load_articles() -> list[Article]:
@@ -67,14 +61,11 @@ def load_articles() -> list[Article]:
     """
     articles: list[Article] = []
     seen: set[str] = set()
-    folder = _folder().joinpath("texts")
-    for resource in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if not resource.name.endswith(".yaml"):
-            continue
-        for section in _sections(_load(resource)):
+    for path in sorted((DEMO / "texts").glob("*.yaml")):
+        for section in _sections(_load(path)):
             for entry in section["articles"]:
                 if entry["id"] in seen:
-                    raise ValueError(f"{resource.name}: article id {entry['id']!r} is used twice")
+                    raise ValueError(f"{path.name}: article id {entry['id']!r} is used twice")
                 seen.add(entry["id"])
                 articles.append(_article(entry, section))
     return articles
@@ -101,13 +92,13 @@ def load_hosts() -> list[Host]:
     """The invented sites, in the order written."""
     return [
         Host(h["host"], h["name"], h["layout"], tuple(h["sections"]), h["tagline"])
-        for h in _load(_folder().joinpath("hosts.yaml"))
+        for h in _load(DEMO / "hosts.yaml")
     ]
 
 
 def load_words(name: str) -> Any:
     """One table of ``words.yaml``: synonyms, comments, products, place names."""
-    return _load(_folder().joinpath("words.yaml"))[name]
+    return _load(DEMO / "words.yaml")[name]
 
 
 _SENTENCE_END = re.compile(r"(?<=[.?!]) (?=[A-Z])")

@@ -14,12 +14,12 @@ what stays all the same calls `Storage.fetch`.
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from curate.disk.elsewhere import all_files, check_version, version_elsewhere
@@ -39,8 +39,7 @@ Stamp = tuple[int, int, int, int]
 
 def files_of(function: str) -> Files:
     """What says which files a task of "module:function" reads and writes."""
-    module, _, name = function.partition(":")
-    function_files: Files = getattr(importlib.import_module(module), f"{name}_files")
+    function_files: Files = resolve_name(f"{function}_files")
     return function_files
 
 

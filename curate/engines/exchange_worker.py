@@ -10,13 +10,13 @@ by the next worker that starts, or at the end.
 from __future__ import annotations
 
 import fcntl
-import importlib
 import os
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from curate.disk.inside import remove
@@ -42,8 +42,7 @@ def work(task: Task) -> dict[str, Any]:
         _cache = Cache(address)
     cache = _cache
     cache.prepare(task)
-    module, _, name = task["function"].partition(":")
-    function = getattr(importlib.import_module(module), name)
+    function = resolve_name(task["function"])
     try:
         result = function(cache.to_local(task["payload"]))
     except CurateError as error:

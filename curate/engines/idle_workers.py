@@ -11,11 +11,12 @@ from __future__ import annotations
 import atexit
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+
+from kernel_cache.start import command
 
 # Workers, each with the folder and environment that it was started in.
 _waiting: list[tuple[subprocess.Popen[bytes], object]] = []
@@ -40,15 +41,12 @@ def inherited_state() -> object:
 def spawn(environment: Mapping[str, str], *warm_up: str) -> subprocess.Popen[bytes]:
     """A worker process. environment: variables beside this process's own; warm_up: functions,
     as `module:name`, that it calls before its first task."""
-    home = str(Path(__file__).resolve().parents[2])
-    paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    path = os.pathsep.join(dict.fromkeys(paths))
     threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
     return subprocess.Popen(
-        [sys.executable, "-m", "curate.engines.worker", str(os.getpid()), *warm_up],
+        command("curate.engines.worker", str(os.getpid()), *warm_up),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, **threads, **environment, "PYTHONPATH": path},
+        env={**os.environ, **threads, **environment},
         start_new_session=True,  # Ctrl-C reaches this process, which ends the workers
     )
 

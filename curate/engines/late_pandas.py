@@ -15,16 +15,18 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+from kernel_cache.start import OURS, importers
+
 NAME = "pandas"
 # Packages that import no pandas: where one of them seems to, pyarrow or DuckDB does, from C.
-WITHOUT = {"curate", "kernel_cache", "tokenize_kit", "train", "pyarrow", "duckdb"}
+WITHOUT = {*OURS, "pyarrow", "duckdb"}
 
 
 class _Finder(MetaPathFinder):
     def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
         if name != NAME:
             return None
-        importer = _importer()
+        importer = importers(sys._getframe(1))[0]
         if importer.partition(".")[0] in WITHOUT and importer != "pyarrow.pandas_compat":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         spec = PathFinder.find_spec(name, path, target)
@@ -40,17 +42,6 @@ class _Finder(MetaPathFinder):
 
             loader.exec_module = load
         return spec
-
-
-def _importer() -> str:
-    """The module whose code an import is made for."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        frame = frame.f_back
-        module = str(frame.f_globals.get("__name__"))
-        if module.partition(".")[0] not in ("importlib", "_frozen_importlib"):
-            return module
-    return ""
 
 
 def _tell_arrow() -> None:

@@ -111,6 +111,10 @@ class RayEngine(HostsEngine):
     def _init(self, ray: Any) -> None:
         """Connects to the cluster, or starts one."""
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if not (self._address or "").startswith("ray://"):
+            quiet["job_config"] = job = ray.job_config.JobConfig()
+            # Else Ray puts this folder first where its workers look for modules.
+            job._runtime_env_has_working_dir = lambda: True
         if self._address:
             ray.init(self._address, **quiet)
             return

@@ -204,15 +204,17 @@ class SlurmEngine(HostsEngine):
 
     def _start(self, count: int) -> None:
         from submitit.core.utils import FailedJobError, FailedSubmissionError
-        from submitit.helpers import clean_env
+        from submitit.helpers import clean_env, environment_variables
 
         soon = bool(self._asked_at) and time.monotonic() - self._asked_at < ASK_SECONDS
         if soon and not self._local:
             return
         # Within a job, its variables would be taken for options of the new ones.
         within = clean_env() if "SLURM_JOB_ID" in os.environ else nullcontext()
+        # submitit starts Python by `-m`, which else looks for modules in this folder first.
+        safe = environment_variables(PYTHONSAFEPATH="1")
         try:
-            with within, redirect_stderr(StringIO()):
+            with within, safe, redirect_stderr(StringIO()):
                 jobs = self._executor.submit_array([self._job] * count)
         except (FailedJobError, FailedSubmissionError, OSError) as error:
             lines = [line.removeprefix("sbatch: error: ") for line in str(error).splitlines()]

@@ -1,13 +1,12 @@
 """A worker process: reads tasks as JSON lines from stdin, answers as JSON lines on stdout.
 
-Started as `python -m curate.engines.worker` by the local engine. It ends when its parent does.
+Started by the local engine (`kernel_cache.start`). It ends when its parent does.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import importlib
 import json
 import os
 import signal
@@ -16,6 +15,7 @@ import threading
 import time
 import traceback
 from contextlib import suppress
+from pkgutil import resolve_name
 from typing import Any
 
 from curate.engines import late_pandas
@@ -83,7 +83,7 @@ def keep_memory() -> None:
         libc.mallopt(-1, 256 << 20)  # M_TRIM_THRESHOLD
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """Ends this process when its parent does; Linux sees to it, elsewhere a thread looks."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
@@ -98,18 +98,12 @@ def _end_after(parent: int) -> None:
     os._exit(1)
 
 
-def _named(function: str) -> Any:
-    """The function of `module:name`."""
-    module, _, name = function.partition(":")
-    return getattr(importlib.import_module(module), name)
-
-
 def _run(task: dict[str, Any]) -> dict[str, Any]:
     from curate.engines.base import kind_of
     from curate.errors import CurateError, disk_error
 
     try:
-        function = _named(task["function"])
+        function = resolve_name(task["function"])
         began = cpu_seconds()
         result = function(task["payload"])
         return {"result": result, "cpu": cpu_seconds() - began}
@@ -135,7 +129,7 @@ def main() -> None:
     compile_time.on_start = _compiling
     os.dup2(2, 1)  # whatever a library prints must not mix with the answers
     sys.stdout = sys.stderr
-    _end_with(int(sys.argv[1]))
+    end_with(int(sys.argv[1]))
     keep_memory()
     gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, and none is garbage
     late_pandas.install()
@@ -144,13 +138,6 @@ def main() -> None:
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     for function in sys.argv[2:]:  # load what the first task will need
-        _named(function)()
+        resolve_name(function)()
     for line in sys.stdin.buffer:
         send(_run(json.loads(line)))
-
-
-if __name__ == "__main__":
-    # `python -m` loads this file as __main__; work must see one module, not two.
-    from curate.engines import worker
-
-    worker.main()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,7 +10,7 @@ from typing import Any, ClassVar
 from pydantic import Field, NonNegativeInt, ValidationInfo, field_validator, model_validator
 
 from curate.disk.files import text_digest
-from curate.errors import RunFailed, UsageError, as_failure
+from curate.errors import UsageError, needs_training
 from curate.products.eval_texts import are_shards, as_shards, check_names
 from curate.products.torchrun import pretrain_in
 from curate.steps.contracts import Estimate, Product, ProductContext, field_of, sha256
@@ -68,19 +66,6 @@ def _resolved(value: Any, folder: Path | None) -> Any:
     """FILE.py:CLASS with the file's whole path."""
     named = isinstance(value, str) and is_function(value)
     return str(FunctionInFile.named(value, folder)) if named else value
-
-
-@contextmanager
-def _training() -> Iterator[None]:
-    """Turns errors of `train`, and the absence of what it needs, into those of a run."""
-    try:
-        yield
-    except TrainError as error:
-        raise as_failure(error) from None
-    except ModuleNotFoundError as error:
-        if error.name not in ("torch", "safetensors", "tokenizers"):
-            raise
-        raise RunFailed(f"training needs {error.name}: pip install 'llmcurate[train]'") from None
 
 
 def _setting(name: str, **limits: Any) -> Any:
@@ -345,7 +330,7 @@ class PretrainProduct(Product):
     def estimate(self, out: Path, inputs: dict[str, Path], fresh: bool) -> Estimate | None:
         if self._takes_default() and "shards" not in inputs:
             return None
-        with _training():
+        with needs_training():
             from train.loop.forecast import forecast
             from train.loop.forecast_tables import forecast_tables
 
@@ -364,7 +349,7 @@ class PretrainProduct(Product):
         return Estimate(figures, lines)
 
     def build(self, context: ProductContext) -> dict[str, Any]:
-        with _training():
+        with needs_training():
             from train.loop.pretrain import pretrain
         shards = Path(self.shards) if self.shards else None
         if self._takes_default():
@@ -384,7 +369,7 @@ class PretrainProduct(Product):
                 on_notice=context.say,
             )
             return {"summary": summary, "metrics": _curve(context.out / "metrics.jsonl")}
-        with _training():
+        with needs_training():
             summary = pretrain(
                 shards,
                 context.out,

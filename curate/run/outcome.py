@@ -31,6 +31,7 @@ class Options:
     sizes: Sizes = field(default_factory=Sizes)  # of the tasks of dedups, and of what they hold
     allow_python: bool = False  # whether functions in files that the recipe names may run
     slurm: tuple[str, ...] = ()  # options of sbatch, as KEY=VALUE
+    restart: bool | None = None  # a command's: whether OUT is set aside, not refused
     published: bool = False  # whether OUT is a URL, where readers find what need not lie here
 
     def count(self) -> int:

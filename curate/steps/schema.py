@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from importlib.resources import files
 from typing import Any
+
+from curate.steps.shipped import FOLDER
 
 FILE = "recipe.schema.json"
 STEPS = "#/$defs/"
@@ -85,7 +86,7 @@ def _members(values: dict[str, Any]) -> list[str]:
 @cache
 def shipped_schema() -> dict[str, Any]:
     """The schema of the steps in the package, as `make reference` wrote it."""
-    text = (files("pipelines") / FILE).read_text(encoding="utf-8")
+    text = (FOLDER / FILE).read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)
     return schema
 

@@ -6,11 +6,13 @@ Nothing here checks a recipe, so that lists and shell completion load no step.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from curate.errors import UsageError
+from kernel_cache.start import HOME
 
+FOLDER = Path(HOME) / "pipelines"  # by its place: a package of that name may be the user's
 ENDING = ".yaml"
 
 
@@ -25,15 +27,14 @@ class Shipped:
 
 def names() -> list[str]:
     """The names of the recipes in the package."""
-    entries = (entry.name for entry in files("pipelines").iterdir())
-    return sorted(name.removesuffix(ENDING) for name in entries if name.endswith(ENDING))
+    return sorted(path.stem for path in FOLDER.glob(f"*{ENDING}"))
 
 
 def text_of(name: str) -> str:
     """The YAML of a recipe of the package; UsageError names those that there are."""
     if name not in names():
         raise UsageError(f"no recipe {name!r}: give a .yaml file or one of {', '.join(names())}")
-    return (files("pipelines") / f"{name}{ENDING}").read_text(encoding="utf-8")
+    return (FOLDER / f"{name}{ENDING}").read_text(encoding="utf-8")
 
 
 def shipped() -> list[Shipped]:

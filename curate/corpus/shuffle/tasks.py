@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus import journal
-from curate.corpus.sketches import Run, Sketches, SketchFile, Task, named
+from curate.corpus.sketches import Run, Sketches, SketchFile, Task
 from curate.disk.files import replacing
 from curate.disk.seals import sealing
 
@@ -90,14 +91,14 @@ def run_tasks(run: Run, function: str, tasks: list[Task]) -> list[dict[str, Any]
 
 def seal_written_files(payload: Task) -> dict[str, Any]:
     """What the task of `seal_written` reads and writes."""
-    files: dict[str, Any] = named(f"{payload['function']}_files")(payload["task"])
+    files: dict[str, Any] = resolve_name(f"{payload['function']}_files")(payload["task"])
     return files
 
 
 def seal_written(payload: Task) -> dict[str, Any]:
     """A task: another one, `task` of a `function`, and the seals of the files that it wrote."""
     with sealing() as written:
-        result = named(payload["function"])(payload["task"])
+        result = resolve_name(payload["function"])(payload["task"])
     return {"result": result, "sealed": written}
 
 

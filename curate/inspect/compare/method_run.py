@@ -6,20 +6,20 @@ ordinary one: it resumes, and has its report.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from curate.engines.worker import end_with
 from curate.errors import CurateError, RunFailed, TooMuchGone, UsageError
 from curate.steps.recipe import Recipe, compose
+from kernel_cache.start import command
 
 MEASURED = "measured.json"
 
@@ -95,13 +95,10 @@ def measure(
         "quiet": quiet,
         "parent": os.getpid(),
     }
-    home = str(Path(__file__).resolve().parents[3])
-    paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     done = subprocess.run(
-        [sys.executable, "-m", "curate.inspect.compare.method_run"],
+        command("curate.inspect.compare.method_run"),
         input=json.dumps(task).encode(),
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))},
         check=False,
     )
     if done.returncode < 0 or not done.stdout.strip():
@@ -160,10 +157,7 @@ def main() -> None:
     task = json.loads(sys.stdin.read())
     answers = os.dup(1)
     os.dup2(2, 1)  # whatever is printed must not mix with the answer
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: ends with its parent
-    if os.getppid() != task["parent"]:
-        return
+    end_with(task["parent"])
     try:
         answer = _run(task)
     except TooMuchGone as error:
@@ -174,7 +168,3 @@ def main() -> None:
     except KeyboardInterrupt:
         os._exit(130)
     os.write(answers, (json.dumps(answer) + "\n").encode())
-
-
-if __name__ == "__main__":
-    main()

@@ -213,6 +213,44 @@ def test_the_error_of_several_processes_is_the_line_of_one():
     assert str(_failure("", 9)) == "torchrun ended with status 9"
 
 
+BANNER = (
+    "W1121 12:00:00 7 torch/distributed/run.py:874] \n"
+    "W1121 12:00:00 7 torch/distributed/run.py:874] *****\n"
+    "W1121 12:00:00 7 torch/distributed/run.py:874] Setting OMP_NUM_THREADS environment variable\n"
+)
+ROOT_CAUSE = (
+    "E1121 12:00:00 7 torch/distributed/elastic/api.py:1002] failed (exitcode: 1)\n"
+    'Traceback (most recent call last):\n  File "run.py", line 1\n    run(args)\n'
+    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n=====\nFailures:\n"
+    "[1]:\n  exitcode  : -15 (pid: 8)  (SIGTERM)\n"
+    "  traceback : Signal 15 (SIGTERM) received by PID 8\n"
+    "Root Cause (first observed failure):\n[0]:\n"
+)
+
+
+@pytest.mark.parametrize("rank", ["", "[rank1]: "])
+def test_the_line_of_a_bug_in_several_processes_is_its_exception(rank):
+    from curate.products.torchrun import _failure
+
+    trace = 'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: no such rank\n'
+    lines = "".join(f"{rank}{line}\n" for line in trace.splitlines())
+    log = BANNER + lines + ROOT_CAUSE + "  exitcode  : 1 (pid: 9)\n  traceback : To enable see\n"
+    assert str(_failure(log, 1)) == "ValueError: no such rank"
+
+
+def test_the_line_of_a_killed_process_is_the_signal_of_the_first():
+    from curate.products.torchrun import _failure
+
+    killed = "  exitcode  : -9 (pid: 9)\n  traceback : Signal 9 (SIGKILL) received by PID 9\n"
+    assert str(_failure(BANNER + ROOT_CAUSE + killed, 1)) == "Signal 9 (SIGKILL) received by PID 9"
+
+
+def test_torchruns_banner_is_no_error():
+    from curate.products.torchrun import _failure
+
+    assert str(_failure(BANNER, 0)) == "torchrun ended with status 0"
+
+
 def test_every_setting_of_training_can_be_given_in_a_recipe():
     from dataclasses import fields
 
