@@ -168,7 +168,8 @@ def _differences(made: dict[str, Any], asked: dict[str, Any]) -> str:
 def _shown(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = "none" if value in (None, "", []) else _DIGEST.sub(r"\1", text)
-    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."
+    half = SHOWN_CHARS // 2
+    return text if len(text) <= SHOWN_CHARS else f"{text[:half]}...{text[-half:]}"
 
 
 def _refusal(out: Path, what: str, named: Any, offered: bool = True) -> UsageError:
