@@ -126,12 +126,7 @@ Scratch = Annotated[
         " folder.",
     ),
 ]
-Restart = Annotated[
-    bool,
-    typer.Option(
-        "--restart", help="Begin anew. What OUT holds is set aside first: it is renamed to OUT.1."
-    ),
-]
+Restart = Annotated[bool, typer.Option("--restart", help="Begin anew; OUT is renamed to OUT.1.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one line of JSON.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan and its forecast, and stop.")

@@ -136,8 +136,7 @@ def perplexity_convert(
     from curate.scoring.perplexity.sentences import Unit, load_pieces
 
     chosen = PerplexityConvert.of(settings)
-    asked = {"command": "perplexity convert", "source": source, **settings}
-    claim(target, [target], asked, restart)
+    claim(target, [target], {"command": "perplexity convert", "source": source} | settings, restart)
     if target.suffix == ".arpa":
         write_arpa(target, read_model(source, whole=True))
     else:

@@ -57,8 +57,7 @@ def _settings(plan: RunPlan, stage: ProductStage) -> dict[str, Any]:
         size = format_bytes(sum(file.size for file in plan.inputs.files))
         settings |= _flat(plan.recipe.read.identity(), "read")
         settings["input"] = f"{', '.join(paths[:2])} ({size}, {print_of})"
-    plain: dict[str, Any] = json.loads(json.dumps(settings, default=str))
-    return plain
+    return dict(json.loads(json.dumps(settings, default=str)))
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Any]:
@@ -90,9 +89,7 @@ def made_otherwise(
 
 def check_made(plan: RunPlan, out: Path, ledger: Ledger, offered: bool) -> None:
     """UsageError where a command of one product would replace what other settings made in OUT.
-
-    Other runs compute anew what changed: the folders of before stay in stages/, and `make_room`
-    keeps a model. offered: whether --restart may be advised."""
+    offered: whether --restart may be advised. Other runs keep it (`make_room`, stages/)."""
     if plan.stages or len(plan.products) != 1 or not plan.products[0].key:
         return
     differing, holds_work = made_otherwise(plan, plan.products[0], out, ledger)
@@ -160,7 +157,7 @@ def _inside(out: Path, named: Any) -> str | None:
 
 def _differences(made: dict[str, Any], asked: dict[str, Any]) -> str:
     """The first settings that differ, with both values; empty where a path alone does."""
-    names = [name for name in made | asked if made.get(name) != asked.get(name)]
+    names = [name for name in asked | made if made.get(name) != asked.get(name)]
     contents = {name: f"content of {name}" for name in names if f"content of {name}" in made}
     names = [n for n in names if n not in contents or contents[n] in names]
     shown = [f"{n} {_shown(made.get(n))}, not {_shown(asked.get(n))}" for n in names[:SHOWN]]
@@ -171,7 +168,8 @@ def _differences(made: dict[str, Any], asked: dict[str, Any]) -> str:
 def _shown(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = "none" if value in (None, "", []) else _DIGEST.sub(r"\1", text)
-    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."
+    half = SHOWN_CHARS // 2
+    return text if len(text) <= SHOWN_CHARS else f"{text[:half]}...{text[-half:]}"
 
 
 def _refusal(out: Path, what: str, named: Any, offered: bool = True) -> UsageError:
