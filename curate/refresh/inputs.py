@@ -224,7 +224,7 @@ def _leave_out(result: NewInputs, opened: dict[str, str]) -> None:
         result.new.remove(file)
         result.damaged[file.url or file.path] = (file.state, "it is empty")
     taken = {unpinned(file.url or file.path) for file in result.new}
-    for path in opened.keys() - taken - result.damaged.keys():
+    for path in sorted(opened.keys() - taken - result.damaged.keys()):
         if what := _cut_head(path):
             result.damaged[path] = (opened[path], what)
 

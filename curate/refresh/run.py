@@ -130,6 +130,7 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
             _check_ground(state, pending.base)
             return _finish_whole(state, pending, recipe, inputs, how)
         say(f"input {other} changed meanwhile: the refresh begins anew", how.quiet)
+        how = replace(how, rebuild=pending.kind == "rebuild")
         retention.drop(state, pending.name)
     lineage = state.lineage(state.current)
     earlier = [r for r in lineage if r.kind != "forget"]
@@ -187,6 +188,7 @@ def _finish_whole(
             say(f"{path} is damaged ({what}): the refresh begins anew without it")
         state.set_fact("damaged", (state.fact("damaged") or {}) | cut)
         retention.drop(state, refresh.name)
+    how = replace(how, rebuild=refresh.kind == "rebuild")
     return _refresh(state, recipe, inputs, how)
 
 

@@ -155,13 +155,8 @@ def corpus_seals(out: Path) -> Iterator[tuple[Path, Seal]]:
             yield inside(out / name, file), [None, entry.get("sha256")]
 
 
-def changed_after(
-    at: int | None, files: Iterable[tuple[Path, Seal]]
-) -> Iterator[tuple[Path, Seal]]:
-    """Those of the files that changed after a time (in nanoseconds; None: of older versions, which
-    noted none), or are gone."""
-    if at is None:
-        return
+def changed_after(at: int, files: Iterable[tuple[Path, Seal]]) -> Iterator[tuple[Path, Seal]]:
+    """Those of the files that changed after a time (in nanoseconds), or are gone."""
     for path, sealed in files:
         if not path.is_file() or path.stat().st_mtime_ns > at:
             yield path, sealed
