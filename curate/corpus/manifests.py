@@ -23,7 +23,6 @@ from curate.disk.files import file_digest, replacing
 
 FOLDERS = ("corpus", "rejected")  # of OUT
 MANIFEST_VERSION = 3  # 3: beside the folder; 2: in it, with a hash of the ids of each file
-_INSIDE = ("manifest.json", "_manifest.json")  # the names of older versions
 
 
 def manifest_path(folder: Path) -> Path:
@@ -32,9 +31,9 @@ def manifest_path(folder: Path) -> Path:
 
 
 def find_manifest(folder: Path) -> Path | None:
-    """The manifest of a folder: beside it, or in it as older versions wrote it; None without."""
-    paths = (manifest_path(folder), *(folder / name for name in _INSIDE))
-    return next((path for path in paths if path.is_file()), None)
+    """The manifest of a folder; None without."""
+    path = manifest_path(folder)
+    return path if path.is_file() else None
 
 
 def ids_hash(columns: Iterable[pa.Array | pa.ChunkedArray]) -> str:
@@ -137,11 +136,8 @@ def entries(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         files = _streamed(manifest_path(folder))
         if next(files)[1]["version"] == MANIFEST_VERSION:
             yield from files
-            return
     except (OSError, ValueError, KeyError):
-        pass
-    manifest = read_manifest(folder)  # of an older version
-    yield from manifest["files"].items() if manifest else ()
+        return
 
 
 def kept_ids(out: Path) -> str:

@@ -66,30 +66,6 @@ def test_other_libraries_read_the_folder(finished, reader, kind):
     assert READERS[reader](finished.folder / "out" / kind) == len(rows)
 
 
-def aged(out: Path) -> None:
-    """OUT as older versions wrote it: the manifests in the folders."""
-    for kind, name in (("corpus", "manifest.json"), ("rejected", "_manifest.json")):
-        path = out / f"{kind}.json"
-        content = json.loads(path.read_text()) | {"version": 2}
-        (out / kind / name).write_text(json.dumps(content))
-        path.unlink()
-
-
-def test_an_out_of_an_older_version_is_read_and_the_next_run_moves_its_manifests(finished):
-    before = finished.bytes_of()
-    out = finished.folder / "out"
-    stages = {p: p.stat().st_mtime_ns for p in (out / "stages").rglob("*.parquet")}
-    aged(out)
-    again = finished.run(STEPS, out, out="again")
-    assert again.totals()["read"] == len(finished.rows())
-    for command in (("stats", out), ("whatif", out, "--set", "c4.min_sentences=3")):
-        done = finished.command(*command)
-        assert done.returncode == 0, done.stderr
-    finished.run(STEPS, finished.folder / "in.jsonl", read={"partition_bytes": 8000})
-    assert finished.bytes_of() == before
-    assert stages == {p: p.stat().st_mtime_ns for p in stages}
-
-
 def test_a_run_that_is_killed_before_its_manifests_are_written_is_not_taken_for_finished(finished):
     out = finished.folder / "out"
     before = finished.bytes_of()
