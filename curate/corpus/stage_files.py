@@ -7,7 +7,6 @@ the last stage's `kept` becomes a part of the corpus as it is, without being rea
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,12 +43,6 @@ def public(table: pa.Table) -> pa.Table:
 def keys(table: pa.Table) -> pa.Table:
     """What `public` leaves out."""
     return table.select([n for n in INNER if n in table.column_names])
-
-
-def written_schema(path: Path) -> pa.Schema:
-    """The schema that a file was written with; what is read names the items of lists otherwise."""
-    stored = pq.read_metadata(path).metadata[b"ARROW:schema"]
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored))).remove_metadata()
 
 
 def kept_schema(folder: Path, part: int) -> pa.Schema:

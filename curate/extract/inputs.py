@@ -71,7 +71,6 @@ for _class, _names in {
     for _name in _names.split():
         _TAG_CLASS[TAG[_name]] = TAGS.index(_class)
 
-_SHARES = ("linked", "prose")
 INPUTS = (
     "log mass", "linked", "bold", "log sentences", "log commas", "digits", "upper", "log lines",
     "ends", "colon", "lower", "signs", "prose", "log links", "cut", "preformatted",

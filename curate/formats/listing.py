@@ -253,8 +253,7 @@ def _listed(
         names, some = [root], False
     for name in names:
         rel = name[len(root) :].lstrip("/") if folder else PurePosixPath(name).name
-        # manifest.json: in the corpora of older versions
-        if folder and PurePosixPath(rel).name in ("manifest.json", "SUCCESS"):
+        if folder and PurePosixPath(rel).name == "SUCCESS":
             continue
         if folder and rel == "README.md" and is_hub(location):  # the repository's card
             continue
@@ -300,8 +299,6 @@ def _is_local(fs: Any) -> bool:
 def _documents_of(fs: Any, root: str) -> str:
     """The folder of documents that a folder means: of a run its corpus, of a HOME its current
     snapshot, else itself."""
-    if fs.exists(f"{root}/corpus/manifest.json"):  # of an older version
-        return f"{root}/corpus"
     if fs.exists(f"{root}/refresh.db") and fs.exists(f"{root}/current"):
         return f"{root}/current"
     marks = {name for mark in _MARKS for name in mark if fs.exists(f"{root}/{name}")}

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 from curate.formats.compression import decompressed_chunks, open_input, verified_boundaries
 from curate.formats.dates import parse_date
-from curate.formats.elements import elements
+from curate.formats.elements import Element, elements
 from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
 from curate.formats.jsonl import slices as ranges_of_lines
 from curate.formats.wikitext import Site, plain_text
@@ -47,10 +47,19 @@ def read(portion: Portion) -> Iterator[Event]:
     """The events of the pages that begin in the portion."""
     site = _site(portion)
     damage: list[Corrupt] = []
-    for offset, page in _pages(portion, damage):
-        yield from damage
-        damage.clear()
-        yield page if isinstance(page, Corrupt | Row) else _event(page, offset, site)
+    end = portion.end if portion.codec == "plain" else None
+    with open_input(portion.path) as file:
+        chunks = decompressed_chunks(
+            file,
+            portion.codec,
+            lambda offset, what: damage.append(Corrupt(offset, what)),
+            start=portion.start,
+            end=portion.end,
+        )
+        for page in elements(chunks, portion.start, end, b"page", portion.max_record):
+            yield from damage
+            damage.clear()
+            yield _event(page, portion.max_record, site)
     yield from damage
 
 
@@ -80,31 +89,14 @@ def _site(portion: Portion) -> Site:
     )
 
 
-def _pages(portion: Portion, damage: list[Corrupt]) -> Iterator[tuple[int, bytes | Corrupt | Row]]:
-    """(offset, the bytes of a page, or what stands for it) of pages that begin in the portion."""
-    end = portion.end if portion.codec == "plain" else None
-    with open_input(portion.path) as file:
-        chunks = decompressed_chunks(
-            file,
-            portion.codec,
-            lambda offset, what: damage.append(Corrupt(offset, what)),
-            start=portion.start,
-            end=portion.end,
-        )
-        for page in elements(chunks, portion.start, end, b"page", portion.max_record):
-            if not page.whole:
-                yield page.offset, Corrupt(page.offset, "a page is cut short")
-            elif page.data is None:
-                limit, detail = float(portion.max_record), "passed over, not read whole"
-                reject = ("record_too_large", float(page.size), limit, detail)
-                yield page.offset, Row(offset=page.offset, reject=reject)
-            else:
-                yield page.offset, page.data
-
-
-def _event(data: bytes, offset: int, site: Site) -> Event:
+def _event(element: Element, limit: int, site: Site) -> Event:
+    offset = element.offset
+    if not element.whole:
+        return Corrupt(offset, "a page is cut short")
+    if element.data is None:
+        return element.too_large(limit)
     try:
-        page = ElementTree.fromstring(data)
+        page = ElementTree.fromstring(element.data)
     except ElementTree.ParseError as error:
         return Corrupt(offset, f"not XML: {error}")
     space = (page.findtext("ns") or "0").strip()[:10]

@@ -144,9 +144,7 @@ def _spooled(file: BinaryIO, portion: Portion, spool: Path) -> Iterator[Event]:
             yield from damage
             damage.clear()
             if row.data is None:
-                limit, detail = float(portion.max_record), "passed over, not read whole"
-                reject = ("record_too_large", float(row.size), limit, detail)
-                yield Row(offset=row.offset, reject=reject)
+                yield row.too_large(portion.max_record)
                 continue
             post = _post(row.data, row.offset)
             if not isinstance(post, dict):

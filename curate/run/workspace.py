@@ -22,7 +22,7 @@ KEYS = ("runs", "workers")
 _NUMBERED = re.compile(r"^(\d{4,})-(.+)$")
 # What marks a run folder as holding a finished thing of a kind.
 MARKS = {
-    "corpus": ("corpus.json", "corpus/manifest.json"),  # the second of older versions
+    "corpus": ("corpus.json",),
     # tokenizer.json alone is also a copy beside shards and models
     "tokenizer": ("tokenizer_card.json",),
     "shards": ("manifest.json",),

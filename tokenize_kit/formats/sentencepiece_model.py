@@ -8,7 +8,7 @@ wire format is that of protobuf.dev/programming-guides/encoding.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -165,17 +165,6 @@ def piece_message(piece: Piece) -> bytes:
     """A piece as a message."""
     body = field_bytes(1, piece.text.encode()) + field_bytes(2, float(piece.score))
     return body if piece.kind == NORMAL else body + field_bytes(3, piece.kind)
-
-
-def with_pieces(raw: bytes, pieces: Sequence[Piece]) -> bytes:
-    """The file with these pieces for its own; all else stays as it is."""
-    parts = [field_bytes(_PIECES, piece_message(piece)) for piece in pieces]
-    position = 0
-    for field, wire, _, end in fields_with_ends(raw):
-        if field != _PIECES or wire != BYTES:
-            parts.append(raw[position:end])
-        position = end
-    return b"".join(parts)
 
 
 def _piece(raw: bytes) -> Piece:

@@ -195,12 +195,7 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
     special = _field(manifest, "special_ids", dict, path)
     if not all(isinstance(value, int) for value in special.values()):
         raise TrainError(f"{path}: special_ids must be whole numbers; encode again")
-    # Each token takes a byte of the tokenizer's file at least.
-    most = (folder / tokenizer).stat().st_size
-    if not 0 < vocab_size <= most:
-        raise TrainError(
-            f"{path}: vocab_size {vocab_size}, {tokenizer} has no room for it; encode again"
-        )
+    _bound(vocab_size, folder / tokenizer, path)
     for name, value in special.items():
         if not 0 <= value < vocab_size:
             raise TrainError(f"{path}: special_ids: {name} {value} of {vocab_size}; encode again")
@@ -245,6 +240,15 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
         sums=tuple((folder / name, str(digest)) for name, digest in files.items()),
         tokenizer=folder / tokenizer,
     )
+
+
+def _bound(vocab_size: int, tokenizer: Path, path: Path) -> None:
+    """Each token takes a byte of the tokenizer's file at least, but ids may have gaps."""
+    most = max(tokenizer.stat().st_size, 1 << 20)
+    if not 0 < vocab_size <= most:
+        raise TrainError(
+            f"{path}: vocab_size {vocab_size}, more than {most} ids of {tokenizer.name}"
+        )
 
 
 def damaged_shard(path: Path) -> TrainError:
@@ -343,8 +347,7 @@ def _resolved(foreign: Foreign, named: Path) -> tuple[Foreign, dict[str, int], P
         added = loaded.get_added_tokens_decoder()
         special = {token.content: number for number, token in added.items() if token.special}
         largest = max(loaded.get_vocab(with_added_tokens=True).values(), default=-1) + 1
-        if largest > path.stat().st_size:
-            raise TrainError(f"{path}: has no room for the id {largest - 1}, which a token has")
+        _bound(largest, path, path)
         foreign = replace(
             foreign,
             vocab_size=foreign.vocab_size or largest,

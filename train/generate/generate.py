@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -366,15 +366,3 @@ def _continue(
             (produced[: produced.index(end)] if done and end is not None else produced, done)
         )
     return continued
-
-
-def continue_ids(
-    model: Decoder, ids: list[int], *, temperature: float, top_k: int, seed: int
-) -> Iterator[int]:
-    """Token after token, without end."""
-    chooser = Chooser(Sampling(temperature=temperature, top_k=top_k), seed, [0])
-    texts = Texts(model, [ids])
-    while True:
-        tokens = chooser.choose(texts.logits(), texts.known)
-        texts.append(tokens)
-        yield tokens[0]

@@ -16,7 +16,6 @@ NORMS = ("rms", "layer", "layer_no_bias", "layer_plain")
 PLACES = ("pre", "post", "sandwich", "none")
 Attention = Grouped | Latent | OwnAttention
 FeedForward = Dense | Experts | OwnFeedForward
-AnyPosition = Position | OwnPosition
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -137,14 +137,14 @@ def test_a_folder_of_runs_alone_says_that_they_were_passed_over(folder):
 
 
 def test_a_run_means_its_corpus_and_a_home_its_current_snapshot(bench):
-    for name in ("out/corpus", "old/corpus", "home/corpus/2026-01-01T00-00", "mine/corpus"):
+    for name in ("out/corpus", "home/corpus/2026-01-01T00-00", "mine/corpus"):
         bench.jsonl(f"{name}/x.jsonl", [{"text": "x"}])
     for name in ("out/ledger.db", "home/refresh.db"):
         (bench.folder / name).touch()
-    for name in ("out/corpus.json", "old/corpus/manifest.json", "mine/corpus.json"):
+    for name in ("out/corpus.json", "mine/corpus.json"):
         (bench.folder / name).write_text(json.dumps({"text": "a manifest, or somebody's own"}))
     (bench.folder / "home/current").symlink_to("corpus/2026-01-01T00-00")
-    for name in ("out", "old", "home"):
+    for name in ("out", "home"):
         assert rels(bench.folder / name) == ["x.jsonl"]
     assert rels(bench.folder / "mine") == ["corpus.json", "corpus/x.jsonl"]
 

@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 import pytest
 
 from tokenize_kit.formats.forms import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
-from tokenize_kit.formats.sentencepiece_model import NotAModel, Piece, read_model, with_pieces
+from tokenize_kit.formats.sentencepiece_model import (
+    _PIECES,
+    BYTES,
+    NotAModel,
+    Piece,
+    field_bytes,
+    fields_with_ends,
+    piece_message,
+    read_model,
+)
 
 sentencepiece = pytest.importorskip("sentencepiece")
+
+
+def with_pieces(raw: bytes, pieces: Sequence[Piece]) -> bytes:
+    """The file with these pieces for its own; all else stays as it is."""
+    parts = [field_bytes(_PIECES, piece_message(piece)) for piece in pieces]
+    position = 0
+    for field, wire, _, end in fields_with_ends(raw):
+        if field != _PIECES or wire != BYTES:
+            parts.append(raw[position:end])
+        position = end
+    return b"".join(parts)
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE, WordPiece
 
-from train.data.shards import load_tokenizer
+from train.data.shards import load_tokenizer, read_shards
 from train.data.vocabulary import vocabulary
+from train.errors import TrainError
+from train.files import seal
 
 
 def written(
@@ -57,3 +61,23 @@ def test_words_begin_where_the_kind_of_tokenizer_marks_them(tmp_path, spelled, w
     path = written(tmp_path, spelled, [], word_piece=word_piece)
     tokens = vocabulary(len(spelled), {}, path, ())
     assert tokens.begins_word.tolist() == begins
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("vocab_size", 2**40, "vocab_size 1099511627776, more than 1048576 ids"),
+        ("vocab_size", 0, "vocab_size 0"),
+        ("special_ids", {"<|endoftext|>": 10**9}, r"special_ids: <\|endoftext\|> 1000000000 of"),
+        ("special_ids", {"<|endoftext|>": -1}, r"special_ids: <\|endoftext\|> -1 of"),
+    ],
+)
+def test_numbers_of_a_manifest_size_nothing_that_its_files_do_not(
+    shard_folder, tmp_path, key, value, message
+):
+    folder = shutil.copytree(shard_folder, tmp_path / "shards")
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    manifest.pop("checksum", None)
+    (folder / "manifest.json").write_text(json.dumps(seal({**manifest, key: value})))
+    with pytest.raises(TrainError, match=rf"manifest\.json: {message}"):
+        read_shards(folder)

@@ -7,9 +7,10 @@ import dataclasses
 import pytest
 import torch
 
+from tests.train.generate.streams import continue_ids
 from tests.train.loop.small_runs import build
 from train.data.shards import load_tokenizer
-from train.generate.generate import Texts, complete, continue_ids, endless
+from train.generate.generate import Texts, complete, endless
 from train.generate.sampling import GREEDY, Chooser, Sampling
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig

@@ -6,9 +6,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.train.generate.streams import continue_ids
 from tests.train.loop.small_runs import build, trained
 from train.errors import TrainError
-from train.generate.generate import continue_ids
 from train.generate.generate import load as load_run
 from train.hf.export import export
 from train.hf.families import family_of
