@@ -124,10 +124,10 @@ class Refresh(CommandSettings):
         "refuse", description="What happens to inputs that changed since they came."
     )
     keep: int | None = Field(
-        None, ge=1, description="Snapshots to keep; older ones are deleted. Without it none is."
+        None, ge=1, description="Snapshots to keep; older ones are deleted. Without a value none is."
     )
     keep_days: float | None = Field(
-        None, ge=0, description="Days to keep snapshots; then they are deleted. Without it never."
+        None, ge=0, description="Days to keep snapshots; then they go. Without a value none goes."
     )
     rollback: str | None = Field(
         None, description="Snapshot that becomes the current one; `parent` is the one before."
