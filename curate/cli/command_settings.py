@@ -124,10 +124,10 @@ class Refresh(CommandSettings):
         "refuse", description="What happens to inputs that changed since they came."
     )
     keep: int | None = Field(
-        None, ge=1, description="Snapshots to keep; older ones are deleted. Without a value none is."
+        None, ge=1, description="Snapshots to keep; older ones are deleted. Without a value none."
     )
     keep_days: float | None = Field(
-        None, ge=0, description="Days to keep snapshots; then they go. Without a value none goes."
+        None, ge=0, description="Days to keep snapshots; they are deleted then. Without it never."
     )
     rollback: str | None = Field(
         None, description="Snapshot that becomes the current one; `parent` is the one before."
