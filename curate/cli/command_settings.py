@@ -129,10 +129,10 @@ class Refresh(CommandSettings):
         " whole, or taken as far as they go.",
     )
     keep: int | None = Field(
-        None, ge=1, description="Snapshots to keep; older ones are deleted. Without it none is."
+        None, ge=1, description="Snapshots to keep; older ones are deleted. Without a value none."
     )
     keep_days: float | None = Field(
-        None, ge=0, description="Days to keep snapshots; then they are deleted. Without it never."
+        None, ge=0, description="Days to keep snapshots; they are deleted then. Without it never."
     )
     rollback: str | None = Field(
         None, description="Snapshot that becomes the current one; `parent` is the one before."
