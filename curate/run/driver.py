@@ -336,7 +336,9 @@ class _Run:
         rows += [(self.ledger.stage_result(p.key) or {}, "seals") for p in made_products]
         for row, name in rows:
             seals = row.get(name, {}).items()
-            yield from changed_after(row.get("at", 0), ((self.out / file, of) for file, of in seals))
+            yield from changed_after(
+                row.get("at", 0), ((self.out / file, of) for file, of in seals)
+            )
 
     def _corpus_stands(self, key: str, engine: Engine) -> bool:
         """Whether the corpus is what was written, and nothing else lies there."""

@@ -54,8 +54,9 @@ def manifest(folder: Path) -> dict[str, Any]:
         for name in files:
             if not _PART.fullmatch(name):
                 raise ValueError(f"it names {name[:100]!r}")
-        for entry in (content, *files.values()):
-            if not all(type(entry[number]) is int for number in OF_A_FILE):
+        of_snapshot = content.keys() & {"removals", "removed", "superseded"}
+        for entry, numbers in ((content, of_snapshot), *((e, ()) for e in files.values())):
+            if not all(type(entry[number]) is int for number in (*OF_A_FILE, *numbers)):
                 raise ValueError("it has no number where one belongs")
         for entry in files.values():
             int(entry["ids"], 16)

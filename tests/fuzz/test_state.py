@@ -159,18 +159,15 @@ def test_looking_at_a_damaged_out_is_an_answer_or_one_line(home: Path, seed: int
 
 
 @pytest.mark.parametrize(
-    ("sql", "message"),
+    "sql",
     [
-        (
-            "UPDATE refreshes SET base = name",
-            "there is no refresh",
-        ),  # a circle: it went on for ever
-        ("UPDATE refreshes SET plan = '{'", "the plan of .* is damaged"),
-        ("UPDATE refreshes SET plan = '{}'", "cannot be read"),
-        ("UPDATE facts SET value = '{'", "the value of current"),
+        "UPDATE refreshes SET base = name",
+        "UPDATE refreshes SET plan = '{'",
+        "UPDATE refreshes SET plan = '{}'",
+        "UPDATE facts SET value = '{'",
     ],
 )
-def test_a_damaged_record_of_refreshes_is_one_line(home: Path, sql: str, message: str) -> None:
+def test_a_damaged_record_of_refreshes_is_one_line(home: Path, sql: str) -> None:
     shutil.rmtree(home / "out", ignore_errors=True)
     shutil.copytree(home / "grown", home / "out", symlinks=True)
     with sqlite3.connect(home / "out" / DB) as db:
@@ -178,7 +175,7 @@ def test_a_damaged_record_of_refreshes_is_one_line(home: Path, sql: str, message
     db.close()
     done = Bench(home).command("refresh", "recipe.yaml", "in.jsonl", "-o", "out", "-q")
     assert_one_line(done.stderr)
-    assert done.returncode in (1, 2) and re.search(message, done.stderr), done.stderr
+    assert done.returncode == 1 and "refresh.db is damaged (a row of its" in done.stderr
 
 
 @pytest.mark.parametrize("change", [{"removals": "x"}, {"text_bytes": None}, {"files": [1]}])

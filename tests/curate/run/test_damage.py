@@ -4,7 +4,6 @@ one line says why not."""
 from __future__ import annotations
 
 import io
-import json
 import os
 import random
 import shutil
@@ -215,28 +214,6 @@ def test_a_large_ledger_shows_damage_when_it_is_read(made, monkeypatch, seed):
     right = done.returncode == 0 and case.is_right(*sets)
     told = done.returncode == 1 and "ledger.db" in done.stderr.splitlines()[-1]
     assert right or told, (done.returncode, done.stderr)
-
-
-def test_an_out_of_an_older_version_is_taken_as_before_and_sealed(case):
-    db = sqlite3.connect(case.out / "ledger.db")
-    for table in ("parts", "stages"):
-        key = "stage, part" if table == "parts" else "stage"
-        for *names, text in db.execute(f"SELECT {key}, result FROM {table}").fetchall():
-            result = json.loads(text.partition("\n")[0])
-            for new in ("files", "seals") if table == "parts" or "value" in result else ("seals",):
-                result.pop(new, None)
-            where = " AND ".join(f"{k} = ?" for k in key.split(", "))
-            db.execute(f"UPDATE {table} SET result = ? WHERE {where}", (json.dumps(result), *names))
-    db.execute("DELETE FROM stages WHERE stage LIKE '%:own' OR stage = 'corpus'")
-    db.execute("DROP TABLE files")
-    db.commit()
-    db.close()
-    before = {p: p.stat().st_mtime_ns for p in (case.out / "stages").rglob("*.parquet")}
-    assert case.run().returncode == 0
-    assert case.run(LATER[2]).returncode == 0 and case.is_right(LATER[2])
-    assert {p: p.stat().st_mtime_ns for p in before} == before
-    flip(case.path("corpus/*.parquet"), touch=True)
-    case.mends(".parquet", LATER[2])
 
 
 def random_damage(case: Case, seed: int) -> tuple[str, str, tuple[str, ...], str]:

@@ -10,6 +10,7 @@ import pytest
 
 from curate.errors import RunFailed
 from curate.inspect.browse.originals import Originals
+from curate.run.ledger import packed
 from tests.parameters import mostly_slow
 
 RECIPE = "steps:\n  - c4: {min_sentences: 2}\n  - dedup_exact\n"
@@ -86,11 +87,14 @@ def test_an_index_that_is_a_link_is_not_followed(case):
 
 
 def test_files_that_the_ledger_calls_published_lie_in_out(case):
-    files = json.dumps({"key": "x", "files": ["../victim/manifest.json", "tokenizer.json"]})
-    case.sql("UPDATE stages SET result = ? WHERE stage = 'published:tokenizer'", files)
-    case.refuses("ledger.db names '../victim/manifest.json'")
-    case.sql("UPDATE stages SET result = '{\"files\": 7}' WHERE stage = 'published:tokenizer'")
-    case.refuses("ledger.db is damaged")
+    key = "published:tokenizer"
+    for files, message in (
+        (["../victim/manifest.json", "tokenizer.json"], "names '../victim/manifest.json'"),
+        (7, "is damaged"),
+    ):
+        row = packed((key,), {"key": "x", "files": files})
+        case.sql(f"UPDATE stages SET result = ? WHERE stage = '{key}'", row)
+        case.refuses(f"ledger.db {message}")
 
 
 def test_a_product_is_not_put_through_a_link(case):
