@@ -25,7 +25,7 @@ _OF_NUMBER = _KIND == _DIGIT
 _ONE = np.uint64(1)  # unsigned positions are not checked for being negative: see text/tables.py
 _WORD = np.zeros(256, np.bool_)
 _WORD[[c for c in range(128) if chr(c).isalnum() or chr(c) == "_"]] = True
-# What may stand before an at sign, and in ASCII before the first period behind it.
+# Bytes of a local part's end, and ASCII bytes of a domain's first label.
 _LOCAL, _LABEL = _WORD | (np.arange(256) > 127), _WORD.copy()
 _LOCAL[[ord("+"), ord("-")]] = _LABEL[ord("-")] = True
 # What may stand between the digits of one number: blank, ( ) - . / and no-break space, hyphens,

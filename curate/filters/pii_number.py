@@ -45,8 +45,8 @@ _PLAIN = str.maketrans("\u00a0\u202f\u2010\u2011\u2012\u2013", "  ----")
 _SPLIT = re.compile(r"\D+")
 _TAIL = re.compile(r"\D*")
 _START = re.compile(r"(?<!\d)[\d+(]")
-# Behind the first digit of a stretch `_judge` has a chance at these positions alone: an
-# international number, or as many digits as a national one with two or more in its second group.
+# After the first digit of a stretch `_judge` accepts at these positions alone: an international
+# number, or as many digits as a national one has, with two or more in its second group.
 _CHANCE = re.compile(
     r"(?<!\d)(?<!\d[-./,:])(?:(?=[+(]{1,2}\d|\+ \d|\+ ?\(\d)\(?\+|00(?<!\d 00)"
     r"|(?<!\d )(?<!/)(?=\(?\d{1,12}[ ./()-]{0,3}\d\d)\(?\d(?:[ ./()-]{0,3}\d){8})"

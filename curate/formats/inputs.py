@@ -119,7 +119,7 @@ class InputPlan:
 
 
 def empty_files(figures: dict[str, Any]) -> list[str]:
-    """A line on the files that gave no document, where there are any."""
+    """A line on the files that gave no document; nothing if each gave one."""
     files, first = (figures.get("without_documents") or {"files": 0, "first": ""}).values()
     if not files:
         return []

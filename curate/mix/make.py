@@ -244,18 +244,16 @@ def _warnings(record: dict[str, Any]) -> list[str]:
     return warnings
 
 
+_SUMMED = (
+    *("read", "kept", "rejected", "corrupt", "bytes_in", "bytes_out"),
+    *("passed_over", "bad_dates", "digests_compared"),
+)
+
+
 def _tally(sources: list[Source]) -> dict[str, Any]:
     """The tallies of all sources, added up."""
     tally: dict[str, Any] = {}
-    for name in (
-        "read",
-        "kept",
-        "rejected",
-        "corrupt",
-        "bytes_in",
-        "bytes_out",
-        "digests_compared",
-    ):
+    for name in _SUMMED:
         tally[name] = sum(source.tally.get(name, 0) for source in sources)
     for name in ("skipped", "primary", "left_out", "digests_differing"):
         total: Counter[str] = Counter()

@@ -115,7 +115,6 @@ def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, 
         "tokens": run.tokens,
         "epochs": sum(source["tokens"] for source in sources)
         / max(1, sum(source["unique_tokens"] for source in sources)),
-        # None also where the log has lost its beginning.
         "first_loss": losses[0] if losses and lines[0]["step"] == 1 else None,
         "last_loss": losses[-1] if losses else None,
         "skipped_steps": sum("skipped" in line for line in lines),
