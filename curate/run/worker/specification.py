@@ -98,7 +98,6 @@ def _load(path: str, stamp: int) -> dict[str, Any]:
     spec["steps"] = [build_step(s) for s in spec["steps"]]
     for kind in ("apply", "sketch"):
         spec[kind] = build_step(spec[kind]) if spec[kind] else None
-    spec["later"] = spec.get("later", {"steps": [], "of": 0})  # not of older versions
     spec["closed"] = ["apply", "steps", "sketch"]
     spec["plan"] = InputPlan.load(spec["plan"], folder) if spec["plan"] else None
     spec["read"] = ReadSettings(**spec["read"])
