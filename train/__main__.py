@@ -32,7 +32,6 @@ def main() -> int:
     parser.add_argument("--model", default="tiny", help="a preset, or a folder to start from")
     parser.add_argument("--task", help="classify, token or span; SHARDS is then JSON lines")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="sets")
-    parser.add_argument("--fresh", action="store_true", help="delete the run in OUT, begin anew")
     parser.add_argument("--trust-code", action="store_true", help="run Python that models hold")
     parser.add_argument("--dry-run", action="store_true", help="say what the run would take")
     parser.add_argument("--json", action="store_true", help="metrics, then the summary, as JSON")
@@ -51,7 +50,6 @@ def main() -> int:
 
         shards = None if str(asked.shards) == "-" else asked.shards
         run: dict[str, Any] = {"model": asked.model, "changes": changes, "train": config}
-        run |= {"resume": not asked.fresh}
         if asked.dry_run:
             lines = _forecast(shards, asked.out, run, asked.json)
             for line in lines if first_process() else ():

@@ -141,8 +141,7 @@ def build_product(
 
 def estimates(plan: RunPlan, out: Path, restart: bool = False) -> dict[str, Estimate]:
     """What building the products would take, by the names of their folders, for those that can say
-    it now. Writes nothing. restart: whether OUT is set aside first; else UsageError where its
-    products were made otherwise."""
+    it now. Writes nothing. restart: whether OUT is set aside first."""
     path = ledger_path(out)
     ledger = Ledger.to_read(path) if path.exists() and not restart else None
     if ledger is not None:

@@ -11,16 +11,14 @@ from typing import Any
 
 from curate.disk.files import next_aside, set_aside, text_digest, write_text
 from curate.disk.inside import remove
-from curate.disk.units import format_bytes
 from curate.errors import UsageError
-from curate.run.ledger import RUN, Ledger
+from curate.run.ledger import Ledger, ledger_path
 from curate.run.outcome import Options
 from curate.run.plan import ProductStage, RunPlan, stage_folder
 from curate.terminal.progress import say
 
-NOTE = "made.json"  # the settings of a command that is no recipe
 SHOWN = 3  # settings in a message
-SHOWN_CHARS = 60  # of a value in a message
+SHOWN_CHARS = 30  # of either end of a value in a message
 _DIGEST = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{8,}\b")
 # Names that training writes in OUT. A move takes the checkpoints last.
 CHECKPOINTS, TOKENIZER = "checkpoints", "tokenizer.json"
@@ -53,10 +51,9 @@ def _settings(plan: RunPlan, stage: ProductStage) -> dict[str, Any]:
         settings |= _flat(value, f"content of {name}" if name in settings else name)
     settings |= {kind: plan.products[number].key for kind, number in stage.inputs.items()}
     if stage.product.reads_corpus and "corpus" not in stage.inputs:
-        paths, print_of = [file.path for file in plan.inputs.files], plan.inputs.fingerprint()[:8]
-        size = format_bytes(sum(file.size for file in plan.inputs.files))
         settings |= _flat(plan.recipe.read.identity(), "read")
-        settings["input"] = f"{', '.join(paths[:2])} ({size}, {print_of})"
+        paths = ", ".join(file.path for file in plan.inputs.files[:2])
+        settings["input"] = f"{paths} ({plan.inputs.fingerprint()[:8]})"
     return dict(json.loads(json.dumps(settings, default=str)))
 
 
@@ -119,13 +116,12 @@ def make_room(plan: RunPlan, stage: ProductStage, out: Path, ledger: Ledger) -> 
 
 
 def begin_anew(plan: RunPlan, out: Path, options: Options) -> None:
-    """Renames an OUT that holds work to OUT.1. UsageError where it cannot be, LockHeld where
-    another process works there."""
+    """Renames an OUT that holds work to OUT.1. LockHeld where another process works there."""
     if options.published:
         raise UsageError("--restart renames a folder, and OUT is a URL: give another URL")
-    marks = [Ledger.file, f"{RUN}/{Ledger.file}", f"{RUN}/{NOTE}"]
-    marks += [p.resumes for p in plan.recipe.products if p.in_place and p.resumes]
-    if not any(any(out.glob(mark)) for mark in marks):
+    models = [p.resumes for p in plan.recipe.products if p.in_place and p.resumes]
+    ours = _note(out).exists() or ledger_path(out).exists()
+    if not out.exists() or not (ours or any(any(out.glob(name)) for name in models)):
         return
     Ledger(plan.home(out)).close()
     _set_aside(out, _read_by(plan))
@@ -133,10 +129,13 @@ def begin_anew(plan: RunPlan, out: Path, options: Options) -> None:
 
 def _set_aside(out: Path, named: Any) -> None:
     if inner := _inside(out, named):
-        raise UsageError(
-            f"--restart would rename {out}, and {inner} is read there: give another -o"
-        )
+        raise UsageError(f"--restart would rename {out}, where {inner} is read: give another -o")
     say(f"{out} is now {set_aside(out)}")
+
+
+def _note(out: Path) -> Path:
+    """The file beside OUT with the settings of a command that is no recipe."""
+    return out.absolute().with_name(f".{out.absolute().name}.made.json")
 
 
 def _read_by(plan: RunPlan) -> list[Any]:
@@ -168,8 +167,8 @@ def _differences(made: dict[str, Any], asked: dict[str, Any]) -> str:
 def _shown(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = "none" if value in (None, "", []) else _DIGEST.sub(r"\1", text)
-    half = SHOWN_CHARS // 2
-    return text if len(text) <= SHOWN_CHARS else f"{text[:half]}...{text[-half:]}"
+    long = len(text) > 2 * SHOWN_CHARS
+    return f"{text[:SHOWN_CHARS]}...{text[-SHOWN_CHARS:]}" if long else text
 
 
 def _refusal(out: Path, what: str, named: Any, offered: bool = True) -> UsageError:
@@ -181,16 +180,14 @@ def _refusal(out: Path, what: str, named: Any, offered: bool = True) -> UsageErr
 def claim(out: Path, files: list[Path], asked: dict[str, Any], restart: bool) -> None:
     """Takes OUT, a folder or a file, for a command that is no recipe. UsageError where one of these
     files is there and the same command did not make it. asked: its settings, by name."""
-    note = out.parent / f".{out.name}.made.json" if out in files else out / RUN / NOTE
-    settings = {name: _stamped(value) for name, value in asked.items() if value is not None}
+    note, settings = _note(out), {n: _stamped(v) for n, v in asked.items() if v is not None}
     there = next((path for path in files if path.exists()), None)
-    if there is not None and restart:
+    if there and restart:
         _set_aside(out, asked)
-    elif there is not None:
-        made = json.loads(note.read_text("utf-8")) if note.exists() else None
-        if made is None:
+    elif there:
+        if not note.exists() or ledger_path(out).exists():
             raise _refusal(out, f"holds {there.name}, which another command made", asked)
-        if differing := _differences(made, settings):
+        if differing := _differences(json.loads(note.read_text("utf-8")), settings):
             raise _refusal(out, f"was made with {differing}", asked)
     write_text(note, json.dumps(settings, indent=1) + "\n")
 

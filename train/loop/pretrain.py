@@ -25,7 +25,7 @@ from train.data.intact import Comparison
 from train.data.shards import load_tokenizer
 from train.device import autocast
 from train.errors import TrainError, counted
-from train.files import clear, encode_json, remove, seal, unseal, write_atomic
+from train.files import clear, encode_json, seal, unseal, write_atomic
 from train.generate.generate import continue_text
 from train.loop.backends import backends_line, layer_backends, try_kernels
 from train.loop.distributed import Ranks, ranks, settle
@@ -147,7 +147,6 @@ def pretrain(
     model: ModelConfig | str = "tiny",
     changes: dict[str, Any] | None = None,
     train: TrainConfig | None = None,
-    resume: bool = True,
     on_progress: Progress | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
@@ -158,10 +157,9 @@ def pretrain(
     Stopped at any point and started again with the same settings, it goes on from the newest
     checkpoint, and on a CPU (same PyTorch, same number of threads) ends with the same bits as a run
     never stopped. A finished run returns at once, and is scored again where other texts are to be
-    scored. ``resume=False`` deletes the run in ``out`` and
-    starts over. ``on_progress`` gets each line of metrics, with ``steps`` and
-    ``seconds_left`` of the run; ``on_notice`` before it how the text was packed, how often it is
-    gone through, and how attention is computed. Raises ``TrainError``;
+    scored. ``on_progress`` gets each line of metrics, with ``steps`` and ``seconds_left`` of the
+    run; ``on_notice`` before it how the text was packed, how often it is gone through, and how
+    attention is computed. Raises ``TrainError``, also if other settings made the run in ``out``;
     training that diverges stops, its last checkpoint kept.
     """
     with blamed():
@@ -169,14 +167,13 @@ def pretrain(
     with blamed(), ranks(plan.train) as group:
         if not group.first:
             on_progress = on_notice = None
-        return _pretrain(plan, data, out, resume, on_progress, on_notice, group)
+        return _pretrain(plan, data, out, on_progress, on_notice, group)
 
 
 def _pretrain(
     plan: Plan,
     data: Feed,
     out: Path,
-    resume: bool,
     on_progress: Progress | None,
     on_notice: Callable[[str], None] | None,
     group: Ranks,
@@ -184,10 +181,6 @@ def _pretrain(
     checkpoints, texts = out / "checkpoints", texts_of(data)
     if group.first:
         out.mkdir(parents=True, exist_ok=True)
-        if not resume:
-            remove(checkpoints)
-            for name in ("spikes.json", "compared.jsonl"):
-                (out / name).unlink(missing_ok=True)
         no_link(checkpoints)
         clear(out)
         take_up(checkpoints, on_notice or (lambda line: None))

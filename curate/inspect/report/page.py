@@ -208,7 +208,7 @@ def _totals(record: dict[str, Any], ratio: float, measured: bool) -> list[tuple[
 
 
 def provenance(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """When, with what and where the run was made."""
+    """Time, command and machine of the run."""
     host = record["host"]
     machine = [f"{host['system']} {host['machine']}", host["processor"]]
     machine += [counted(host["cores"], "core")]

@@ -193,10 +193,6 @@ def test_a_finished_run_returns_at_once(shard_folder, tmp_path):
     first = pretrain(shard_folder, out, model=TWO_LAYERS, train=TRAIN)
     again = pretrain(shard_folder, out, model=TWO_LAYERS, train=TRAIN, on_progress=lines.append)
     assert again == first and lines == []
-    pretrain(
-        shard_folder, out, model=TWO_LAYERS, train=TRAIN, resume=False, on_progress=lines.append
-    )
-    assert len(lines) == TRAIN.steps
 
 
 def test_only_the_newest_checkpoints_stay(shard_folder, tmp_path):

@@ -80,12 +80,8 @@ def test_wandb_gets_the_figures_and_a_resume_goes_on_with_its_run(shard_folder, 
     assert first.given["config"]["train"]["steps"] == 2 and first.given["name"] == "out"
     assert first.given["dir"] == str(tmp_path / "out")
     assert first.axes == [("*", "step")] and first.finished and second.finished
-    pretrain(shard_folder, tmp_path / "out", train=wandb_train(), resume=False)
+    run(shard_folder, tmp_path / "other", wandb=True, steps=1)
     assert wandb.runs[2].given["id"] != first.given["id"]
-
-
-def wandb_train():
-    return dataclasses.replace(TRAIN, wandb=True, steps=1)
 
 
 def test_wandb_offline_writes_beside_the_run(shard_folder, tmp_path, monkeypatch):
