@@ -167,7 +167,7 @@ def test_a_stopped_encode_of_a_run_goes_once_that_of_other_settings_is_whole(cor
             patch.setattr(writer, "_manifests", interrupt)
             run(**settings)
     assert len(list(folder.rglob(".shards.partial"))) == 2
-    run(bos=True)
+    run(shard_tokens=900)
     assert not list(folder.rglob(".shards.partial"))
 
 
