@@ -210,10 +210,7 @@ class _Run:
             return False
         if self.plan.stages and not indexes.all_written(self.out, self.stages.indexes()):
             return False
-        try:
-            record = read_record(self.home)
-        except RunFailed:  # of an older version, which sealed nothing
-            return False
+        record = read_record(self.home)
         for product in record["products"]:
             if not all(f.exists() for f in all_inside(self.out, product["files"], path)):
                 return False
@@ -344,12 +341,9 @@ class _Run:
         """Whether the corpus is what was written, and nothing else lies there."""
         self._stood = time.time_ns() - 1_000_000_000  # clocks of file systems are late
         entry = self.ledger.stage_result(CORPUS)
-        if entry is None:  # of an older version
-            beside = [manifests.manifest_path(self.out / name) for name in manifests.FOLDERS]
-            beside.append(self.out / "decisions.parquet")
-            self._seal_corpus(key, {p.name: seal(p) for p in beside if p.exists()})
-            entry = {"key": key, "files": {}}
-        if entry["key"] != key or not self.intact.corpus_stands(self.out, entry, engine):
+        if entry is None or entry["key"] != key:
+            return False
+        if not self.intact.corpus_stands(self.out, entry, engine):
             return False
         return all(self.stages.storage.has(path) for path, _ in corpus_seals(self.out))
 

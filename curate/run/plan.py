@@ -23,7 +23,7 @@ from curate.run.ledger import RUN, Ledger, ledger_path
 from curate.steps.contracts import CorpusStep, Product, Step
 from curate.steps.recipe import Recipe
 
-LAYOUT = 3  # raised when stage files of older versions can no longer be read
+LAYOUT = 3  # raised when stage files written so far can no longer be read
 
 
 def _hash(*parts: Any) -> str:
@@ -114,8 +114,8 @@ class RunPlan:
 
     def home(self, out: Path) -> Path:
         """Where the run keeps its ledger, stages and records: OUT, or a folder in it where OUT is
-        to hold the files of products and nothing else. OUT has them where an earlier run of
-        documents, or an older version, put a ledger there. RunFailed where a link leads out."""
+        to hold the files of products and nothing else. OUT has them if an earlier run of documents
+        put a ledger there. RunFailed if a link leads out."""
         documents = self.stages or any(p.product.makes == "corpus" for p in self.products)
         return out if documents or (out / Ledger.file).exists() else inside(out, RUN)
 

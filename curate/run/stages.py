@@ -185,7 +185,7 @@ class Stages:
             number, result = next(rows, (None, {}))
             if number != part:
                 raise Damaged(f"{self.ledger.path} has a damaged row")
-            files = result.get("files", {})  # none of older versions
+            files = result["files"]
             paths = {kind: str(part_path(folder, part, kind)) for kind in kinds if kind in files}
             yield result, [[path, files[kind]] for kind, path in paths.items()]
 
@@ -246,7 +246,7 @@ class Stages:
             for part, result in self.ledger.results(key) if key else ():
                 if part < self.parts and all(has(part_path(folder, part, k)) for k in kinds):
                     done[part] = 1
-                    for kind, sealed in result.get("files", {}).items():  # none of older versions
+                    for kind, sealed in result["files"].items():
                         yield part_path(folder, part, kind), sealed
                 else:
                     gone += 1
@@ -304,15 +304,15 @@ class Stages:
 
     def _once(
         self, key: str, file: Path, work: Callable[[], Any], *beside: Path
-    ) -> tuple[Any, float | None]:
+    ) -> tuple[Any, float]:
         """The recorded result under the key while its file stands as it was written, or that of
-        the work; and the CPU seconds that it took (None: an older version did it). beside: files
-        that the work may write as well."""
+        the work; and the CPU seconds that it took. beside: files that the work may write as
+        well."""
         entry = self.ledger.stage_result(key)
         if entry is not None and file.exists():
-            sealed = [(file.with_name(n), seal) for n, seal in entry.get("files", {}).items()]
+            sealed = [(file.with_name(n), seal) for n, seal in entry["files"].items()]
             if not self.intact.faults(sealed):
-                return entry["value"], entry.get("cpu")
+                return entry["value"], entry["cpu"]
         began = cpu_seconds()
         with sealing() as seals_made:
             value = work()
@@ -322,7 +322,7 @@ class Stages:
         cpu = round(cpu_seconds() - began, 3)
         entry = {"value": value, "cpu": cpu, "folder": file.parent.name, "files": files}
         self.ledger.commit_stage(key, entry)
-        return entry["value"], entry.get("cpu")
+        return value, cpu
 
     def _assign_ids(self, stage: MapStage, folder: Path, engine: Engine) -> int:
         from curate.run.ids import assign_ids

@@ -312,7 +312,7 @@ def _checked(folder: Path) -> dict[str, Any]:
         if have != size:
             state = "is missing" if have < 0 else f"has {have} bytes instead of {size}"
             raise UsageError(f"{file} {state}; {AGAIN}")
-    _compare(folder, record.get("xxh3", {}))  # an earlier version wrote none
+    _compare(folder, record["xxh3"])
     return record
 
 

@@ -27,7 +27,7 @@ class Meanings:
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Meanings:
-        """Those of a run.json, which may be an older version's."""
+        """Return those of a run.json."""
         figures = record.get("figures") or {}
         rules = figures.get("rules") or {}
         limited = [r for r in rules.values() if r.get("column")]
