@@ -33,7 +33,7 @@ from benchmarks.extract_pages import (
     write_pages,
 )
 from benchmarks.fit_extract import texts_of_unseen_sites
-from curate.extract.evaluate import f1_of_words, words
+from curate.extract.evaluate import word_scores, words
 from curate.extract.net import KINDS
 
 PASSES = {
@@ -61,11 +61,11 @@ def measured(pages: list[WholePage], texts: list[str]) -> dict[str, float]:
     """Mean F1 of all pages, by kind, and of runs of words on articles."""
     found: dict[str, list[float]] = defaultdict(list)
     for page, text in zip(pages, texts, strict=True):
-        score = f1_of_words(Counter(words(text)), Counter(words(page.text)))
+        score = word_scores(Counter(words(text)), Counter(words(page.text)))[2]
         found["all"].append(score)
         found[page.kind].append(score)
         if page.kind == "article":
-            found["runs"].append(f1_of_words(runs(text), runs(page.text)))
+            found["runs"].append(word_scores(runs(text), runs(page.text))[2])
     return {kind: float(np.mean(found[kind])) for kind in ("all", *KINDS, "runs")}
 
 

@@ -67,7 +67,7 @@ def make(out: Path, documents_: int) -> None:
     import pyarrow.parquet as pq
 
     from curate.disk.parquet_writer import TableWriter
-    from curate.documents.documents import documents, strip_number
+    from curate.documents.documents import NUMBER, documents
 
     draw = np.random.default_rng(1)
     text = ("The river runs past the old mill and nobody works there any more. " * 16)[:990]
@@ -85,7 +85,7 @@ def make(out: Path, documents_: int) -> None:
             docs = docs.annotate(f"rule_{rule:02d}", values)
             docs = docs.drop(values > 0.62, f"rule_{rule:02d}", values, 0.62)
         for writer, table in zip(writers, docs.split(), strict=True):
-            writer.write(strip_number(table))
+            writer.write(table.drop_columns([NUMBER]))
     for writer in writers:
         writer.close()
     number = np.arange(documents_ // 10)

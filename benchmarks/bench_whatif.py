@@ -44,7 +44,7 @@ def make(out: Path, documents_: int) -> None:
     import yaml
 
     from curate.disk.parquet_writer import TableWriter
-    from curate.documents.documents import documents, strip_number
+    from curate.documents.documents import NUMBER, documents
     from curate.documents.limits import decide
     from curate.steps.recipe import compose
 
@@ -74,7 +74,7 @@ def make(out: Path, documents_: int) -> None:
                 docs = docs.annotate(column, values(column, number, draw))
             batch = decide(docs, step.limits())
         for writer, table in zip(writers, batch.split(), strict=True):
-            writer.write(strip_number(table))
+            writer.write(table.drop_columns([NUMBER]))
     for writer in writers:
         writer.close()
     (out / "recipe.yaml").write_text(yaml.safe_dump(recipe.resolved(), sort_keys=False))

@@ -40,7 +40,7 @@ from benchmarks.extract_pages import (
 )
 from curate.extract.attributes import KINDS as HINT_KINDS
 from curate.extract.blocks import Seen, inputs_of, look_at
-from curate.extract.evaluate import f1_of_words, squeezed, words
+from curate.extract.evaluate import squeezed, word_scores, words
 from curate.extract.net import GROUPS, KINDS, MODEL, SPAN
 from curate.extract.tags import HINTS, N_ALL, N_OWN, N_PARENT, NODE
 
@@ -406,7 +406,7 @@ def tables(pages: list[WholePage], partly: list[Page]) -> str:
     """What texts of sites not seen are worth, in Markdown."""
     texts, others = texts_of_unseen_sites(pages, partly)
     f1 = [
-        f1_of_words(Counter(words(text)), Counter(words(page.text)))
+        word_scores(Counter(words(text)), Counter(words(page.text)))[2]
         for page, text in zip(pages, texts, strict=True)
     ]
 

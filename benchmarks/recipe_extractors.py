@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.extract_pages import WholePage, load_whole_pages, texts_by, write_pages
 from benchmarks.shared_texts import ROOT, last_json, need, peer_python
 from curate.api.outcome import carry_out
-from curate.extract.evaluate import f1_of_words, words
+from curate.extract.evaluate import word_scores, words
 from curate.extract.step import Extract
 from curate.run.outcome import Options
 from curate.scoring.quality.step import Quality
@@ -76,7 +76,7 @@ def closeness(kept: Kept, published: Kept) -> Closeness:
 
 
 def mean_f1(pairs: list[tuple[Counter[str], Counter[str]]]) -> float:
-    return statistics.fmean(f1_of_words(a, b) for a, b in pairs) if pairs else 0.0
+    return statistics.fmean(word_scores(a, b)[2] for a, b in pairs) if pairs else 0.0
 
 
 def kept_by(name: str, texts: list[str], pages: list[WholePage]) -> Kept:
@@ -135,7 +135,7 @@ def extracted(pages: list[WholePage], folder: Path) -> tuple[dict[str, list[str]
         texts[name], figures = texts_by(name, source, passes)
         rate = len(pages) / statistics.median(figures["seconds"])
         (text,), _ = texts_by(name, single)
-        f1 = f1_of_words(Counter(words(text)), Counter(words(wet)))
+        f1 = word_scores(Counter(words(text)), Counter(words(wet)))[2]
         print(f"{name:<24}{rate:>9.0f}{f1:>11.3f}", flush=True)
     datatrove, seconds = kept_by_datatrove(source, folder)
     print(f"{DATATROVE:<24}{len(pages) / seconds:>9.0f}", flush=True)

@@ -94,7 +94,6 @@ def _parameter(
         ),
         metavar="PATH" if path else METAVARS.get(kind),
         show_default=False,
-        hidden=bool(field.get("deprecated")),
     )
     return inspect.Parameter(
         name,

@@ -186,8 +186,3 @@ def documents(
     if NUMBER not in data:
         data[NUMBER] = pa.array(np.arange(rows, dtype=np.int64))
     return Documents(pa.table(data))
-
-
-def strip_number(table: pa.Table) -> pa.Table:
-    """The table without the run's internal document number."""
-    return table.drop_columns([NUMBER]) if NUMBER in table.column_names else table

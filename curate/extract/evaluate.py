@@ -41,11 +41,6 @@ def word_scores(ours: Counter[str], gold: Counter[str]) -> tuple[float, float, f
     return shared / our_words, shared / gold_words, 2 * shared / (our_words + gold_words)
 
 
-def f1_of_words(ours: Counter[str], gold: Counter[str]) -> float:
-    """The F1 of `word_scores`."""
-    return word_scores(ours, gold)[2]
-
-
 def squeezed(text: str) -> str:
     """White space as single spaces, soft hyphens gone, letters and their marks composed."""
     return unicodedata.normalize("NFC", " ".join(text.replace("\u00ad", "").split()))

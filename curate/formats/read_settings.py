@@ -103,19 +103,12 @@ class ReadSettings(BaseModel):
     )
 
     def identity(self) -> dict[str, Any]:
-        """What decides the documents that are read. Settings of later versions are left out where
-        they say nothing, so that what an earlier version made is reused."""
+        """The settings that decide which documents are read."""
         values: dict[str, Any] = self.model_dump(mode="json")
         if self.share is None:
             del values["seed"]
-        if self.batch_seconds == BATCH_SECONDS:
-            del values["batch_seconds"]
         # How files are cut is in the fingerprint of the input.
-        values["partition_bytes"] = self.partition_bytes or PARTITION_BYTES
-        for name in ("max_carried_bytes", "digests"):
-            if values[name] == type(self).model_fields[name].default:
-                del values[name]
-        return {k: v for k, v in values.items() if v not in (None, {})}
+        return values | {"partition_bytes": self.partition_bytes or PARTITION_BYTES}
 
     @property
     def named(self) -> Columns:

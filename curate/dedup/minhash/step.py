@@ -225,13 +225,8 @@ class DedupMinhash(DedupStep):
             "bits": self.kept_bits,
         }
 
-    def identity(self) -> dict[str, Any]:
-        """With what it writes beside the decisions: sketches, and so indexes, are as they were."""
-        return super().identity() | {"columns": ["cluster_size"]}
-
     def sketch_identity(self) -> dict[str, Any]:
         identity = super().sketch_identity()
-        del identity["columns"]
         survivor = identity["settings"]["survivor"]
         return identity | {"settings": {**self.comparable(), "survivor": survivor}}
 

@@ -50,7 +50,7 @@ def check(run: FinishedRun) -> list[Tally]:
         names = [document.id for document in documents]
         decisions = {row["id"]: row for row in run.decisions_on(step.method, names)}
         tallies += [
-            _signatures(step, documents, older=index.record["step_version"] != step.version),
+            _signatures(step, documents),
             *_pairs(step, documents, decisions),
         ]
     return tallies
@@ -126,7 +126,7 @@ def packed(values: np.ndarray, bits: int) -> bytes:
     return total.to_bytes(-(-len(values) * bits // 8), "little")
 
 
-def _signatures(step: Any, documents: list[Signed], older: bool) -> Tally:
+def _signatures(step: Any, documents: list[Signed]) -> Tally:
     tally = Tally("datasketch", f"{step.label}: signatures")
     bands, rows = step.banding
     for document in documents:
@@ -136,8 +136,6 @@ def _signatures(step: Any, documents: list[Signed], older: bool) -> Tally:
             same = same and packed(document.values, step.kept_bits) == document.packed
         if same:
             tally.agrees()
-        elif older:
-            tally.explain("older_scheme")
         else:
             equal = sum(a == b for a, b in zip(keys, document.bands, strict=False))
             tally.differs(document.id, f"{equal} of {bands} bands equal datasketch's")

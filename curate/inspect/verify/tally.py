@@ -20,7 +20,6 @@ CAUSES = {
     "warcio_stops": "warcio ends at a damaged member, behind which it reads nothing",
     "odd_http": "the HTTP message is malformed, and each library mends it in its own way",
     "damaged_archive": "the run reported damage in the archive beside this record",
-    "older_scheme": "the signatures were made by another version of the step",
     "counted_bands": "a similarity counts the bands in which one of both is the preferred copy",
     "not_compared": "verification compares documents with the preferred one of their band alone",
     "earlier_corpus": "the copy lies in an earlier corpus, whose text this run does not hold",

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from curate.documents.documents import documents, strip_number
+from curate.documents.documents import NUMBER, documents
 from curate.inspect.report import languages
 from curate.inspect.report.languages import EACH, Unsure
 from curate.inspect.report.page import Figures, render_chapter
@@ -40,7 +40,7 @@ def written(folder: Path, threshold: float = 0.65) -> Path:
         (folder / name).mkdir()
         half = table.num_rows // 2
         for i, part in enumerate((table.slice(0, half), table.slice(half))):
-            pq.write_table(strip_number(part), folder / name / f"part-{i:05d}.parquet")
+            pq.write_table(part.drop_columns([NUMBER]), folder / name / f"part-{i:05d}.parquet")
     return folder
 
 
@@ -93,7 +93,7 @@ def run_of(folder: Path, langs: dict[str | None, tuple[int, int]]) -> list[str]:
     docs = docs.within("second#2").drop((number < 60) | (number < 60 + gone), "it's")
     for name, table in zip(("corpus", "rejected"), docs.split(), strict=True):
         (folder / name).mkdir()
-        pq.write_table(strip_number(table), folder / name / "part-00000.parquet")
+        pq.write_table(table.drop_columns([NUMBER]), folder / name / "part-00000.parquet")
     with opened(folder) as store:
         assert store is not None
         return languages.lost(store, ["first", "second#2"])
@@ -118,6 +118,6 @@ def test_a_language_that_is_not_kept_is_no_surprise(tmp_path: Path) -> None:
     docs = docs.within("language").drop(np.ones(60, np.bool_), "language")
     for name, table in zip(("corpus", "rejected"), docs.split(), strict=True):
         (tmp_path / name).mkdir()
-        pq.write_table(strip_number(table), tmp_path / name / "part-00000.parquet")
+        pq.write_table(table.drop_columns([NUMBER]), tmp_path / name / "part-00000.parquet")
     with opened(tmp_path) as store:
         assert store is not None and languages.lost(store, ["language"]) == []

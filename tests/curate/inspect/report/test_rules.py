@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.documents.documents import CORE, documents, strip_number
+from curate.documents.documents import CORE, NUMBER, documents
 from curate.inspect.report import rules
 from curate.inspect.report.rules import RuleFigures
 from curate.inspect.report.store import opened, read_rows
@@ -42,7 +42,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
         half = table.num_rows // 2
         for i, part in enumerate((table.slice(0, half), table.slice(half))):
             path = folder / name / f"part-{i:05d}.parquet"
-            pq.write_table(strip_number(part), path, row_group_size=30)
+            pq.write_table(part.drop_columns([NUMBER]), path, row_group_size=30)
     return folder
 
 

@@ -203,15 +203,6 @@ def test_the_command_ends_with_1_and_names_the_document(out: Path) -> None:
     assert stored["disagree"] == 1 and not stored["passed"]
 
 
-def test_signatures_of_another_version_of_the_step_are_explained(out: Path) -> None:
-    flip_signature(out)
-    path = out / "index" / "dedup_minhash" / "index.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"step_version": 0}))
-    tallies = verifying.verify(out, DOCUMENTS, 0).tallies
-    (signatures,) = (t for t in tallies if t.what == "dedup_minhash: signatures")
-    assert signatures.explained == {"older_scheme": 1} and not signatures.disagree
-
-
 def test_a_library_that_is_not_installed_is_named_and_fails_nothing(
     finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
