@@ -44,7 +44,7 @@ import json, sys, time
 texts = [json.loads(line) for line in open(sys.argv[2], encoding="utf-8")]
 pattern = open(sys.argv[3], encoding="utf-8").read()
 if sys.argv[1] == "ours":
-    from tokenize_kit.learn.bpe import train_bpe
+    from tests.tokenize_kit.byte_bpe import train_bpe
     def train(some):
         train_bpe(iter(some), vocab=32_000, digits="single", special_tokens=["<|endoftext|>"])
 else:
@@ -121,7 +121,7 @@ def tokens(encoder: Any, texts: list[str]) -> int:
 
 def timed(folder: Path, texts: list[str]) -> float:
     """Seconds of training by rustbpe over ours; prints both."""
-    from tokenize_kit.learn.bpe import split_pattern
+    from tests.tokenize_kit.byte_bpe import split_pattern
 
     peer = ROOT / ".bench" / "rustbpe" / "bin" / "python"
     build = ["sh", str(ROOT / "benchmarks" / "peer_env.sh"), "rustbpe"]

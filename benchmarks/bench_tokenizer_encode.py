@@ -38,10 +38,10 @@ def main() -> None:
     parser.add_argument("--mb", type=float, default=6, help="megabytes of each kind")
     parser.add_argument("--passes", type=int, default=3)
     options = parser.parse_args()
+    from tests.tokenize_kit.byte_bpe import train_bpe
     from tokenize_kit.encode.byte_bpe import ByteEncoder
     from tokenize_kit.encode.encoder import Encoder
     from tokenize_kit.encode.words import new_cache
-    from tokenize_kit.learn.bpe import train_bpe
     from tokenize_kit.pattern.scan import cut_rows
 
     texts = {kind: documents(kind, options.mb * 1e6) for kind in KINDS}

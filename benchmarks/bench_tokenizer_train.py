@@ -27,7 +27,7 @@ VOCAB = 32_000
 def by_library(texts: list[str], vocab: int = VOCAB) -> str:
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    from tokenize_kit.learn.bpe import split_pattern
+    from tests.tokenize_kit.byte_bpe import split_pattern
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -49,7 +49,7 @@ def by_library(texts: list[str], vocab: int = VOCAB) -> str:
 
 
 def by_us(texts: list[str]) -> str:
-    from tokenize_kit.learn.bpe import train_bpe
+    from tests.tokenize_kit.byte_bpe import train_bpe
 
     return train_bpe(
         iter(texts), vocab=VOCAB, digits="single", special_tokens=["<|endoftext|>"]

@@ -52,8 +52,8 @@ class Index:
 
     @cached_property
     def parts(self) -> int:
-        """How many partitions it holds."""
-        return int(self.record["parts"])
+        """How many partitions it holds: those whose files its record lists."""
+        return sum(name.startswith("sketch-") for name in self.record["files"])
 
     def check(self) -> None:
         """RunFailed where a file is not what was written."""
@@ -186,7 +186,6 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
         "step_version": dedup.step.version,
         "comparable": comparable,
         "key": dedup.key,
-        "parts": len(paths),
         "settled": dedup.corpus.ids_changed,
         "files": _sealed(linked, dedup.seals()),
     }
@@ -206,7 +205,8 @@ def record_of(folder: Path) -> dict[str, Any] | None:
     """The record of an index; None where it is not what was written."""
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        return record if record.pop("digest") == _digest(record) else None
+        below = all(map(is_below, record["files"].keys()))
+        return record if record.pop("digest") == _digest(record) and below else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
@@ -232,7 +232,7 @@ def _sealed(linked: dict[str, Path], earlier: dict[str, Seal]) -> dict[str, Seal
 def faults(folder: Path) -> dict[Path, str]:
     """What is wrong with which files of an index."""
     record = record_of(folder)
-    if record is None or not all(map(is_below, record["files"])):
+    if record is None:
         return {folder / RECORD: "is not what was written"}
     faults = {folder / name: fault(folder / name, seal) for name, seal in record["files"].items()}
     return {path: what for path, what in faults.items() if what is not None}

@@ -170,7 +170,7 @@ def piece_message(piece: Piece) -> bytes:
 def _piece(raw: bytes) -> Piece:
     values = {number: value for number, _, value in fields(raw)}
     text, score, kind = values.get(1, b""), values.get(2, 0.0), values.get(3, NORMAL)
-    if not isinstance(text, bytes) or not isinstance(score, float) or not isinstance(kind, int):
+    if not isinstance(text, bytes) or not isinstance(score, float) or kind not in range(1, 7):
         raise NotAModel("a piece of another form")
     try:
         return Piece(text.decode("utf-8"), score, kind)

@@ -24,24 +24,13 @@ from tokenize_kit.learn.byte_words import (
     merged_names,
 )
 from tokenize_kit.learn.cutting import run_merges
-from tokenize_kit.learn.options import DEFAULT_PATTERN, TrainingOptions
+from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.parity import Parity, learn_parity
 from tokenize_kit.learn.superwords import learn_superwords
 from tokenize_kit.learn.whole_words import WordTable, check_special, more_tokens, prune_parts
-from tokenize_kit.pattern.named import Digits, pattern_with
 
 if TYPE_CHECKING:
     from tokenize_kit.segment.dictionary import Dictionary
-
-
-def split_pattern(digits: Digits) -> str:
-    """The pattern of a tokenizer for which none is named, where one part is enough for the digits.
-
-    That of GPT-4o (tiktoken, o200k_base): of the published patterns only this one counts combining
-    marks (\\p{M}) as letters; without them Thai and Indic vowel signs leave their consonants.
-    """
-    (pattern,) = pattern_with(DEFAULT_PATTERN, digits).parts
-    return pattern
 
 
 def first_merges(
@@ -148,11 +137,3 @@ def _by_sentencepiece(
     tokens = [numbers[list(token)].tolist() for token in banned]
     merges = learn_sentencepiece(words, most, longest, tokens)
     return merged_names(np.array(merges, np.int64).reshape(-1, 3))
-
-
-def train_bpe(
-    texts: Iterable[str], *, vocab: int, digits: Digits, special_tokens: Sequence[str]
-) -> Tokenizer:
-    """A tokenizer of one size with the default pattern; see `train_sizes`."""
-    options = TrainingOptions(sizes=(vocab,), digits=digits, special_tokens=tuple(special_tokens))
-    return train_sizes(((text, 1) for text in texts), options)[0]

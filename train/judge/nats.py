@@ -73,5 +73,5 @@ def _read(path: Path) -> tuple[Nats, dict[str, str]]:
         with np.load(path, allow_pickle=False) as arrays:
             made_of = json.loads(str(arrays[_MADE_OF]))
             return {name: arrays[name] for name in made_of}, made_of
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile):
         return {}, {}

@@ -210,7 +210,7 @@ class Run:
             self.tune(step)
             rate, done = learning_rate(settings, step), step + 1
             measured = None
-            if step not in self.passed.steps:
+            if self.passed.reason(step) is None:
                 skips = settings.spike == "skip"
                 measured = self.stepper.step(step, rate, allow if skips else None)
                 if self.average is not None and measured.updated:
@@ -264,8 +264,8 @@ class Run:
         """A line of the log from the figures of its step, which the guard has looked at."""
         settings, step = self.plan.train, line["step"] - 1
         updated = line.pop("updated")
-        if step in self.passed.steps:
-            line["skipped"] = self.passed.steps[step]
+        if (skipped := self.passed.reason(step)) is not None:
+            line["skipped"] = skipped
         else:
             if not settings.z_loss:
                 del line["z_loss"]

@@ -82,14 +82,14 @@ class PassedOver:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.steps: dict[int, str] = {}
+        self._reasons: list[tuple[range, str]] = []
         self.spikes: list[dict[str, Any]] = []
         if path.is_file():
             try:
                 self.spikes = unseal(json.loads(path.read_bytes()))["spikes"]
                 for spike in self.spikes:
                     self._pass(spike)
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, OverflowError) as error:
                 raise TrainError(f"{path}: cannot be read ({error}); delete it") from error
 
     def add(self, *, first: int, step: int, reason: str, documents: list[str], write: bool) -> None:
@@ -101,5 +101,9 @@ class PassedOver:
             write_atomic(self.path, encode_json(seal({"version": 1, "spikes": self.spikes})))
 
     def _pass(self, spike: dict[str, Any]) -> None:
-        for step in range(int(spike["from"]) - 1, int(spike["step"])):
-            self.steps[step] = f"passed over: step {spike['step']}: {spike['reason']}"
+        steps = range(int(spike["from"]) - 1, int(spike["step"]))
+        self._reasons.append((steps, f"passed over: step {spike['step']}: {spike['reason']}"))
+
+    def reason(self, step: int) -> str | None:
+        """The spike for which the data of ``step``, counted from 0, is passed over, or None."""
+        return next((reason for steps, reason in self._reasons[::-1] if step in steps), None)

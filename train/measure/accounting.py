@@ -105,8 +105,13 @@ def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
 def parts(config: ModelConfig) -> Parameters:
     """The parameters of each part."""
     by_part: Counter[str] = Counter()
-    for role, numbers, _ in weights(config):
-        by_part[role.part] += numbers
+    try:
+        for role, numbers, _ in weights(config):
+            by_part[role.part] += numbers
+    except (RuntimeError, TypeError) as error:
+        if "verflow" not in str(error):
+            raise
+        by_part["other"] = 1 << 64  # more than torch counts
     return Parameters(**by_part)
 
 

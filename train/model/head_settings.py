@@ -83,6 +83,7 @@ class Head:
             "Modules that each predict a token further on than the next, in training (DeepSeek-V3, "
             "arXiv 2412.19437, section 2.2).",
             ge=0,
+            le=100,
         ),
     ] = 0
 

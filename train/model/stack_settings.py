@@ -61,7 +61,7 @@ class Norm:
 class Stack:
     """Blocks on a residual stream. The defaults are LLaMA's choices (Touvron et al. 2023)."""
 
-    layers: Annotated[int, Setting("Number of blocks.", ge=1)]
+    layers: Annotated[int, Setting("Number of blocks.", ge=1, le=10_000)]
     hidden: Annotated[int, Setting("Dimensions of the residual stream.", ge=1)]
     attention: Annotated[Attention, Setting("How tokens look at each other.")]
     feed_forward: Annotated[FeedForward, Setting("What is done to each token.")]
@@ -96,7 +96,7 @@ class Encoder:
     look at what it makes of it (Vaswani et al. 2017).
     """
 
-    layers: Annotated[int, Setting("Number of its blocks.", ge=1)]
+    layers: Annotated[int, Setting("Number of its blocks.", ge=1, le=10_000)]
     shared: Annotated[
         bool,
         Setting(

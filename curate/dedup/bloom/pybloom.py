@@ -56,7 +56,7 @@ def read_filter(path: Path) -> Any:
             head = file.read(HEAD.size)
             if len(head) == HEAD.size:
                 rate, slices, bits, capacity, _ = HEAD.unpack(head)
-                right = 0 < rate < 1 and 0 < slices <= MOST_SLICES and capacity > 0
+                right = 0 < rate < 1 and 0 < slices <= MOST_SLICES and min(bits, capacity) > 0
                 if right and size == HEAD.size + -(-slices * bits // 8):
                     file.seek(0)
                     return BloomFilter.fromfile(file)

@@ -32,6 +32,7 @@ SCHEMA = pa.schema([("id", pa.string()), ("signature", pa.binary())])
 HEAD = np.dtype([("seed", "<i8"), ("values", "<i4"), ("scheme", "u1")])
 AFFINE32 = 1
 NAME = "dedup_minhash"
+_CHECKED = ("bands", "rows", "shingle", "ngram", "normalize", "seed")
 
 
 def write_signatures(path: Path, batches: Iterable[pa.RecordBatch], step: DedupMinhash) -> int:
@@ -55,7 +56,7 @@ def read_signatures(signature: pa.Array) -> tuple[np.ndarray, int]:
     buffers = signature.to_pylist()
     if not buffers:
         return np.empty((0, 0), np.uint32), 0
-    size = len(buffers[0])
+    size = len(buffers[0]) if isinstance(buffers[0], bytes) else 0
     if any(buffer is None or len(buffer) != size for buffer in buffers) or size < HEAD.itemsize:
         raise ValueError("signatures of different lengths")
     rows = np.frombuffer(b"".join(buffers), np.uint8).reshape(len(buffers), size)
@@ -72,6 +73,8 @@ def read_signatures(signature: pa.Array) -> tuple[np.ndarray, int]:
 def import_signatures(paths: list[Path], out: Path) -> dict[str, Any]:
     """Makes OUT/index/dedup_minhash of files of signatures, for `--against OUT`; returns how many
     documents it holds. UsageError where a file is none, or the files do not belong together."""
+    from curate.dedup.minhash.step import DedupMinhash
+
     if not paths:
         raise UsageError("name files of signatures, or the folder that holds them")
     if out.exists() and any(out.iterdir()):
@@ -89,10 +92,9 @@ def import_signatures(paths: list[Path], out: Path) -> dict[str, Any]:
         "name": out.resolve().name,
         "step": NAME,
         "label": NAME,
-        "step_version": _version(),
+        "step_version": DedupMinhash.version,
         "comparable": settings,
         "key": text_digest(" ".join(file_digest(path, "xxh3-128") for path in paths)),
-        "parts": len(paths),
         "settled": False,
         "files": seal_folder(folder),
     }
@@ -100,24 +102,25 @@ def import_signatures(paths: list[Path], out: Path) -> dict[str, Any]:
     return {"documents": documents, "settings": settings}
 
 
-def _version() -> int:
+def _settings(path: Path) -> dict[str, Any]:
+    """The settings in a file's metadata, those that size anything checked as a recipe's are."""
     from curate.dedup.minhash.step import DedupMinhash
 
-    return DedupMinhash.version
-
-
-def _settings(path: Path) -> dict[str, Any]:
     try:
-        metadata = pq.read_schema(path).metadata or {}
+        schema = pq.read_schema(path)
     except (OSError, pa.ArrowInvalid) as error:
         raise UsageError(f"{path}: no parquet file of signatures ({error})") from None
-    if SETTINGS not in metadata:
+    if not {"id", "signature"} <= {*schema.names}:
+        raise UsageError(f"{path}: no columns id and signature")
+    try:
+        settings: dict[str, Any] = json.loads(schema.metadata[SETTINGS])
+        checked = DedupMinhash.model_validate({name: settings[name] for name in _CHECKED})
+    except (KeyError, TypeError, ValueError):
         raise UsageError(
             f"{path} does not say how its shingles were made, so they cannot be compared: it must"
             " come from `llmcurate export --format minhash`, its metadata kept"
-        )
-    settings: dict[str, Any] = json.loads(metadata[SETTINGS])
-    return settings
+        ) from None
+    return settings | {name: checked.comparable()[name] for name in _CHECKED}
 
 
 def _import_part(path: Path, target: Path, part: int, settings: dict[str, Any]) -> int:

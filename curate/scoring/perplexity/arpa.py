@@ -91,6 +91,8 @@ def _read(
     sizes = (len(words), *counts[1:])
     if sum(sizes) > MOST_SLOTS // 2:
         raise UsageError(f"{lines.path}: {sum(sizes):,} n-grams are more than a model can hold")
+    if sum((2 * n + 2) * size for n, size in enumerate(counts, 1)) > lines.path.stat().st_size:
+        raise UsageError(f"{lines.path}: ngram counts of more lines than the file has")
     levels = (_level(lines, n, sizes[n - 1], words) for n in range(2, len(sizes) + 1))
     try:
         firsts, entries = tables(sizes, levels, lambda n: np.zeros(n, np.uint64))

@@ -194,17 +194,35 @@ def test_cut_absent_foreign_and_unfinished_files_are_refused(tmp_path):
     assert bloom.checksum == read_header(path).checksum
 
 
-def test_a_header_of_another_version_names_what_it_does_not_know(tmp_path):
+def with_header(path, header):
+    """The filter with another header, its checksum made to fit."""
     import xxhash
 
-    path = tmp_path / "f"
-    made(path, 100)
-    text = json.dumps({**read_header(path).model_dump(), "version": 2}).encode()
+    text = json.dumps(header).encode()
     data = bytearray(path.read_bytes())
     front = data[:8] + len(text).to_bytes(8, "little")
     front += xxhash.xxh3_64_intdigest(text).to_bytes(8, "little") + text
     path.write_bytes(front.ljust(HEADER) + data[HEADER:])
+
+
+def test_a_header_of_another_version_names_what_it_does_not_know(tmp_path):
+    path = tmp_path / "f"
+    made(path, 100)
+    with_header(path, {**read_header(path).model_dump(), "version": 2})
     with pytest.raises(UsageError, match=r"another version of llmcurate \(version\)"):
+        read_header(path)
+
+
+@pytest.mark.parametrize("keys", [1 << 31, 1 << 62, 1 << 64])
+@pytest.mark.parametrize("field", ["capacity", "inserted"])
+def test_a_slice_that_claims_more_keys_than_it_has_bits_is_refused(tmp_path, field, keys):
+    """Its rate was computed with an array as long as the root of that number."""
+    path = tmp_path / "f"
+    made(path, 100)
+    header = read_header(path).model_dump()
+    header["slices"][0][field] = keys
+    with_header(path, header)
+    with pytest.raises(UsageError, match=r"f: slices\.0 has more keys than bits"):
         read_header(path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.dedup.minhash.lean import import_signatures, read_signatures
+from curate.dedup.minhash.lean import SETTINGS, import_signatures, read_signatures
 from curate.dedup.minhash.step import DedupMinhash
 from curate.errors import UsageError
 from curate.formats.warc_writer import WarcWriter
@@ -129,6 +130,21 @@ def test_signatures_that_cannot_be_compared_are_refused(bench: Any, tmp_path: Pa
         import_signatures([bench.folder / "minhash" / "signatures.parquet"], tmp_path / "full")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"bands": -14, "rows": -8}, {"bands": 1 << 62}, {"rows": "many"}, {"ngram": 0}, None],
+    ids=str,
+)
+def test_settings_of_signatures_that_size_nothing_are_refused(
+    bench: Any, tmp_path: Path, change: dict[str, Any] | None
+) -> None:
+    table = pq.read_table(export(bench, format="minhash") / "signatures.parquet")
+    settings = json.loads(table.schema.metadata[SETTINGS])
+    text = "{" if change is None else json.dumps(settings | change)
+    line = refused(tmp_path, table.replace_schema_metadata({SETTINGS: text}))
+    assert "does not say how its shingles were made" in line or "do not fit" in line
+
+
 def test_pybloom_live_reads_the_filter_and_a_recipe_drops_what_it_holds(bench: Any) -> None:
     from pybloom_live import BloomFilter
 
@@ -143,7 +159,7 @@ def test_pybloom_live_reads_the_filter_and_a_recipe_drops_what_it_holds(bench: A
     assert (row["id"], row["step"], row["rule"]) == (ROWS[2]["id"], "bloom_file", "in_filter")
 
 
-@pytest.mark.parametrize("damage", ["cut", "slices", "other"])
+@pytest.mark.parametrize("damage", ["cut", "slices", "no bits", "other"])
 def test_a_damaged_filter_is_refused_in_one_line(bench: Any, damage: str) -> None:
     path = export(bench, format="bloom") / "filter.bloom"
     data = bytearray(path.read_bytes())
@@ -151,6 +167,8 @@ def test_a_damaged_filter_is_refused_in_one_line(bench: Any, damage: str) -> Non
         del data[-3:]
     elif damage == "slices":
         data[8:16] = (1 << 40).to_bytes(8, "little")
+    elif damage == "no bits":
+        data[16:] = bytes(8) + data[24:40]
     else:
         data = bytearray(b"no filter at all")
     path.write_bytes(bytes(data))

@@ -11,12 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
+from tests.tokenize_kit.byte_bpe import train_bpe
 from tokenize_kit.encode.byte_bpe import ByteEncoder
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.merges import SHORT
 from tokenize_kit.encode.odd_rows import find_odd, form_table
 from tokenize_kit.formats.tokenizer_json import LETTERS, ORDER, to_letters
-from tokenize_kit.learn.bpe import train_bpe
 from tokenize_kit.pattern.named import PATTERNS
 
 HARD = st.one_of(

@@ -96,3 +96,9 @@ def test_a_file_cut_short_is_refused_or_read_in_part_but_never_a_crash(raw):
 def test_other_bytes_are_refused(damaged):
     with pytest.raises(NotAModel):
         read_model(damaged)
+
+
+@pytest.mark.parametrize("kind", [0, 7, 1 << 31, 1 << 62])
+def test_a_piece_of_a_type_that_there_is_not_is_refused(raw, kind):
+    with pytest.raises(NotAModel, match="a piece of another form"):
+        read_model(raw + with_pieces(b"", [Piece("x", 0.0, kind)]))

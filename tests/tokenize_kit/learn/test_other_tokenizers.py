@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tokenize_kit.byte_bpe import train_bpe
 from tokenize_kit.encode.byte_bpe import ByteEncoder, plan_of
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tiktoken import PATTERN_NAMES, read_ranks, special_of
 from tokenize_kit.formats.tokenizer_json import from_letters
-from tokenize_kit.learn.bpe import train_bpe
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.shards.writer import Layout, encode_shards
 from train.data.shards import read_shards

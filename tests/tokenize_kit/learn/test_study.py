@@ -7,8 +7,9 @@ import random
 
 import pytest
 
+from tests.tokenize_kit.byte_bpe import split_pattern, train_bpe
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.learn.bpe import first_merges, split_pattern, train_bpe
+from tokenize_kit.learn.bpe import first_merges
 from tokenize_kit.learn.byte_words import build_tokenizer, count_words, lay_out_words, learn_merges
 from tokenize_kit.learn.study import study
 

@@ -104,7 +104,7 @@ def test_text_that_is_not_unicode_is_named(tmp_path, model):
 def test_marks_stay_with_their_letters():
     from tokenizers import Regex, pre_tokenizers
 
-    from tokenize_kit.learn.bpe import split_pattern
+    from tests.tokenize_kit.byte_bpe import split_pattern
 
     split = pre_tokenizers.Split(Regex(split_pattern("single")), behavior="isolated")
     pieces = [piece for piece, _ in split.pre_tokenize_str("ที่นี่ हिन्दी don't")]

@@ -15,8 +15,9 @@ import train.objectives.losses
 from tests.train.data.feed_settings import TWO_LAYERS
 from train.config import TrainConfig
 from train.errors import TrainError
+from train.files import encode_json, seal
 from train.loop.pretrain import pretrain
-from train.loop.spikes import MOST, Guard
+from train.loop.spikes import MOST, Guard, PassedOver
 from train.runs.checkpoint import complete
 
 TRAIN = TrainConfig(
@@ -193,3 +194,12 @@ def test_a_damaged_list_of_spikes_is_named(shard_folder, tmp_path):
     (tmp_path / "spikes.json").write_text('{"spikes": [{"step": "x"}]}')
     with pytest.raises(TrainError, match=r"spikes.json: cannot be read .*delete it"):
         run(shard_folder, tmp_path)
+
+
+def test_a_list_of_spikes_takes_no_memory_for_the_steps_it_claims(tmp_path):
+    spike = {"from": 3, "step": 1 << 62, "reason": "loss nan", "documents": []}
+    path = tmp_path / "spikes.json"
+    path.write_bytes(encode_json(seal({"version": 1, "spikes": [spike]})))
+    passed = PassedOver(path)
+    assert passed.reason(1) is None
+    assert passed.reason(2) == f"passed over: step {1 << 62}: loss nan"

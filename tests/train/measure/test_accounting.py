@@ -6,6 +6,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.train.model.variants import SHAPE, VARIANTS
 from train.attention import Mask
+from train.errors import TrainError
 from train.measure.accounting import (
     active_parameters,
     attended,
@@ -110,3 +111,16 @@ def test_the_cache_takes_the_bytes_it_is_said_to():
     with torch.no_grad():
         model(torch.zeros(1, 64, dtype=torch.long), cache=cache)
     assert cache.bytes == 64 * cache_bytes_per_token(SHAPE, width=4)
+
+
+@pytest.mark.parametrize(
+    "change", [{"hidden": 1 << 62}, {"vocab": 1 << 62}, {"attention.head_dim": 1 << 62}], ids=str
+)
+def test_sizes_beyond_what_torch_counts_are_more_than_any_file_has(change):
+    assert parameters(changed(SHAPE, change, "model")) >= 1 << 62
+
+
+@pytest.mark.parametrize("name", ["layers", "head.mtp"])
+def test_numbers_of_modules_have_a_limit(name):
+    with pytest.raises(TrainError, match=f"{name} is {1 << 31}: it lies between"):
+        changed(SHAPE, {name: 1 << 31}, "model")

@@ -79,6 +79,7 @@ def test_an_arpa_file_of_another_tool_is_read(tmp_path: Path) -> None:
         ("-0.125\tcat", "nan\tcat", "0 at most"),
         ("-0.125\tcat", "-1e300\tcat", "0 at most"),
         ("ngram 2=3", f"ngram 2={'9' * 5000}", "ngram 2=COUNT"),
+        ("ngram 2=3", f"ngram 2={1 << 30}", "counts of more lines than the file has"),
         ("cat </s>", f"{'dog' * 2000} </s>", r"'(dog){66}do' is no word"),
         ("cat </s>", "dog </s>", "'dog' is no word"),
         ("-0.75 cat cat", "-0.75 <s> cat", "there twice"),
