@@ -22,6 +22,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 HOME = os.path.dirname(HERE)  # the folder of our packages
 OURS = {"curate", "kernel_cache", "tokenize_kit", "train"}
 _hiding: list[str] = []  # the user's folders on the path of modules, before the libraries
+plug_ins: set[str] = set()  # modules of the user's that we are to load
 
 
 class _Finder:
@@ -32,7 +33,7 @@ class _Finder:
         own = name in OURS
         hiding = PathFinder.find_spec(name, _hiding) if path is None else None
         file = hiding.origin if hiding else None
-        if path is not None or not (own or file):
+        if path is not None or not (own or file) or name in plug_ins:
             return None
         by = [module.partition(".")[0] for module in importers(sys._getframe(1))]
         if OURS.isdisjoint(by[:1] if own else by[: [*by, "__main__"].index("__main__")]):

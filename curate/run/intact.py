@@ -92,15 +92,16 @@ class Intact:
         """Say that a file was damaged while this run went on. RunFailed if it is the same one
         again, or one of many."""
         line = str(damage)
-        if line in self._anew:
-            raise RunFailed(
-                f"{line}, and so it was before it was made anew: if nothing else writes there,"
-                " this is a fault of llmcurate; please report this line and the command"
-            ) from damage
-        if len(self._anew) == MOST_ANEW:
+        if line in self._anew or len(self._anew) == MOST_ANEW:
+            advice = "see what else writes there, and whether the disk is sound"
+            if line.endswith("is missing"):  # a disk that is not sound takes no file away
+                advice = (
+                    "if nothing else removes files there, this is a fault of llmcurate: please"
+                    " report this line and the command"
+                )
             raise RunFailed(
                 f"{line}, after {counted(len(self._anew), 'file')} had been made anew while this"
-                " run went on: see what else writes there, and whether the disk is sound"
+                f" run went on: {advice}"
             ) from damage
         self._anew.add(line)
         self._tell([line])

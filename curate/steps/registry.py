@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from curate.errors import UsageError
+from kernel_cache import start
 
 if TYPE_CHECKING:
     from curate.steps.contracts import Settings
@@ -87,5 +88,6 @@ def step_class(name: str) -> type[Settings]:
         hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(step_names())}"
         raise UsageError(f"unknown step {name!r}{hint}")
     module, _, attribute = location.partition(":")
+    start.plug_ins.update({module.partition(".")[0]} - start.OURS)
     cls: type[Settings] = getattr(importlib.import_module(module), attribute)
     return cls

@@ -81,15 +81,17 @@ def test_options_as_typed_are_in_the_card(capsys: Any, corpus: Path, tmp_path: P
     assert config["chat_template"] == "{{ messages }}"
 
 
-def test_another_dictionary_under_the_same_name_trains_anew(
+def test_another_dictionary_under_the_same_name_is_another_tokenizer(
     capsys: Any, corpus: Path, tmp_path: Path
 ) -> None:
     words = tmp_path / "words.txt"
-    cards = []
-    for text in ("ภาษา\nไทย", "ตาก\nลม"):
-        words.write_text(text, encoding="utf-8")
-        cards.append(_train(capsys, corpus, "--vocab", 300, "--dictionary", words)[2])
-    assert cards[0]["dictionary"]["sha256"] != cards[1]["dictionary"]["sha256"]
+    words.write_text("ภาษา\nไทย", encoding="utf-8")
+    first = _train(capsys, corpus, "--vocab", 300, "--dictionary", words)[2]
+    words.write_text("ตาก\nลม", encoding="utf-8")
+    code, messages, _ = _train(capsys, corpus, "--vocab", 300, "--dictionary", words)
+    assert code == 2 and "was made with content of dictionary" in messages
+    again = _train(capsys, corpus, "--vocab", 300, "--dictionary", words, "--restart")[2]
+    assert first["dictionary"]["sha256"] != again["dictionary"]["sha256"]
 
 
 @pytest.mark.parametrize(

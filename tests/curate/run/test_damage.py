@@ -528,13 +528,13 @@ def test_five_hundred_damages_while_the_run_goes_on_end_in_the_right_bytes_or_on
     assert wrong_meanwhile(whole, range(2000, 2500)) == []
 
 
-def test_a_file_damaged_again_after_it_was_made_anew_does_not_blame_the_disk():
+def test_a_file_that_is_missing_again_does_not_blame_the_disk():
     intact = Intact(Options(1, quiet=True))
     intact.anew(Damaged("out/part is missing"))
-    with pytest.raises(RunFailed, match="a fault of llmcurate; please report") as again:
+    with pytest.raises(RunFailed, match="a fault of llmcurate: please report") as again:
         intact.anew(Damaged("out/part is missing"))
     assert "disk" not in str(again.value)
     for number in range(MOST_ANEW - 1):
-        intact.anew(Damaged(f"out/part-{number} is missing"))
+        intact.anew(Damaged(f"out/part-{number} is not what was written"))
     with pytest.raises(RunFailed, match=f"after {MOST_ANEW} files .* whether the disk is sound"):
-        intact.anew(Damaged("out/other is missing"))
+        intact.anew(Damaged("out/other is not what was written"))

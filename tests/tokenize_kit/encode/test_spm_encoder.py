@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tokenize_kit.formats.test_sentencepiece_model import with_pieces
 from tests.tokenize_kit.sentencepiece_models import HARD, LINES, ODD, encoded, trained
 from tokenize_kit.encode.normalize import read_charsmap
 from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.formats.forms import CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
-from tokenize_kit.formats.sentencepiece_model import Piece, read_model, with_pieces
+from tokenize_kit.formats.sentencepiece_model import Piece, read_model
 from tokenize_kit.formats.tokenizer_json import Unsupported
 
 sentencepiece = pytest.importorskip("sentencepiece")

@@ -273,14 +273,15 @@ def test_the_package_trains_alone_too(shard_folder, tmp_path, monkeypatch, capsy
     torch.set_num_threads(1)
     sets = [f"{key}={value}" for key, value in {"steps": 2, "context": 32, "device": "cpu"}.items()]
     flags = [part for assignment in sets for part in ("--set", assignment)]
-    command = ["train", str(shard_folder), str(tmp_path), *flags]
+    command = ["train", str(shard_folder), str(tmp_path / "first"), *flags]
     monkeypatch.setattr(sys, "argv", command)
     assert main() == 0
     captured = capsys.readouterr()
     assert "step 1 of 2: loss " in captured.err and captured.out.startswith(
         "2 steps, held-out loss "
     )
-    monkeypatch.setattr(sys, "argv", [*command, "--json", "--fresh"])
+    command[2] = str(tmp_path / "second")
+    monkeypatch.setattr(sys, "argv", [*command, "--json"])
     assert main() == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["step"] for line in printed if "step" in line] == [1, 2]

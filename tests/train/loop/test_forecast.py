@@ -171,5 +171,7 @@ def test_the_command_knows_what_it_would_go_on_from(shard_folder, tmp_path, caps
     assert "2 steps; the rest is to come" in capsys.readouterr().out
     assert invoke([*small, "--steps", "4", "--dry-run"]) == 2  # the cosine was another one
     assert "was made for 2 steps" in capsys.readouterr().err
-    assert invoke([*small, "--steps", "4", "--lr", "0.01", "--dry-run"]) == 0  # begins anew
-    assert "to come" not in capsys.readouterr().out
+    other = [*small, "--steps", "4", "--lr", "0.01", "--dry-run"]
+    assert invoke(other) == 2 and "--restart" in capsys.readouterr().err
+    assert invoke([*other, "--restart"]) == 0
+    assert "to come" not in capsys.readouterr().out and (tmp_path / "checkpoints").exists()

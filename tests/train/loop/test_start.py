@@ -111,7 +111,9 @@ def test_weights_that_are_gone_or_cut_off_are_named(harm, shard_folder, tmp_path
     assert "\n" not in str(refusal.value)
 
 
-def test_the_command_takes_a_folder_and_other_weights_are_a_new_run(run, shard_folder, tmp_path):
+def test_the_command_takes_a_folder_and_other_weights_are_another_run(
+    run, shard_folder, tmp_path, capsys
+):
     start = tmp_path / "start"
     export(run, start)
     arguments = ["pretrain", str(shard_folder), "-o", str(tmp_path / "out"), "--steps", "1"]
@@ -119,10 +121,13 @@ def test_the_command_takes_a_folder_and_other_weights_are_a_new_run(run, shard_f
     for name in ("context=32", "rows=2", "eval_tokens=256", "device=cpu"):
         arguments += ["--set", f"pretrain.{name}"]
     digests = []
-    for times in (1, 1, 2):
+    for times, more in ((1, []), (1, []), (2, ["--restart"])):
         file = start / "model.safetensors"
         save_file({name: value * times for name, value in load_file(file).items()}, file)
-        assert invoke(arguments) == 0
+        if more:
+            assert invoke(arguments) == 2
+            assert "was made with model" in capsys.readouterr().err
+        assert invoke([*arguments, *more]) == 0
         digests.append(load_plan(complete(tmp_path / "out" / "checkpoints")[-1]).weights)
     assert digests[0] == digests[1] != digests[2]
 
