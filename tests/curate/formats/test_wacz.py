@@ -70,7 +70,7 @@ def test_a_directory_that_begins_before_the_file_is_damage(tmp_path: Path) -> No
     data[-6:-2] = (2**31 - 1).to_bytes(4, "little")  # where the directory lies
     path.write_bytes(data)
     assert corrupt(events(path)) == [
-        "WACZ: 'archive/a.warc': the directory puts it before the file"
+        "WACZ: 'archive/a.warc': its offset is before the start of the file"
     ]
 
 
