@@ -79,6 +79,8 @@ def read(portion: Portion) -> Iterator[Event]:
                 yield Corrupt(member.header_offset, damage)
                 return
             try:
+                if member.header_offset < 0:
+                    raise zipfile.BadZipFile("its offset is before the start of the file")
                 with _opened(directory, file, member) as archive:
                     for event in read_archive(archive, limits=limits):
                         event.offset += member.header_offset

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
+from zipfile import ZipFile
 
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -20,6 +23,7 @@ from train.generate.generate import load as load_ours  # noqa: E402
 from train.generate.sampling import Sampling  # noqa: E402
 from train.hf.export import export  # noqa: E402
 from train.hf.load import load as load_any  # noqa: E402
+from train.judge import nats  # noqa: E402
 from train.model.attention_settings import Grouped  # noqa: E402
 from train.model.config import ModelConfig  # noqa: E402
 from train.model.decoder import Decoder  # noqa: E402
@@ -82,3 +86,14 @@ def test_damaged_models_and_shards_are_read_or_one_line(models: Path, name: str,
     else:
         path.write_bytes(damaged(data, seed))
     outcome(lambda: USES[name](target))
+
+
+def test_nats_that_claim_more_numbers_than_they_have_are_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "nats.npz"
+    head = io.BytesIO()
+    claim = {"descr": "<f8", "fortran_order": False, "shape": (1 << 40,)}
+    np.lib.format.write_array_header_1_0(head, claim)
+    np.savez(path, **{nats._MADE_OF: np.array(json.dumps({"text": "x"}))})
+    with ZipFile(path, "a") as file:
+        file.writestr("text.npy", head.getvalue())
+    assert nats._read(path) == ({}, {})

@@ -158,9 +158,8 @@ def read_header(path: Path) -> Header:
         raise UsageError(
             f"{path}: this Bloom filter has {size:,} bytes instead of {whole_size:,}; make it again"
         )
-    for number, s in enumerate(header.slices):
-        if max(s.capacity, s.inserted) > BLOCK_BITS * s.blocks:  # each key sets a bit at least
-            raise UsageError(f"{path}: slices.{number} has more keys than bits; make it again")
+    if any(max(s.capacity, s.inserted) > BLOCK_BITS * s.blocks for s in header.slices):
+        raise UsageError(f"{path}: one of its slices has more keys than bits; make it again")
     return header
 
 

@@ -63,6 +63,17 @@ def test_names_are_no_paths(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["c.wacz"]
 
 
+def test_a_directory_that_begins_before_the_file_is_damage(tmp_path: Path) -> None:
+    """It was an error of the disk, which ended the run."""
+    path = wacz(tmp_path / "c.wacz", {"archive/a.warc": record(1)})
+    data = bytearray(path.read_bytes())
+    data[-6:-2] = (2**31 - 1).to_bytes(4, "little")  # where the directory lies
+    path.write_bytes(data)
+    assert corrupt(events(path)) == [
+        "WACZ: 'archive/a.warc': its offset is before the start of the file"
+    ]
+
+
 def test_what_is_no_zip_is_named(tmp_path: Path) -> None:
     (tmp_path / "c.wacz").write_bytes(b"PK\x03\x04 nothing")
     assert corrupt(events(tmp_path / "c.wacz")) == ["not a zip file: File is not a zip file"]
