@@ -95,10 +95,7 @@ class Intact:
         if line in self._anew or len(self._anew) == MOST_ANEW:
             advice = "see what else writes there, and whether the disk is sound"
             if line.endswith("is missing"):  # a disk that is not sound takes no file away
-                advice = (
-                    "if nothing else removes files there, this is a fault of llmcurate: please"
-                    " report this line and the command"
-                )
+                advice = "if nothing else removes files there, report this fault of llmcurate"
             raise RunFailed(
                 f"{line}, after {counted(len(self._anew), 'file')} had been made anew while this"
                 f" run went on: {advice}"

@@ -531,7 +531,7 @@ def test_five_hundred_damages_while_the_run_goes_on_end_in_the_right_bytes_or_on
 def test_a_file_that_is_missing_again_does_not_blame_the_disk():
     intact = Intact(Options(1, quiet=True))
     intact.anew(Damaged("out/part is missing"))
-    with pytest.raises(RunFailed, match="a fault of llmcurate: please report") as again:
+    with pytest.raises(RunFailed, match="report this fault of llmcurate") as again:
         intact.anew(Damaged("out/part is missing"))
     assert "disk" not in str(again.value)
     for number in range(MOST_ANEW - 1):
