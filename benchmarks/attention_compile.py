@@ -109,7 +109,7 @@ def main() -> int:
         spilled = re.search(r"(\d+) bytes spill stores", log)
         assert registers is not None and spilled is not None
         fits = shared <= SHARED[gpu] and int(spilled[1]) <= MOST_SPILLED
-        fits &= name == "delta" or PRODUCTS[gpu] in code
+        fits &= name == "rows" or PRODUCTS[gpu] in code
         compiled, wrong = compiled + 1, wrong + (not fits)
         keys = kind.get("KEYS", "")
         print(
@@ -120,14 +120,15 @@ def main() -> int:
         )
 
     op.forward.kernel = Compiled("forward", op.forward.kernel, report)
-    for name in ("delta", "queries", "keys"):
+    for name in ("rows", "queries", "keys"):
         kernel = getattr(op.backward, f"{name}_kernel")
         setattr(op.backward, f"{name}_kernel", Compiled(name, kernel, report))
     op.refusal = lambda *_: None
     for gpu in asked.gpu or (90, 80):
         triton.runtime.driver.set_active(NoGpu(gpu))
-        table = HOPPER if gpu == 90 else OTHER
-        op.tiles = lambda size, dtype, device, table=table: table[max(64, padded(size))]
+        op.tiles = lambda size, dtype, device, long, gpu=gpu: (
+            HOPPER[max(64, padded(size)), long] if gpu == 90 else OTHER[max(64, padded(size))]
+        )
         for head_dim in asked.head_dim or (64, 128, 256):
             for mask in asked.masks or ("causal", "all"):
                 kv_heads = 4 if mask == "causal" else 2  # groups of one compiles to other code

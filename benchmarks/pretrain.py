@@ -39,9 +39,10 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("logits of all tokens at once", {"loss_chunk": 1 << 30}),
     ("optimiser not fused", {"fused": False}),
     ("data not ahead", {"ahead": False}),
+    ("deterministic", {"deterministic": True}),
     ("float32", {"precision": "fp32", "attention": "flex"}),
 ]
-ON_GPU = [("124m", 2048, 16, CHANGES), ("350m", 2048, 12, CHANGES[:1])]
+ON_GPU = [("124m", 2048, 16, CHANGES), ("350m", 2048, 24, CHANGES[:1])]
 ON_CPU = [
     (
         "tiny",
@@ -78,9 +79,11 @@ def line(preset_name: str, context: int, rows: int, changes: dict[str, Any], sha
 
     from train.config import TrainConfig
     from train.data.feed import Feed
+    from train.device import same_bits
     from train.loop.backends import layer_backends
     from train.loop.distributed import Ranks
     from train.loop.run import Run
+    from train.loop.start import settled
     from train.model.presets import preset
     from train.runs.plan import Plan
 
@@ -100,9 +103,11 @@ def line(preset_name: str, context: int, rows: int, changes: dict[str, Any], sha
         **(FULL | changes),
     )
     model = preset(preset_name, vocab=VOCAB, context=context)
+    settings = settled(model, settings)
     device = torch.device("cuda" if gpu else "cpu")
     feed, ranks = Feed(shards, settings), Ranks(device=device)
-    with tempfile.TemporaryDirectory() as folder:
+    determined = same_bits(device, settings.deterministic)
+    with determined, tempfile.TemporaryDirectory() as folder:
         plan = Plan(model=model, train=settings, shards=feed.fingerprint)
         run = Run(plan, feed, Path(folder), ranks)
         try:

@@ -234,6 +234,13 @@ class TrainConfig:
         ),
     ] = False
     compile: Annotated[bool, Setting("Compile the model with torch.compile.")] = False
+    deterministic: Annotated[
+        bool,
+        Setting(
+            "On a GPU use only operations that give the same bits each time, so that the same run"
+            " twice, or killed and resumed, ends with the same weights; slower."
+        ),
+    ] = False
     spike: Annotated[
         str,
         Setting(
@@ -304,7 +311,7 @@ class TrainConfig:
         {
             *("teacher", "device", "parallel", "replicas", "tensor"),
             *("context_parallel", "offload", "expert_parallel"),
-            *("accumulate", "loss_chunk", "recompute", "compile"),
+            *("accumulate", "loss_chunk", "recompute", "compile", "deterministic"),
             *("spike", "spike_factor", "spike_window", "spike_batches"),
             *("log_every", "tensorboard", "csv", "wandb", "profile"),
             *("eval_every", "eval_tokens", "eval"),

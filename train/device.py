@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -37,3 +39,34 @@ def computes_in(device: torch.device, precision: str) -> torch.dtype:
     """The dtype of matrix products."""
     half = precision == "bf16" or (precision == "auto" and device.type == "cuda")
     return torch.bfloat16 if half else torch.float32
+
+
+@contextmanager
+def same_bits(device: torch.device, wanted: bool) -> Iterator[None]:
+    """Where ``wanted``, computing on a GPU with the same bits each time: PyTorch's deterministic
+    operations (one that has none raises ``RuntimeError``), cuBLAS with a fixed workspace, and a
+    compiler that chooses nothing by a clock. A CPU computes so anyway.
+
+    Enter before the GPU is first used: cuBLAS reads its setting once.
+    """
+    if not wanted or device.type != "cuda":
+        yield
+        return
+    import torch._inductor.config as compiler
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    before = torch.are_deterministic_algorithms_enabled()
+    memory: Any = torch.utils.deterministic
+    filled = memory.fill_uninitialized_memory
+    chooses = getattr(compiler, "deterministic", None)  # not in every PyTorch
+    torch.use_deterministic_algorithms(True)
+    memory.fill_uninitialized_memory = False
+    if chooses is not None:
+        compiler.deterministic = True
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+        memory.fill_uninitialized_memory = filled
+        if chooses is not None:
+            compiler.deterministic = chooses

@@ -148,6 +148,7 @@ class PretrainProduct(Product):
     loss_chunk: int = _setting("loss_chunk")
     recompute: bool | NonNegativeInt = _setting("recompute")
     compile: bool = _setting("compile")
+    deterministic: bool = _setting("deterministic")
     processes: int = Field(1, ge=1, description="Number of processes, one a GPU.")
     parallel: str = _setting("parallel")
     replicas: int = _setting("replicas")

@@ -23,7 +23,7 @@ from train.config import TrainConfig
 from train.data.feed import Feed
 from train.data.intact import Comparison
 from train.data.shards import load_tokenizer
-from train.device import autocast
+from train.device import autocast, pick_device, same_bits
 from train.errors import TrainError, counted
 from train.files import clear, encode_json, seal, unseal, write_atomic
 from train.generate.generate import continue_text
@@ -155,16 +155,18 @@ def pretrain(
     ``changes``: other values of its settings, ``{"attention.window": 64}``.
 
     Stopped at any point and started again with the same settings, it goes on from the newest
-    checkpoint, and on a CPU (same PyTorch, same number of threads) ends with the same bits as a run
-    never stopped. A finished run returns at once, and is scored again where other texts are to be
-    scored. ``on_progress`` gets each line of metrics, with ``steps`` and ``seconds_left`` of the
+    checkpoint, and on a CPU (same PyTorch, same number of threads), or with ``deterministic`` on a
+    GPU (same PyTorch, same kind of GPU), ends with the same bits as a run never stopped. A finished
+    run returns at once, and is scored again where other texts are to be scored. ``on_progress``
+    gets each line of metrics, with ``steps`` and ``seconds_left`` of the
     run; ``on_notice`` before it how the text was packed, how often it is gone through, and how
     attention is computed. Raises ``TrainError``, also if other settings made the run in ``out``;
     training that diverges stops, its last checkpoint kept.
     """
     with blamed():
         plan, data = make_plan(shards, model, train or TrainConfig(), changes)
-    with blamed(), ranks(plan.train) as group:
+    device = pick_device(plan.train.device)
+    with blamed(), same_bits(device, plan.train.deterministic), ranks(plan.train) as group:
         if not group.first:
             on_progress = on_notice = None
         return _pretrain(plan, data, out, on_progress, on_notice, group)

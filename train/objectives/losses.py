@@ -28,13 +28,14 @@ from train.objectives.example import IGNORED, Example
 from train.objectives.replaced import put_in, sampled
 from train.objectives.tasks import span_losses
 
-LOGITS = 1 << 26  # of a chunk at most: 256 MiB in float32
+# Of a chunk at most: on a GPU 512 MiB in bfloat16, and as much again for their gradient.
+LOGITS = {"cpu": 1 << 26, "cuda": 1 << 28}
 TOKENS = 256  # of a chunk on a CPU: more leave its cache, fewer make poor products
 
 
 def chunk_of(vocab: int, asked: int = 0, device: str = "cpu") -> int:
     """Tokens of a chunk: as ``asked``, or what suits the device."""
-    most = max(1, LOGITS // vocab)
+    most = max(1, LOGITS[device] // vocab)
     return asked or (min(TOKENS, most) if device == "cpu" else most)
 
 
@@ -88,27 +89,21 @@ class _Sums(torch.autograd.Function):
         of_weight = torch.zeros_like(weight) if needed[1] else None
         of_bias = torch.zeros_like(bias) if needed[2] and bias is not None else None
         exact = torch.promote_types(low, torch.float32)
-        scores, softmax = _operations(min(chunk, len(x)), matrix, exact)
+        shares_of = _shares(min(chunk, len(x)), matrix, exact)
         nats, squares = x.new_zeros((), dtype=exact), x.new_zeros((), dtype=exact)
         for first in range(0, len(x), chunk):
             part = slice(first, first + chunk)
             counted = counts[part]
             wanted_ids = torch.where(counted, targets[part], 0)[:, None]
-            logits = scores(x[part], matrix, addend)
-            shares = softmax(logits)
-            # The largest share is 1 / sum(exp(logits - largest)).
-            log_sum = logits.amax(-1) - shares.amax(-1).log()
-            target_logits = logits.gather(-1, wanted_ids)[:, 0]
+            target_logits, log_sum, shares = shares_of(x[part], matrix, addend, wanted_ids)
             nats = nats + torch.where(counted, log_sum - target_logits, 0).sum()
             squared = torch.where(counted, log_sum.square(), 0)
             squares = squares + squared.sum()
             if not any(needed):
                 continue
             weight_of_row = counted.to(exact)[:, None]
-            if z_loss:
-                shares *= 1 + 2 * z_loss * log_sum[:, None]
-            gradient = shares.scatter_add_(-1, wanted_ids, -torch.ones_like(target_logits)[:, None])
-            gradient = gradient.to(low)
+            factors = 1 + 2 * z_loss * log_sum[:, None] if z_loss else None
+            gradient = _less_targets(shares, wanted_ids, factors).to(low)
             # Targets that do not count are taken out of the small factors, not of the large one.
             if of_x is not None:
                 of_x[part] = (gradient @ matrix) * weight_of_row.to(low)
@@ -136,25 +131,56 @@ class _Sums(torch.autograd.Function):
         return of_x, of_weight, of_bias, None, None, None, None, None
 
 
-def _operations(
-    rows: int, matrix: Tensor, exact: torch.dtype
-) -> tuple[Callable[[Tensor, Tensor, Tensor | None], Tensor], Callable[[Tensor], Tensor]]:
-    """Logits of at most ``rows`` tokens, and their softmax, in ``exact``. On a CPU into memory of
-    their own, the same for each chunk: the C library would take what is so large anew from the
-    system each time, page by page.
+Shares = Callable[[Tensor, Tensor, Tensor | None, Tensor], tuple[Tensor, Tensor, Tensor]]
+
+
+def _shares(rows: int, matrix: Tensor, exact: torch.dtype) -> Shares:
+    """The function that gives, of at most ``rows`` tokens, the logits of their targets, the
+    logarithms of their normalisers, and their softmax, in ``exact``.
+
+    On a CPU logits and softmax stand in memory of their own, the same for each chunk: the C library
+    would take what is so large anew from the system each time, page by page. Elsewhere they are
+    written as what a compiler makes one reading of the logits of.
     """
     if matrix.device.type != "cpu" or torch.compiler.is_compiling():
-        return lambda x, w, b: F.linear(x, w, b).to(exact), lambda logits: logits.softmax(-1)
+
+        def fused(
+            x: Tensor, w: Tensor, b: Tensor | None, ids: Tensor
+        ) -> tuple[Tensor, Tensor, Tensor]:
+            logits = F.linear(x, w, b).to(exact)
+            top = logits.amax(-1, keepdim=True)
+            powers = (logits - top).exp()
+            total = powers.sum(-1, keepdim=True)
+            return logits.gather(-1, ids)[:, 0], (top + total.log())[:, 0], powers / total
+
+        return fused
     first, second = matrix.new_empty(2, rows, len(matrix), dtype=exact).unbind()
 
-    def scores(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
-        out = first[: len(x)]
+    def reused(
+        x: Tensor, w: Tensor, b: Tensor | None, ids: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        logits, shares = first[: len(x)], second[: len(x)]
         if w.dtype != exact:
-            return out.copy_(F.linear(x, w, b))
-        torch.mm(x, w.t(), out=out)
-        return out if b is None else out.add_(b)
+            logits.copy_(F.linear(x, w, b))
+        else:
+            torch.mm(x, w.t(), out=logits)
+            logits = logits if b is None else logits.add_(b)
+        torch.softmax(logits, -1, out=shares)
+        # The largest share is 1 / sum(exp(logits - largest)).
+        log_sum = logits.amax(-1) - shares.amax(-1).log()
+        return logits.gather(-1, ids)[:, 0], log_sum, shares
 
-    return scores, lambda logits: torch.softmax(logits, -1, out=second[: len(logits)])
+    return reused
+
+
+def _less_targets(shares: Tensor, ids: Tensor, factors: Tensor | None) -> Tensor:
+    """``shares`` times ``factors``, less 1 at the targets; on a CPU in their place."""
+    if shares.device.type == "cpu" and not torch.compiler.is_compiling():
+        shares = shares if factors is None else shares.mul_(factors)
+        return shares.scatter_add_(-1, ids, -torch.ones_like(ids, dtype=shares.dtype))
+    targets = torch.arange(shares.shape[-1], device=shares.device) == ids
+    shares = shares if factors is None else shares * factors
+    return torch.where(targets, shares - 1, shares)
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:

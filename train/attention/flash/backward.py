@@ -1,4 +1,4 @@
-"""The backward pass: delta, then the gradients of queries, and of keys and values."""
+"""The backward pass: two numbers of each query, then the gradients of queries, keys and values."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from train.attention.flash import ranges
 
 
 @triton.jit
-def delta_kernel(
-    out, grad, grad_lse, delta,
+def rows_kernel(
+    out, grad, lse, grad_lse, numbers,
     out_batch, out_head, out_row, grad_batch, grad_head, grad_row,
     lse_batch, lse_head, lse_row, queries,
     LSE: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr,
 ):  # fmt: skip
-    """The number of each query that both gradient kernels need: the sum over the head of out x its
-    gradient, less the gradient of the logsumexp (Dao 2023, algorithm 2, line 4).
+    """The two numbers of each query that both gradient kernels need: its logsumexp to base 2, and
+    the sum over the head of out x its gradient, less the gradient of the logsumexp (Dao 2023,
+    algorithm 2, line 4). A query that sees nothing weighs nothing: its logsumexp is inf there.
 
-    Grid: blocks of queries, heads, batch. ``delta``: float32 [batch, heads, queries].
+    Grid: blocks of queries, heads, batch. ``numbers``: float32 [batch, heads, queries, 2].
     """
     head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
     begin, local = tl.program_id(0) * QUERIES, tl.arange(0, QUERIES)
@@ -34,7 +35,25 @@ def delta_kernel(
     if LSE:
         lse_at = grad_lse + batch * lse_batch + head * lse_head
         products -= tl.load(lse_at + rows * lse_row, mask=real, other=0.0)
-    tl.store(delta + (batch * tl.num_programs(1) + head) * queries + rows, products, mask=real)
+    rows_of = (batch * tl.num_programs(1) + head) * queries + rows
+    total = tl.load(lse + rows_of, mask=real, other=float("-inf"))
+    total = tl.where(total == float("-inf"), float("inf"), total * 1.4426950408889634)
+    tl.store(numbers + rows_of * 2, total, mask=real)
+    tl.store(numbers + rows_of * 2 + 1, products, mask=real)
+
+
+@triton.jit
+def _numbers(at, rows, real, MASKED: tl.constexpr):
+    """The two numbers of ``rows``. Read in pairs: one after the other the compiler would let each
+    thread read those of its own columns, which takes the registers that a tile needs.
+    """
+    here = at + rows[:, None] * 2 + tl.arange(0, 2)[None, :]
+    if MASKED:
+        lse, delta = tl.split(tl.load(here, mask=real[:, None], other=0.0))
+        lse = tl.where(real, lse, float("inf"))
+    else:
+        lse, delta = tl.split(tl.load(here))
+    return lse, delta
 
 
 @triton.jit
@@ -67,7 +86,7 @@ def _over_keys(
 
 @triton.jit
 def queries_kernel(
-    q, k, v, grad, lse, delta, grad_q, starts, ends, origins, prefix, reach, slopes,
+    q, k, v, grad, numbers, grad_q, starts, ends, origins, prefix, reach, slopes,
     q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row,
     grad_batch, grad_head, grad_row, to_batch, to_head, to_row, origins_batch,
     group, queries, keys, scale, back, window, sinks,
@@ -101,11 +120,8 @@ def queries_kernel(
     grad_at = grad + batch * grad_batch + at * grad_head
     grad_at = ranges.far_along(grad_at, block * QUERIES, grad_row)
     grad_tile = tl.load(grad_at + local[:, None] * grad_row + dims[None, :], mask=inside, other=0.0)
-    rows_of = (batch * tl.num_programs(1) + head) * queries + rows
-    # A row that sees nothing, and one that does not exist, weighs nothing: its logsumexp is inf.
-    lse_tile = tl.load(lse + rows_of, mask=real, other=float("-inf")) * 1.4426950408889634
-    lse_tile = tl.where(lse_tile == float("-inf"), float("inf"), lse_tile)
-    delta_tile = tl.load(delta + rows_of, mask=real, other=0.0)
+    rows_of = (batch * tl.num_programs(1) + head) * queries
+    lse_tile, delta_tile = _numbers(numbers + rows_of * 2, rows, real, MASKED=True)
     kv_head = (head // group).to(tl.int64)
     k_at = k + batch * k_batch + kv_head * k_head
     v_at = v + batch * v_batch + kv_head * v_head
@@ -135,60 +151,55 @@ def queries_kernel(
 
 @triton.jit
 def _over_queries(
-    of_k, of_v, k, v, q_at, grad_at, lse_at, delta_at, stride_q, stride_grad, begin, offset,
-    queries, scale, slope, cols, first, last,
+    of_k, of_v, k, v, q, grad, numbers, slopes, head, q_head, q_row, grad_head, grad_row,
+    begin, offset, queries, scale, cols, first, last,
     MASKED: tl.constexpr, SLOPES: tl.constexpr,
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr,
 ):  # fmt: skip
-    """A block of queries of one head, added to both gradients; all is transposed: keys x queries.
+    """A block of queries of ``head``, added to both gradients; all is transposed: keys x queries.
     ``begin`` counts as keys do.
     """
     local = tl.arange(0, QUERIES)
     rows_at = begin + local
     rows, first_row = rows_at - offset, begin - offset
     dims = tl.arange(0, PADDED_DIM)
-    q_here = ranges.far_along(q_at, first_row, stride_q)
-    q_here += local[:, None] * stride_q + dims[None, :]
-    grad_here = ranges.far_along(grad_at, first_row, stride_grad)
-    grad_here += local[:, None] * stride_grad + dims[None, :]
+    q_here = ranges.far_along(q + head * q_head, first_row, q_row)
+    q_here += local[:, None] * q_row + dims[None, :]
+    grad_here = ranges.far_along(grad + head * grad_head, first_row, grad_row)
+    grad_here += local[:, None] * grad_row + dims[None, :]
     real, within = (rows >= 0) & (rows < queries), (dims < HEAD_DIM)[None, :]
-    q = ranges.load_tile(q_here, real[:, None], within, MASKED, HEAD_DIM == PADDED_DIM)
-    grad = ranges.load_tile(grad_here, real[:, None], within, MASKED, HEAD_DIM == PADDED_DIM)
-    if MASKED:
-        lse = tl.load(lse_at + rows, mask=real, other=float("-inf")) * 1.4426950408889634
-        delta = tl.load(delta_at + rows, mask=real, other=0.0)
-        lse = tl.where(lse == float("-inf"), float("inf"), lse)
-    else:
-        lse = tl.load(lse_at + rows) * 1.4426950408889634
-        delta = tl.load(delta_at + rows)
-    scores = tl.dot(k, tl.trans(q), input_precision="ieee") * scale
+    q_tile = ranges.load_tile(q_here, real[:, None], within, MASKED, HEAD_DIM == PADDED_DIM)
+    grad_tile = ranges.load_tile(grad_here, real[:, None], within, MASKED, HEAD_DIM == PADDED_DIM)
+    lse, delta = _numbers(numbers + head * queries * 2, rows, real, MASKED)
+    scores = tl.dot(k, tl.trans(q_tile), input_precision="ieee") * scale
     if SLOPES:
-        scores -= slope * tl.abs(rows_at[None, :] - cols[:, None])
+        scores -= tl.load(slopes + head) * tl.abs(rows_at[None, :] - cols[:, None])
     weights = tl.exp2(scores - lse[None, :])
     if MASKED:
         at = rows_at[None, :]
         weights = tl.where((at >= first[:, None]) & (at < last[:, None]), weights, 0.0)
-    of_v = tl.dot(weights.to(grad.dtype), grad, of_v, input_precision="ieee")
-    change = weights * (tl.dot(v, tl.trans(grad), input_precision="ieee") - delta[None, :])
-    of_k = tl.dot(change.to(q.dtype), q, of_k, input_precision="ieee")
+    of_v = tl.dot(weights.to(grad_tile.dtype), grad_tile, of_v, input_precision="ieee")
+    change = weights * (tl.dot(v, tl.trans(grad_tile), input_precision="ieee") - delta[None, :])
+    of_k = tl.dot(change.to(q_tile.dtype), q_tile, of_k, input_precision="ieee")
     return of_k, of_v
 
 
 @triton.jit
 def keys_kernel(
-    q, k, v, grad, lse, delta, grad_k, grad_v, starts, ends, origins, prefix, slopes,
+    q, k, v, grad, numbers, grad_k, grad_v, starts, ends, origins, prefix, slopes,
     q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row,
     grad_batch, grad_head, grad_row, to_batch, to_head, to_row, origins_batch,
     group, queries, keys, scale, back, window, sinks,
     CAUSAL: tl.constexpr, DOCUMENTS: tl.constexpr, WINDOW: tl.constexpr, SINKS: tl.constexpr,
     PREFIX: tl.constexpr, SLOPES: tl.constexpr, HEAD_DIM: tl.constexpr,
-    PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+    PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, SHARED: tl.constexpr,
 ):  # fmt: skip
     """The gradients of keys and values: each block of keys goes over the queries that see it, of
     every query head that shares it. So GQA's sum is made in float32, in order, without atomics and
     without a gradient for each query head in memory.
 
-    Grid: blocks of keys, heads of keys, batch. Both gradients have the strides ``to``.
+    Grid: blocks of keys, heads of keys, batch. Both gradients have the strides ``to``. ``SHARED``:
+    more than one head of queries to a head of keys.
     """
     kv_head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
     block, local = tl.program_id(0) * KEYS, tl.arange(0, KEYS)
@@ -212,29 +223,31 @@ def keys_kernel(
     v_here += local[:, None] * v_row + dims[None, :]
     k_tile = tl.load(k_here, mask=inside, other=0.0)
     v_tile = tl.load(v_here, mask=inside, other=0.0)
+    q, grad = q + batch * q_batch, grad + batch * grad_batch
+    numbers += batch * tl.num_programs(1) * group * queries * 2
     of_k = tl.zeros([KEYS, PADDED_DIM], dtype=tl.float32)
     of_v = tl.zeros([KEYS, PADDED_DIM], dtype=tl.float32)
-    for shared in range(group):
-        head = (at * group + shared).to(tl.int64)
-        q_at = q + batch * q_batch + head * q_head
-        grad_at = grad + batch * grad_batch + head * grad_head
-        rows_of = (batch * tl.num_programs(1) * group + head) * queries
-        slope = tl.load(slopes + head) if SLOPES else 0.0
-        for number in tl.range(0, heads + tails):
-            begin = ranges.block_start(number, 0, fars, near, heads, past, BLOCK=QUERIES)
-            of_k, of_v = _over_queries(
-                of_k, of_v, k_tile, v_tile, q_at, grad_at, lse + rows_of, delta + rows_of,
-                q_row, grad_row, begin, offset, queries, scale, slope, cols, first, last,
-                MASKED=True, SLOPES=SLOPES,
-                HEAD_DIM=HEAD_DIM, PADDED_DIM=PADDED_DIM, QUERIES=QUERIES,
-            )  # fmt: skip
-        for begin in tl.range(full, past, QUERIES):
-            of_k, of_v = _over_queries(
-                of_k, of_v, k_tile, v_tile, q_at, grad_at, lse + rows_of, delta + rows_of,
-                q_row, grad_row, begin, offset, queries, scale, slope, cols, first, last,
-                MASKED=False, SLOPES=SLOPES,
-                HEAD_DIM=HEAD_DIM, PADDED_DIM=PADDED_DIM, QUERIES=QUERIES,
-            )  # fmt: skip
+    # One loop over the blocks of all heads that share the keys: each loop fills its pipeline anew.
+    masked, whole = heads + tails, (past - full) // QUERIES
+    for number in tl.range(0, group * masked):
+        shared = number // masked if SHARED else 0
+        block_number = number - shared * masked if SHARED else number
+        begin = ranges.block_start(block_number, 0, fars, near, heads, past, BLOCK=QUERIES)
+        of_k, of_v = _over_queries(
+            of_k, of_v, k_tile, v_tile, q, grad, numbers, slopes, at * group + shared,
+            q_head, q_row, grad_head, grad_row, begin, offset, queries, scale, cols, first, last,
+            MASKED=True, SLOPES=SLOPES,
+            HEAD_DIM=HEAD_DIM, PADDED_DIM=PADDED_DIM, QUERIES=QUERIES,
+        )  # fmt: skip
+    for number in tl.range(0, group * whole):
+        shared = number // whole if SHARED else 0
+        begin = full + (number - shared * whole if SHARED else number) * QUERIES
+        of_k, of_v = _over_queries(
+            of_k, of_v, k_tile, v_tile, q, grad, numbers, slopes, at * group + shared,
+            q_head, q_row, grad_head, grad_row, begin, offset, queries, scale, cols, first, last,
+            MASKED=False, SLOPES=SLOPES,
+            HEAD_DIM=HEAD_DIM, PADDED_DIM=PADDED_DIM, QUERIES=QUERIES,
+        )  # fmt: skip
     to = batch * to_batch + at * to_head + tl.cast(block, tl.int64) * to_row
     to += local[:, None] * to_row + dims[None, :]
     tl.store(grad_k + to, (of_k * back).to(grad_k.dtype.element_ty), mask=inside)

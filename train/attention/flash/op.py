@@ -25,31 +25,54 @@ from train.errors import TrainError
 
 @dataclass(frozen=True)
 class Tile:
-    """Queries and keys of a block, warps of a program, depth of the software pipeline."""
+    """Queries and keys of a block, warps of a program, depth of the software pipeline, and the most
+    registers of a thread: fewer let more programs run on a multiprocessor at once.
+    """
 
     queries: int
     keys: int
     warps: int
     stages: int
+    registers: int | None = None
+
+    @property
+    def options(self) -> dict[str, int]:
+        """As a kernel takes them."""
+        sizes = {"QUERIES": self.queries, "KEYS": self.keys}
+        sizes |= {"num_warps": self.warps, "num_stages": self.stages}
+        return sizes if self.registers is None else {**sizes, "maxnreg": self.registers}
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """The tiles of the three kernels that multiply matrices."""
+    """The tiles of the three kernels that multiply matrices; ``of_shared``: that of ``of_keys``
+    where several heads of queries share keys, if it is another.
+    """
 
     forward: Tile
     of_queries: Tile
     of_keys: Tile
+    of_shared: Tile | None = None
 
 
-# By head_dim, padded to a power of two. Not measured: what fits the shared memory and registers
-# (228 KiB an SM on Hopper) in the shapes that FlashAttention-3 (hopper/tile_size.h) and Triton's
-# tutorial use.
-HOPPER: dict[int, Tiles] = {
-    64: Tiles(Tile(128, 128, 8, 3), Tile(128, 64, 8, 3), Tile(64, 128, 8, 3)),
-    128: Tiles(Tile(128, 128, 8, 2), Tile(128, 64, 8, 2), Tile(64, 128, 8, 2)),
-    256: Tiles(Tile(128, 64, 8, 2), Tile(64, 64, 8, 2), Tile(64, 64, 8, 2)),
+# By head_dim, padded to a power of two, and whether rows are long: where a mask leaves a query few
+# keys, small blocks waste less of them. Those of 64 and 128 are the fastest of what was tried on an
+# H200 (docs/performance.md), causal, with documents of 600 and 1,000 tokens, and with shared keys.
+_H64 = Tiles(
+    Tile(64, 64, 4, 3, 128), Tile(64, 64, 4, 3), Tile(64, 64, 4, 3, 168), Tile(64, 64, 4, 3)
+)
+_H256 = Tiles(Tile(128, 64, 8, 2), Tile(64, 64, 8, 2), Tile(64, 64, 8, 2))
+HOPPER: dict[tuple[int, bool], Tiles] = {
+    (64, True): _H64,
+    (64, False): _H64,
+    (128, True): Tiles(
+        Tile(128, 128, 8, 3), Tile(128, 64, 8, 3), Tile(64, 64, 4, 2), Tile(32, 64, 4, 3)
+    ),
+    (128, False): Tiles(Tile(64, 64, 4, 3), Tile(64, 32, 4, 3), Tile(32, 64, 4, 3)),
+    (256, True): _H256,
+    (256, False): _H256,
 }
+LONG = 2_048  # keys that a query may see, from which on rows are long
 # Ampere and later with 99 KiB a block, which consumer cards have.
 OTHER: dict[int, Tiles] = {
     64: Tiles(Tile(128, 64, 4, 3), Tile(64, 64, 4, 2), Tile(64, 64, 4, 2)),
@@ -67,14 +90,14 @@ def padded(head_dim: int) -> int:
     return max(16, 1 << (head_dim - 1).bit_length())
 
 
-def tiles(head_dim: int, dtype: torch.dtype, device: torch.device) -> Tiles:
-    """The tiles for a head_dim of up to 256."""
+def tiles(head_dim: int, dtype: torch.dtype, device: torch.device, long: bool) -> Tiles:
+    """The tiles for a head_dim of up to 256, and rows that are all ``long`` or not."""
     if device.type != "cuda":
         return SMALL
     if dtype == torch.float32:
         return SINGLE if padded(head_dim) <= 128 else SMALL
-    table = HOPPER if _major(device) == 9 else OTHER
-    return table[max(64, padded(head_dim))]
+    size = max(64, padded(head_dim))
+    return HOPPER[size, long] if _major(device) == 9 else OTHER[size]
 
 
 @cache
@@ -182,7 +205,7 @@ def operator(
     lse = q.new_empty(batch, heads, length, dtype=torch.float32)
     if not out.numel():
         return out, lse
-    tile = tiles(size, q.dtype, q.device).forward
+    tile = tiles(size, q.dtype, q.device, _long(k, starts, window)).forward
     with _on(q.device):
         forward.kernel[(triton.cdiv(length, tile.queries), heads, batch)](
             *(q, k, v, out, lse, starts, ends, origins, prefix, reach, _slopes(slopes)),
@@ -190,10 +213,7 @@ def operator(
             _shared(origins),
             *(heads // k.shape[1], length, k.shape[2], size**-0.5 * LOG2E, window, sinks),
             **_kind(starts, prefix, slopes, causal, window, sinks, size),
-            QUERIES=tile.queries,
-            KEYS=tile.keys,
-            num_warps=tile.warps,
-            num_stages=tile.stages,
+            **tile.options,
         )
     return out, lse
 
@@ -223,15 +243,15 @@ def backward_operator(
     of_q, of_k, of_v = _like_rows(q), _like_rows(k), _like_rows(k)
     if not of_q.numel():
         return of_q, of_k.zero_(), of_v.zero_()
-    chosen = tiles(size, q.dtype, q.device)
+    chosen = tiles(size, q.dtype, q.device, _long(k, starts, window))
     kind = _kind(starts, prefix, slopes, causal, window, sinks, size)
     scaled = _slopes(slopes)
-    dots = torch.empty_like(lse)
+    rows = lse.new_empty(*lse.shape, 2)
     lse_strides = [0, 0, 0] if grad_lse is None else _strides(grad_lse)
     numbers = (heads // k.shape[1], length, k.shape[2], size**-0.5 * LOG2E, size**-0.5)
     with _on(q.device):
-        backward.delta_kernel[(triton.cdiv(length, 64), heads, batch)](
-            *(out, grad, grad_lse, dots),
+        backward.rows_kernel[(triton.cdiv(length, 64), heads, batch)](
+            *(out, grad, lse, grad_lse, rows),
             *_strides(out, grad),
             *(*lse_strides, length),
             LSE=grad_lse is not None,
@@ -241,29 +261,30 @@ def backward_operator(
         )
         tile = chosen.of_queries
         backward.queries_kernel[(triton.cdiv(length, tile.queries), heads, batch)](
-            *(q, k, v, grad, lse, dots, of_q, starts, ends, origins, prefix, reach, scaled),
+            *(q, k, v, grad, rows, of_q, starts, ends, origins, prefix, reach, scaled),
             *_strides(q, k, v, grad, of_q),
             _shared(origins),
             *(*numbers, window, sinks),
             **kind,
-            QUERIES=tile.queries,
-            KEYS=tile.keys,
-            num_warps=tile.warps,
-            num_stages=tile.stages,
+            **tile.options,
         )
-        tile = chosen.of_keys
+        shared = heads > k.shape[1]
+        tile = chosen.of_shared if shared and chosen.of_shared else chosen.of_keys
         backward.keys_kernel[(triton.cdiv(k.shape[2], tile.keys), k.shape[1], batch)](
-            *(q, k, v, grad, lse, dots, of_k, of_v, starts, ends, origins, prefix, scaled),
+            *(q, k, v, grad, rows, of_k, of_v, starts, ends, origins, prefix, scaled),
             *_strides(q, k, v, grad, of_k),
             _shared(origins),
             *(*numbers, window, sinks),
             **kind,
-            QUERIES=tile.queries,
-            KEYS=tile.keys,
-            num_warps=tile.warps,
-            num_stages=tile.stages,
+            SHARED=shared,
+            **tile.options,
         )
     return of_q, of_k, of_v
+
+
+def _long(k: Tensor, starts: Tensor | None, window: int) -> bool:
+    """Whether each query may see ``LONG`` keys, as far as the mask's kind says."""
+    return starts is None and not window and k.shape[2] >= LONG
 
 
 def _slopes(slopes: Tensor | None) -> Tensor | None:

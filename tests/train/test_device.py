@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import torch
+
+from train.device import same_bits
+
+
+def test_same_bits_are_asked_of_a_gpu_alone_and_for_as_long_as_wanted(monkeypatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")  # a user's own stays
+    asked = torch.are_deterministic_algorithms_enabled
+    for name, wanted, expected in (
+        ("cpu", True, False),
+        ("cuda", False, False),
+        ("cuda", True, True),
+    ):
+        with same_bits(torch.device(name), wanted):
+            assert asked() is expected
+        assert not asked()
+
+
+def test_what_computes_otherwise_is_put_back_after_an_error():
+    filled = torch.utils.deterministic.fill_uninitialized_memory
+    try:
+        with same_bits(torch.device("cuda"), True):
+            raise KeyError
+    except KeyError:
+        pass
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.utils.deterministic.fill_uninitialized_memory == filled
