@@ -283,9 +283,7 @@ def dotted_names(kind: Any) -> list[str]:
     """The names of all settings of a dataclass and of those in it, of every kind."""
     names: list[str] = []
     for field in dataclasses.fields(kind):
-        members = members_of(typing.get_type_hints(kind)[field.name])
-        for member in members:
+        names.append(field.name)
+        for member in members_of(typing.get_type_hints(kind)[field.name]):
             names += [f"{field.name}.{inner}" for inner in dotted_names(member)]
-        if not members:
-            names.append(field.name)
     return list(dict.fromkeys(names))
