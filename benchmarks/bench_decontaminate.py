@@ -31,7 +31,7 @@ from benchmarks.shared_texts import (
 )
 
 TARGET = 20.0  # MB/s a core
-ITEMS, ITEM_CHARS, EVERY = 1500, 300, 50
+ITEMS, ITEM_CHARS, EVERY = sized(1500, 20), 300, 50
 BATCH, PASSES, PEER_DOCUMENTS = 1000, sized(5, 1), sized(500, 50)
 MODES = ("13-gram", "50-char", "overlap")
 

@@ -25,7 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.extract_pages import PEER, WholePage, load_whole_pages
-from benchmarks.shared_texts import ROOT, reached
+from benchmarks.shared_texts import ROOT, reached, without
 from curate.extract.evaluate import names, plain
 
 FIELDS = ("title", "author", "date")
@@ -95,6 +95,7 @@ def ours(pages: list[WholePage]) -> list[Row]:
 
 def theirs(pages: list[WholePage]) -> list[Row]:
     """trafilatura's answers, in its own environment, which is built when absent."""
+    without("trafilatura", PEER)
     build = ["sh", str(ROOT / "benchmarks" / "peer_env.sh"), "extract"]
     subprocess.run(build, check=True, stdout=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:

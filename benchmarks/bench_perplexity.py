@@ -36,7 +36,7 @@ from benchmarks.shared_texts import ROOT, longtext, novels, peak_mib, reached, s
 
 TARGET = 3
 LINES, PASSES = sized((10_000, 15), (200, 1))
-FOLDER = ROOT / ".bench" / "perplexity"
+FOLDER = ROOT / ".bench" / sized("perplexity", "perplexity-smoke")
 
 
 def held_out(number: int) -> bool:

@@ -23,7 +23,16 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.shared_texts import ROOT, last_json, peak_mib, reached, shifted, sized, watched
+from benchmarks.shared_texts import (
+    ROOT,
+    last_json,
+    peak_mib,
+    reached,
+    shifted,
+    sized,
+    watched,
+    without,
+)
 
 TARGET = 3.0
 PASSES, BATCH, DIMENSIONS, FEATURES = sized(3, 1), 1000, 128, 2**18
@@ -33,6 +42,7 @@ PEER = ROOT / ".bench" / "sklearn"
 def peer_python() -> str:
     """The interpreter with scikit-learn; made when absent."""
     python = PEER / "bin" / "python"
+    without("scikit-learn", python)
     if not (PEER / ".ready-1").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(PEER)], check=True)
         packages = ["scikit-learn==1.9.1", "pyarrow"]

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.shared_texts import ROOT, SHARED, need, reached, sized
+from benchmarks.shared_texts import ROOT, SHARED, need, reached, sized, without
 from benchmarks.tokenizer_texts import PIECE, kind_texts
 
 VOCAB = sized(32_000, 1000)
@@ -124,6 +124,7 @@ def timed(folder: Path, texts: list[str]) -> float:
     from tests.tokenize_kit.byte_bpe import split_pattern
 
     peer = ROOT / ".bench" / "rustbpe" / "bin" / "python"
+    without("rustbpe", peer)
     build = ["sh", str(ROOT / "benchmarks" / "peer_env.sh"), "rustbpe"]
     subprocess.run(build, check=True, stdout=sys.stderr)
     source, pattern = folder / "texts", folder / "pattern"

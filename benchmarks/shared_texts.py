@@ -43,7 +43,7 @@ def reached(target: bool) -> bool:
 def without(peer: str, python: Path) -> None:
     """Ends a smoke run where a peer is not installed."""
     if SMOKE and not python.exists():
-        print(f"{FIGURES[-1] if FIGURES else 'nothing'}; without {peer}, which is not installed")
+        print(f"without {peer}, not installed: {' '.join(FIGURES[-1:])}")
         sys.exit(0)
 
 

@@ -146,7 +146,7 @@ def run(name: str) -> tuple[bool, str]:
     if done.returncode:
         return False, "\n".join([f"{name}: failed{took}", *lines[-15:]])
     figures = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    return True, f"{name}: {' '.join(figures[-1].split()) if figures else 'done'}{took}"
+    return True, f"{name}: {' '.join(figures[-1].split())[:160] if figures else 'done'}{took}"
 
 
 def cpu_seconds() -> float:
