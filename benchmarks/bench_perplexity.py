@@ -56,7 +56,9 @@ def trained() -> Path:
                     file.write(json.dumps({"id": str(i), "text": text}) + "\n")
         command = ["-m", "curate.cli.app", "perplexity", "train", str(source), "-o", str(out)]
         subprocess.run(
-            [sys.executable, *command, "--vocab", "32000", "--arpa"], check=True, cwd=ROOT
+            [sys.executable, *command, "--vocab", sized("32000", "1000"), "--arpa"],
+            check=True,
+            cwd=ROOT,
         )
     return out
 

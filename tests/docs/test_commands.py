@@ -44,7 +44,7 @@ MARKED = {
     "a network": (
         *("make ", "pip ", "llmcurate fetch ", "llmcurate filter c4 hf://", "llmcurate push "),
         *("llmcurate refresh fineweb warc.paths.gz", "llmcurate tokenizer convert cl100k.tiktoken"),
-        "llmcurate dedup corpus/ -o out --method semantic --set dedup_semantic.embedding=models/minilm",
+        "llmcurate dedup corpus/ -o out --method semantic --set dedup_semantic.embedding=models/",
     ),
     "a cluster": (
         *("llmcurate run fineweb /data/crawl", "llmcurate run fineweb s3://"),
@@ -65,6 +65,8 @@ SMALLER: tuple[tuple[str, str], ...] = (
     (r"(pretrain|evaluate|scaling|ablate)(.*)--model (124m|30m)", r"\1\2--model tiny"),
     (r"--vocab 8000,32000", "--vocab 500,700"),
     (r"--vocab (32000|65536)", "--vocab 700"),
+    (r"^(llmcurate ablate.*)", r"\1 --seeds 2 --context 64"),
+    (r"--recipes c4 c4-unfiltered --input crawl/", r"\g<0> --set c4.badwords=null"),
     (r"(ablate.*)--minutes [0-9]+", r"\1--tokens 3000"),
     (r"--tokens [0-9]{4,}", "--tokens 3000"),
     (r"--total [12]e9", "--total 1e4"),
