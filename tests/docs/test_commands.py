@@ -44,6 +44,7 @@ MARKED = {
     "a network": (
         *("make ", "pip ", "llmcurate fetch ", "llmcurate filter c4 hf://", "llmcurate push "),
         *("llmcurate refresh fineweb warc.paths.gz", "llmcurate tokenizer convert cl100k.tiktoken"),
+        "llmcurate tokenizer extend tok --from sentencepiece.bpe.model",
         "llmcurate dedup corpus/ -o out --method semantic --set dedup_semantic.embedding=models/",
     ),
     "a cluster": (
@@ -71,13 +72,20 @@ SMALLER: tuple[tuple[str, str], ...] = (
     (r"--tokens [0-9]{4,}", "--tokens 3000"),
     (r"--total [12]e9", "--total 1e4"),
     (r"--step 120", "--step 1"),
+    (r"--warmup [0-9]+", "--warmup 1"),
+    (r"--model bert --task", "--model bert-tiny --tokenizer tok/tokenizer.json --task"),
+    (r"tokenizer-wangchanberta corpus", r"\g<0> --set tokenizer.vocab=400"),
+    (r"--model wangchanberta --context 416", "--model roberta-tiny --context 64"),
     (r"processes=8", "processes=2"),
     (r"--widths 96,192,384", "--widths 16,32"),
+    (r"--to tokenizer.json -o tok$", "--to tokenizer.json -o tok-spm"),
     (r"--keep-used 32000", "--keep-used 500"),
     (r"--add 10000", "--add 50"),
 )
 # Commands that make what a page takes for granted.
 BEFORE: dict[str, tuple[str, ...]] = {
+    "tokenizers/changing": ("tokenizer train corpus/ -o tok --vocab 700 --pattern llama3",),
+    "looking": ("run limits.yaml crawl/ -o out",),
     "dedup/bloom": ("dedup january -o out-01 --method bloom",),
     "dedup/compare": ("tokenizer encode corpus/ --tokenizer tok -o shards --val-fraction 0.2",),
     "howto/deduplicate": ("dedup sample/ -o out-01 --method minhash",),
@@ -210,19 +218,27 @@ def world(folder: Path) -> Path:
     write_lines(folder / "prompts.jsonl", [{"prompt": "The river"}])
     pq.write_table(pa.Table.from_pylist(texts[:20]), folder / "test.parquet")
     shutil.copy(folder / "tok" / "tokenizer.json", folder)
+    recipe = SCRIPT["printed"]("llmcurate recipes fineweb", folder, run)
+    weekly = "\n".join([*recipe, "  - tokenizer: {vocab: 500}", ""])
+    (folder / "mine.yaml").write_text(weekly, encoding="utf-8")
+    steps = "steps: [extract, document_length, gopher_quality, dedup_minhash]\n"
+    (folder / "limits.yaml").write_text(steps, encoding="utf-8")
     (folder / "words.txt").write_text("เด็ก\nได้ยิน\n", encoding="utf-8")
     (folder / "essay.txt").write_text(rows[0]["text"], encoding="utf-8")
     (folder / "takedowns.txt").write_text("https://a.test/page\n", encoding="utf-8")
-    for name in ("spm", "wangchanberta", "xlmr"):
+    for name, learned in (("spm", lines), ("xlmr", lines), ("wangchanberta", thai)):
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter([*lines, *thai]),
+            sentence_iterator=iter(learned),
             model_prefix=str(folder / name),
             vocab_size=500,
-            model_type="unigram",
+            model_type="bpe",
             byte_fallback=True,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
             hard_vocab_limit=False,
             minloglevel=2,
         )
+    shutil.copy(folder / "hf-model" / "model.safetensors", folder)
     return folder
 
 
@@ -271,6 +287,8 @@ def run_command(command: str, folder: Path, env: dict[str, str]) -> None:
     if "explain ID --in" in command:
         files = sorted((folder / command.split()[-1]).rglob("corpus/*.parquet"))
         command = command.replace("ID", pq.read_table(files[0], columns=["id"])["id"][0].as_py())
+    if "--products" in command:  # a week later
+        shutil.copy(folder / "crawl" / "web-00001.warc.gz", folder / "archives")
     words = shlex.split(command)
     out = words[words.index("-o") + 1] if "-o" in words else None
     if out and words[1] not in ("refresh", "forget") and words.count(out) == 1:
