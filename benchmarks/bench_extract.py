@@ -33,13 +33,13 @@ from benchmarks.extract_pages import (
     write_pages,
 )
 from benchmarks.fit_extract import texts_of_unseen_sites
-from benchmarks.shared_texts import reached
+from benchmarks.shared_texts import reached, sized
 from curate.extract.evaluate import word_scores, words
 from curate.extract.net import KINDS
 
 PASSES = {
-    "blocks": 5,
-    "resiliparse": 5,
+    "blocks": sized(5, 1),
+    "resiliparse": sized(5, 1),
     "trafilatura": 1,
     "trafilatura fast": 1,
     "trafilatura recall": 1,

@@ -105,7 +105,13 @@ def make(out: Path, documents_: int) -> None:
     pq.write_table(pa.table(decisions), out / "decisions.parquet")
     totals = {"read": documents_, "kept": 0, "rejected": 0, "skipped": 0, "corrupt": 0}
     totals |= {"skipped_by_type": {}, "bytes_in": 0, "bytes_out": 0, "seconds": 0.0, "by_rule": {}}
-    record = {"recipe": "bench", "description": "", "plan": "", "versions": {"llmcurate": ""}, "inputs": []}
+    record = {
+        "recipe": "bench",
+        "description": "",
+        "plan": "",
+        "versions": {"llmcurate": ""},
+        "inputs": [],
+    }
     record |= {"notices": [], "totals": totals, "stages": [], "products": []}
     record |= {"host": host(), "started": "2026-01-01T00:00:00Z", "command": "bench"}
     (out / "run.json").write_text(json.dumps(record))

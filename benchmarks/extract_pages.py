@@ -21,7 +21,7 @@ from benchmarks.shared_texts import ROOT, last_json, need, sized, without
 from curate.extract.evaluate import site_of, snippet_counts, snippet_scores
 
 PEER = ROOT / ".bench" / "extract" / "bin" / "python"
-MOST = sized(None, 40)  # pages
+MOST = sized(None, 12)  # pages
 
 
 @dataclass

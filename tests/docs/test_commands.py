@@ -259,7 +259,7 @@ def small(command: str) -> str:
 def prepare(page: str, folder: Path, env: dict[str, str]) -> None:
     """What a page takes for granted besides."""
     for command in BEFORE.get(page, ()):
-        SCRIPT["printed"](f"llmcurate {command}", folder, env)
+        run_command(f"llmcurate {command}", folder, env)
 
 
 @pytest.mark.slow
