@@ -50,6 +50,9 @@ def without(peer: str, python: Path) -> None:
 def need(pattern: str) -> list[Path]:
     """The shared files of that pattern; ends the script with a message if there is none."""
     paths = sorted((SHARED / "corpora").glob(pattern))
+    if not paths and SMOKE:
+        print(f"without {pattern}, which is not in {SHARED}/corpora")
+        sys.exit(0)
     if not paths:
         sys.exit(f"no {SHARED}/corpora/{pattern}: set LLMCURATE_SHARED to the folder of real texts")
     return paths

@@ -84,6 +84,16 @@ SMALLER: tuple[tuple[str, str], ...] = (
 )
 # Commands that make what a page takes for granted.
 BEFORE: dict[str, tuple[str, ...]] = {
+    "models": (
+        f"pretrain shards -o dense-run {STEPS}",
+        f"pretrain shards -o mha {STEPS} --set model.attention.kv_heads=4",
+        f"pretrain shards -o decoder {STEPS}",
+        "tokenizer train corpus/ -o tok-new --vocab 600",
+    ),
+    "training": (
+        f"pretrain shards -o large {STEPS}",
+        "tokenizer encode corpus/ --tokenizer tok -o fineweb10B --format nanogpt",
+    ),
     "tokenizers/changing": ("tokenizer train corpus/ -o tok --vocab 700 --pattern llama3",),
     "looking": ("run limits.yaml crawl/ -o out",),
     "dedup/bloom": ("dedup january -o out-01 --method bloom",),
@@ -272,7 +282,7 @@ def test_the_commands_of_a_page_run(page: Path, things: Path, tmp_path: Path) ->
 
 
 def run_page(page: Path, folder: Path, env: dict[str, str]) -> None:
-    for kind, text in blocks(page):
+    for kind, text in (block for each in PAGES for block in blocks(each)):
         if kind == "python" and (name := re.match(r"# (\w+\.py)\n", text)):
             (folder / name[1]).write_text(text, encoding="utf-8")
     prepare(names(page), folder, env)
