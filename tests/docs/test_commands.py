@@ -336,7 +336,7 @@ def test_settings_in_commands_are_there(page: Path) -> None:
     for command in commands(page):
         words = shlex.split(command)
         sets = [value for option, value in pairwise(words) if option == "--set"]
-        sections = PRETRAIN if words[1] == "pretrain" else SECTIONS
+        sections = PRETRAIN if {"pretrain", "torchrun"} & set(words[:2]) else SECTIONS
         corpora = [word.partition("=")[0] for word in words if words[1] == "ablate"]
         for change in map(Change.of, sets):
             if change.section in corpora and change.section not in sections:
