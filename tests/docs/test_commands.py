@@ -45,6 +45,7 @@ MARKED = {
         *("make ", "pip ", "llmcurate fetch ", "llmcurate filter c4 hf://", "llmcurate push "),
         *("llmcurate refresh fineweb warc.paths.gz", "llmcurate tokenizer convert cl100k.tiktoken"),
         "llmcurate tokenizer extend tok --from sentencepiece.bpe.model",
+        "llmcurate run ccnet-llama1 crawl/*.wet.gz",
         "llmcurate dedup corpus/ -o out --method semantic --set dedup_semantic.embedding=models/",
     ),
     "a cluster": (
@@ -72,6 +73,7 @@ SMALLER: tuple[tuple[str, str], ...] = (
     (r"--tokens [0-9]{4,}", "--tokens 3000"),
     (r"--total [12]e9", "--total 1e4"),
     (r"--step 120", "--step 1"),
+    (r"web=80,wiki=15,books=5", "web=40,wiki=40,books=20"),
     (r"--warmup [0-9]+", "--warmup 1"),
     (r"--model bert --task", "--model bert-tiny --tokenizer tok/tokenizer.json --task"),
     (r"tokenizer-wangchanberta corpus", r"\g<0> --set tokenizer.vocab=400"),
