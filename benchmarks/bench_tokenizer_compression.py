@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.shared_texts import ROOT, SHARED, need, reached, sized, without
 from benchmarks.tokenizer_texts import PIECE, kind_texts
 
-VOCAB = sized(32_000, 1000)
+VOCAB = sized(32_000, 6000)
 KINDS = {
     "English": "longtext/en-*.jsonl.zst",
     "German, French": "longtext/[df][er]-novels.jsonl.zst",

@@ -31,7 +31,7 @@ from benchmarks.tokenizer_texts import documents
 
 TARGETS = {"bpe": 4.0, "unigram": 1.5}
 KINDS = ("English", "Thai", "Chinese", "code")
-PIECES = sized(24_000, 1000)
+PIECES = sized(24_000, 6000)
 LEARNED = sized(1e6, 5e4)  # bytes of each kind that models are trained on
 
 

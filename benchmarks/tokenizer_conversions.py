@@ -30,7 +30,7 @@ from benchmarks.tokenizer_texts import kind_texts
 
 LLAMA_CPP = ROOT / ".bench" / "llama_cpp" / "bin" / "python"
 PIECE = 8_000  # characters of a text at most
-VOCAB = sized(8_000, 600)
+VOCAB = sized(8_000, 6_000)
 Ids = list[list[int]]
 # name, how it is trained (of TrainingOptions, or of SentencePiece's trainer), what it becomes
 BYTE_LEVEL: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
