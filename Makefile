@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where it is set, every process would compile every module it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow fuzz lint reference docs run-docs bench resolve clean
+.PHONY: install demo test test-slow fuzz lint reference docs run-docs bench bench-smoke resolve clean
 
 # Not compiled ahead: 14,000 files take a minute, and Python compiles the few that are imported.
 install: $(VENV)/.installed
@@ -66,6 +66,11 @@ bench: install
 	@missed=; for script in benchmarks/bench_*.py; do echo "== $$script"; \
 	  $(BIN)/python $$script || missed="$$missed $$script"; done; \
 	  if [ -n "$$missed" ]; then echo "below target or failed:$$missed"; exit 1; fi
+
+# Every benchmark on its smallest input, a line each: ten minutes on two cores. make bench-smoke SLICE=N
+# runs one of the ten parts. Peers that are not installed are skipped; benchmarks/peer_env.sh installs them.
+bench-smoke: install
+	$(BIN)/python benchmarks/smoke.py $(if $(SLICE),--slice $(SLICE))
 
 # What pip resolves for each supported Python, from wheels alone.
 resolve:

@@ -26,8 +26,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+from benchmarks.shared_texts import sized  # noqa: E402
+
 CHECKPOINT_LIMIT, EXPORT_LIMIT = 1.1, 1.0
-PROCESSES, CONTEXT, STEPS = (2, 4), 256, 4
+PROCESSES, CONTEXT, STEPS = sized((2, 4), (2,)), sized(256, 64), sized(4, 2)
 
 
 def memory(key: str) -> int:

@@ -21,9 +21,10 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.shared_texts import SMOKE, reached, sized
 
 ROOT = Path(__file__).resolve().parents[1]
-COLD, WARM = 3, 5
+COLD, WARM = sized(3, 1), sized(5, 1)
 RECIPE = """
 name: fineweb-without-language
 steps:
@@ -68,7 +69,8 @@ def main() -> None:
         (folder / "recipe.yaml").write_text(RECIPE)
         kernels = folder / "kernels"
         extract = ["extract", str(archive), "-o", str(folder / "texts"), "--quiet"]
-        print("warmup: {:.1f} s wall, {:.1f} s CPU".format(*timed(["warmup"], kernels, folder)))
+        if not SMOKE:
+            print("warmup: {:.1f} s wall, {:.1f} s CPU".format(*timed(["warmup"], kernels, folder)))
         subprocess.run([sys.executable, "-m", "curate", *extract], check=True)
         texts = pq.read_table(folder / "texts" / "corpus").slice(0, 100)
         pq.write_table(texts, folder / "100.parquet")
@@ -79,7 +81,7 @@ def main() -> None:
         }
         if "LLMCURATE_LID_MODEL" in os.environ:
             commands = {"run fineweb": ["run", "fineweb", str(archive)], **commands}
-        for title, arguments in commands.items():
+        for title, arguments in list(commands.items())[sized(0, 1) : sized(None, 2)]:
             cold = [timed(arguments, folder / f"cold-{title}-{k}", folder) for k in range(COLD)]
             warm = [timed(arguments, kernels, folder) for _ in range(WARM)]
             figures = []
@@ -93,7 +95,7 @@ def main() -> None:
             print(f"  cold over warm: {figures[0] / figures[1]:.1f}")
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(f"peak memory of a process: {peak:.0f} MiB")
-    sys.exit(1 if missed else 0)
+    sys.exit(0 if reached(not missed) else 1)
 
 
 if __name__ == "__main__":

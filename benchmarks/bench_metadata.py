@@ -25,7 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.extract_pages import PEER, WholePage, load_whole_pages
-from benchmarks.shared_texts import ROOT
+from benchmarks.shared_texts import ROOT, reached, without
 from curate.extract.evaluate import names, plain
 
 FIELDS = ("title", "author", "date")
@@ -95,6 +95,7 @@ def ours(pages: list[WholePage]) -> list[Row]:
 
 def theirs(pages: list[WholePage]) -> list[Row]:
     """trafilatura's answers, in its own environment, which is built when absent."""
+    without("trafilatura", PEER)
     build = ["sh", str(ROOT / "benchmarks" / "peer_env.sh"), "extract"]
     subprocess.run(build, check=True, stdout=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
@@ -141,7 +142,7 @@ def main() -> None:
     pages = [page for page in load_whole_pages() if chosen is None or half(page) == chosen]
     print(f"{len(pages)} pages of {len({page.site for page in pages})} sites")
     answers = {"llmcurate": ours(pages), "trafilatura 2.0": theirs(pages)}
-    sys.exit(table(pages, answers))
+    sys.exit(not reached(not table(pages, answers)))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+from benchmarks.shared_texts import without  # noqa: E402
+
 TARGET = 1.0
 # preset, context, rows, steps
 CASES = [("tiny", 256, 8, 24), ("30m", 512, 4, 8)]
@@ -101,6 +103,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
     peer = ROOT / ".bench" / "litgpt" / "bin" / "python"
+    without("litgpt", peer)
     if not peer.is_file():
         raise SystemExit("no litgpt here: sh benchmarks/peer_env.sh litgpt")
     from train.model.presets import preset

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.shared_texts import last_json
+from benchmarks.shared_texts import last_json, reached
 
 LIMIT = 1.05
 TINY = 60
@@ -243,7 +243,7 @@ def main() -> None:
     if options.decide:
         place, settings, workers, kind = options.decide
         return decide(Path(place), settings, int(workers), kind == "tiny")
-    if min(options.documents, options.exact) < 500_000:
+    if not reached(min(options.documents, options.exact) >= 500_000):
         parser.error("fewer than 500,000 documents are one task, which the process does itself")
     passed = True
     counts = {"exact": options.exact, "passages": options.passages, "perplexity": options.scores}
@@ -266,7 +266,7 @@ def main() -> None:
             arguments = {"model": "any"} if name == "perplexity" else MINHASH.get(name, {})
             settings = json.dumps([name, arguments])
             passed &= compare(name, count, Path(place), settings, options.passes)
-    sys.exit(0 if passed else 1)
+    sys.exit(0 if reached(passed) else 1)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.shared_texts import ROOT, last_json, need
+from benchmarks.shared_texts import ROOT, last_json, need, sized, without
 from curate.extract.evaluate import site_of, snippet_counts, snippet_scores
 
 PEER = ROOT / ".bench" / "extract" / "bin" / "python"
+MOST = sized(None, 12)  # pages
 
 
 @dataclass
@@ -54,6 +55,8 @@ def load_pages() -> list[Page]:
                 page, _ = decode(record.content_stream().read())
                 site = site_of(row["url"])
                 pages.append(Page(page, site, row["with"], row["without"]))
+                if len(pages) == MOST:
+                    return pages
     return pages
 
 
@@ -91,6 +94,8 @@ def load_whole_pages() -> list[WholePage]:
                 stated = (row[k] or "" for k in ("text", "title", "author", "date"))
                 site = site_of(row["url"])
                 pages.append(WholePage(page, row["url"], site, row["page_type"], *stated))
+                if len(pages) == MOST:
+                    return pages
     return pages
 
 
@@ -124,6 +129,7 @@ def texts_by(name: str, source: Path, passes: int = 1) -> tuple[list[str], dict[
     figures; the environment of the others is built when absent."""
     python = sys.executable
     if name not in ("blocks", "resiliparse", "text"):
+        without(name, PEER)
         build = ["sh", str(ROOT / "benchmarks" / "peer_env.sh"), "extract"]
         subprocess.run(build, check=True, stdout=sys.stderr)
         python = str(PEER)

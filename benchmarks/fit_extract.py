@@ -38,13 +38,14 @@ from benchmarks.extract_pages import (
     load_whole_pages,
     scores,
 )
+from benchmarks.shared_texts import sized
 from curate.extract.attributes import KINDS as HINT_KINDS
 from curate.extract.blocks import Seen, inputs_of, look_at
 from curate.extract.evaluate import squeezed, word_scores, words
 from curate.extract.net import GROUPS, KINDS, MODEL, SPAN
 from curate.extract.tags import HINTS, N_ALL, N_OWN, N_PARENT, NODE
 
-FOLDS = 10
+FOLDS = sized(10, 2)
 HIDDEN, KIND_HIDDEN, LAYERS = 48, 24, 2
 EPOCHS, PAGES, RATE, DECAY = 20, 24, 2e-3, 0.3
 DROP, DROP_INPUT = 0.45, 0.35

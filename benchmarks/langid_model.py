@@ -17,11 +17,12 @@ import json
 import sys
 import tempfile
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.shared_texts import need
+from benchmarks.shared_texts import need, reached, sized
 
 MOST_BYTES = 3_000_000
 HELD_OUT = 0.2
@@ -44,7 +45,7 @@ def split() -> tuple[Rows, Rows]:
 
     sides: tuple[Rows, Rows] = ([], [])
     with gzip.open(need("langid/langid-dev.jsonl.gz")[0], "rt", encoding="utf-8") as file:
-        for line in file:
+        for line in islice(file, sized(None, 4000)):
             row = json.loads(line)
             held = xxhash.xxh3_64_intdigest(row["text"].encode()) < HELD_OUT * 2.0**64
             sides[held].append((row["text"], row["lang"]))
@@ -92,7 +93,7 @@ def main() -> None:
             table(title, results)
             if languages is None:
                 better = results["ours"]["accuracy"] > results["lid.176.ftz"]["accuracy"]
-    sys.exit(0 if card["bytes"] <= MOST_BYTES and better else 1)
+    sys.exit(0 if card["bytes"] <= MOST_BYTES and reached(better) else 1)
 
 
 def table(title: str, results: dict[str, dict[str, Any]]) -> None:

@@ -21,7 +21,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.shared_texts import need
+from benchmarks.shared_texts import need, sized
 
 FILES = {
     "en": "en-novels",
@@ -35,7 +35,7 @@ FILES = {
     "ta": "indic-stories",
     "bn": "indic-stories",
 }
-SIZE, MOST = 4000, 150  # characters of a text, texts of a kind
+SIZE, MOST = 4000, sized(150, 3)  # characters of a text, texts of a kind
 UNSPACED = ("th", "zh", "ja")
 # Written for this script: what sites have in their menus.
 MENUS = {

@@ -25,6 +25,7 @@ import pyarrow as pa
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.shared_texts import without
 from curate.cli.training import export_model
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards.writer import Layout, encode_shards
@@ -164,6 +165,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=120)
     steps = parser.parse_args().steps
+    without("lm-evaluation-harness", HARNESS)
     if not HARNESS.exists():
         sys.exit("no lm-evaluation-harness: sh benchmarks/peer_env.sh lm_eval")
     torch.set_num_threads(1)

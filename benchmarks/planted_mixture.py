@@ -14,12 +14,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from benchmarks.shared_texts import longtext, need  # noqa: E402
+from benchmarks.shared_texts import longtext, need, sized  # noqa: E402
 
 PLANTED = {"german": 0.50, "peps": 0.30, "code": 0.15, "novels": 0.05}  # of the bytes
 TEXT_BYTES, PIECE = 100_000, 1900
 HELD_OUT = 8  # one of so many documents
-MOST = 8_000_000  # bytes of a source
+MOST = sized(8_000_000, 100_000)  # bytes of a source
 OPTIONS = [
     *"--runs=40 --confirm=8 --tokens=100000 --total=2000000 --vocab=2048".split(),
     *"--rows=4 --context=128".split(),

@@ -23,10 +23,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import pyarrow as pa
 
-from benchmarks.shared_texts import need
+from benchmarks.shared_texts import need, sized
 
 ALIKE = (0.9, 0.8, 0.5)  # least similarities of the pairs that are counted
-DRAWS = 20  # of documents at random
+DRAWS = sized(20, 1)  # of documents at random
 Row = dict[str, Any]
 
 

@@ -15,8 +15,9 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
@@ -24,11 +25,34 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", ROOT.parent / "shared"))
 PEER = ROOT / ".bench" / "datatrove" / "bin" / "python"
+FIGURES: list[str] = []  # what the processes of this one have measured
+SMOKE = "LLMCURATE_SMOKE" in os.environ  # smoke.py
+Size = TypeVar("Size")
+
+
+def sized(full: Size, smallest: Size) -> Size:
+    """The size of a measurement, or the smallest one that tries its code."""
+    return smallest if SMOKE else full
+
+
+def reached(target: bool) -> bool:
+    """Whether a target is reached, which none need be on the smallest input."""
+    return target or SMOKE
+
+
+def without(peer: str, python: Path) -> None:
+    """Ends a smoke run where a peer is not installed."""
+    if SMOKE and not python.exists():
+        print(f"without {peer}, not installed: {' '.join(FIGURES[-1:])}")
+        sys.exit(0)
 
 
 def need(pattern: str) -> list[Path]:
     """The shared files of that pattern; ends the script with a message if there is none."""
     paths = sorted((SHARED / "corpora").glob(pattern))
+    if not paths and SMOKE:
+        print(f"without {pattern}, which is not in {SHARED}/corpora")
+        sys.exit(0)
     if not paths:
         sys.exit(f"no {SHARED}/corpora/{pattern}: set LLMCURATE_SHARED to the folder of real texts")
     return paths
@@ -50,7 +74,8 @@ def longtext(name: str) -> Iterator[str]:
 
     for path in need(f"longtext/{name}.jsonl.zst"):
         with path.open("rb") as file:
-            for line in io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), "utf-8"):
+            lines = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), "utf-8")
+            for line in islice(lines, sized(None, 8)):
                 yield json.loads(line)["text"]
 
 
@@ -91,6 +116,7 @@ def peak_mib(pid: int | str = "self") -> float:
 
 def peer_python() -> str:
     """The interpreter of the library we compare with; its environment is built when absent."""
+    without("DataTrove", PEER)
     subprocess.run(["sh", str(ROOT / "benchmarks" / "peer_env.sh")], check=True, stdout=sys.stderr)
     return str(PEER)
 
@@ -101,7 +127,8 @@ def last_json(command: list[str]) -> dict[str, Any]:
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    FIGURES.append(done.stdout.splitlines()[-1])
+    result: dict[str, Any] = json.loads(FIGURES[-1])
     return result
 
 

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.shared_texts import ROOT, need
+from benchmarks.shared_texts import ROOT, need, sized
 from benchmarks.tokenizer_texts import kind_texts
 
 LLAMA_CPP = ROOT / ".bench" / "llama_cpp" / "bin" / "python"
 PIECE = 8_000  # characters of a text at most
-VOCAB = 8_000
+VOCAB = sized(8_000, 6_000)
 Ids = list[list[int]]
 # name, how it is trained (of TrainingOptions, or of SentencePiece's trainer), what it becomes
 BYTE_LEVEL: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (

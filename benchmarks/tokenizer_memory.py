@@ -23,10 +23,11 @@ from numba import njit
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.dedup_memory import GIB, LIMIT_GIB, run
+from benchmarks.shared_texts import sized
 
-WORDS = 20_000_000
+WORDS = sized(20_000_000, 20_000)
 SLOPE = 0.05
-GROUP = 2_000_000  # words drawn at once
+GROUP = sized(2_000_000, 20_000)  # words drawn at once
 DOCUMENT = 500
 STRETCH = 30  # characters
 _SYLLABLES = "ba ce di fo gu la me ni so tu ra ve zi po ku sha tre lin mor dan".split()

@@ -1,8 +1,10 @@
-"""Benchmarks and scripts: what they import of the packages is there. None of them is run."""
+"""Benchmarks and scripts: what they import of the packages is there, and smoke.py runs each."""
 
 from __future__ import annotations
 
 import ast
+import re
+import runpy
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -51,3 +53,45 @@ def test_imports_are_there(script: Path) -> None:
     tree = ast.parse(script.read_text(encoding="utf-8"))
     missing = [(m, name) for m, name in imports(tree) if name not in (names_of(m) or ())]
     assert missing == []
+
+
+SMOKE = runpy.run_path(str(ROOT / "benchmarks" / "smoke.py"))
+
+
+def test_every_script_is_a_benchmark_that_smoke_runs_or_is_named_as_none() -> None:
+    scripts = {path.stem for path in ROOT.glob("benchmarks/*.py")}
+    assert sorted([*SMOKE["BENCHMARKS"], *SMOKE["NO_BENCHMARKS"]]) == sorted(scripts)
+
+
+def test_every_benchmark_stands_for_a_claim_of_a_page() -> None:
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    text = "".join(path.read_text(encoding="utf-8") for path in pages)
+    assert [name for name in SMOKE["BENCHMARKS"] if f"{name}.py" not in text] == []
+
+
+def test_ten_commits_run_every_benchmark_a_minute_each() -> None:
+    slices = [SMOKE["slice_of"](number) for number in range(SMOKE["SLICES"])]
+    assert sorted(name for part in slices for name in part) == sorted(SMOKE["BENCHMARKS"])
+    assert max(map(SMOKE["seconds"], slices)) <= 60
+    assert SMOKE["slice_of"](1234) == slices[4]
+
+
+@pytest.mark.parametrize(
+    ("code", "good", "line"),
+    [
+        ("print('rows'); print('rate  5/s')", True, r"new: rate 5/s \(\d+ s of CPU\)"),
+        ("import no_such_peer", True, "new: skipped, no_such_peer is not installed"),
+        ("import curate.no_such_module", False, r"(?s)new: failed.*no_such_module.*"),
+        ("raise SystemExit('the texts differ')", False, "(?s)new: failed.*the texts differ"),
+    ],
+)
+def test_a_benchmark_has_a_line(
+    code: str, good: bool, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "new.py").write_text(code)
+    run = SMOKE["run"]
+    monkeypatch.setitem(run.__globals__, "HERE", tmp_path)
+    monkeypatch.setitem(SMOKE["BENCHMARKS"], "new", (1, ""))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    well, printed = run("new")
+    assert well is good and re.fullmatch(line, printed)

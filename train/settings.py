@@ -279,13 +279,12 @@ def _unknown(where: str, name: str, *, type_of: Any, last: list[str]) -> TrainEr
     return TrainError(f"{where}: unknown setting {name!r}{hint}", exit_code=2)
 
 
+@functools.cache
 def dotted_names(kind: Any) -> list[str]:
     """The names of all settings of a dataclass and of those in it, of every kind."""
-    names: list[str] = []
-    for field in dataclasses.fields(kind):
-        members = members_of(typing.get_type_hints(kind)[field.name])
-        for member in members:
-            names += [f"{field.name}.{inner}" for inner in dotted_names(member)]
-        if not members:
-            names.append(field.name)
+    names, hints = [], typing.get_type_hints(kind)
+    for name in (field.name for field in dataclasses.fields(kind)):
+        names.append(name)
+        for member in members_of(hints[name]):
+            names += [f"{name}.{inner}" for inner in dotted_names(member)]
     return list(dict.fromkeys(names))

@@ -248,16 +248,14 @@ def model_rope_search(
 
 def _config(model: str, vocab: int | None, sets: list[str]) -> ModelConfig:
     """A preset, or the configuration of a trained model, with other settings."""
+    from curate.products.pretraining import NAMES
     from curate.steps.recipe import Change
     from train.model.presets import PRESETS, preset
     from train.runs.checkpoint import model_of, newest
     from train.settings import change
 
-    changes: dict[str, Any] = {}
-    for item in map(Change.of, sets):
-        if item.section != "model":
-            raise UsageError(f"{item.given}: write model.KEY=VALUE, as model.layers=2")
-        changes[item.key] = item.value
+    items = [Change.of(text).within({"model": NAMES["model"]}) for text in sets]
+    changes = {item.key: item.value for item in items}
     if vocab:
         changes["vocab"] = vocab
 

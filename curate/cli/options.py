@@ -173,7 +173,7 @@ Sets = Annotated[
     typer.Option(
         "--set",
         metavar="STEP.KEY=VALUE",
-        help="Change one setting. [repeatable]",
+        help="Change one setting. KEY=VALUE will do if only one setting has the name. [repeatable]",
         autocompletion=completion.settings,
     ),
 ]

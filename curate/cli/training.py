@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
     from curate.run.workspace import Workspace
 
+_SOURCES = re.compile(r"(pretrain\.)?sources=")
 Trained = Annotated[
     Optional[Path],
     typer.Option(
@@ -91,7 +93,7 @@ def pretrain(
             "torchrun starts this for every process: use --processes N without it, "
             "or torchrun ... -m train SHARDS OUT"
         )
-    if shards is not None or not any(s.startswith("pretrain.sources=") for s in sets or ()):
+    if shards is not None or not any(_SOURCES.match(s) for s in sets or ()):
         folder = shards or _fresh_shards(workspace("SHARDS"), options)
         if options.dry_run and not folder.exists():
             echo(f"pretrain: after that, on the shards in {folder}")
@@ -103,9 +105,10 @@ def pretrain(
         settings = {**settings, "objective": task}
     if texts:
         settings = {**settings, "eval": named_paths(texts)}
-    whole = tuple(f"pretrain.{s}" if s.startswith("model.") else s for s in sets or ())
     options = replace(options, allow_python=True)  # what the command names, its user chose
-    execute(compose("pretrain", [("pretrain", settings)], whole), [], options, "pretrain")
+    execute(
+        compose("pretrain", [("pretrain", settings)], tuple(sets or ())), [], options, "pretrain"
+    )
 
 
 def _fresh_shards(space: Workspace, options: CommandOptions) -> Path:

@@ -14,8 +14,10 @@ from curate.errors import UsageError
 from curate.formats.listing import find_files
 from curate.formats.read_settings import ReadSettings
 from curate.products.eval_texts import are_shards
+from curate.products.pretraining import NAMES
 from curate.run.outcome import Options
-from curate.steps.recipe import Change, load
+from curate.steps.recipe import Change, SettingNames, load
+from curate.steps.registry import step_class
 from curate.steps.shipped import names as shipped_names
 
 PLACEBO = "placebo"
@@ -114,19 +116,18 @@ def read_sets(sets: Iterable[str], corpora: Sequence[Corpus]) -> Sets:
     common: list[Change] = []
     own: dict[str, list[Change]] = {corpus.name: [] for corpus in corpora}
     recipes: dict[str, list[Change]] = {corpus.name: [] for corpus in corpora}
-    steps = {
-        corpus.name: {step.label for step in load(corpus.recipe).steps} | {"read"}
+    steps: dict[str, dict[str, SettingNames]] = {
+        corpus.name: {"read": lambda: ReadSettings.model_fields}
+        | {step.label: step.setting_names for step in load(corpus.recipe).steps}
         for corpus in corpora
         if corpus.recipe is not None
     }
+    known: dict[str, SettingNames] = {s: step_class(s).setting_names for s in OWN} | NAMES
+    for labels in steps.values():
+        known = labels | known
     for change in map(Change.of, sets):
-        name, change = _owned(change, own)
+        name, change = _owned(change, own, known)
         takers = [corpus for corpus, labels in steps.items() if change.section in labels]
-        if name is None and change.section not in SECTIONS and not takers:
-            raise UsageError(
-                f"{change.given}: no step of a recipe here, nor {', '.join(SECTIONS)}; of one"
-                f" corpus write CORPUS.SECTION.KEY, with a section of {', '.join(OWN)}"
-            )
         if decided := DECIDED.get(change.section, {}).get(change.key):
             raise UsageError(f"{change.given}: {decided}")
         if name is not None:
@@ -143,14 +144,18 @@ def read_sets(sets: Iterable[str], corpora: Sequence[Corpus]) -> Sets:
     )
 
 
-def _owned(change: Change, names: Iterable[str]) -> tuple[str | None, Change]:
-    """The corpus that a change names before its section, and the change of that section."""
+def _owned(
+    change: Change, names: Iterable[str], known: Mapping[str, SettingNames]
+) -> tuple[str | None, Change]:
+    """The corpus that a change names before its setting, and the change of that setting."""
     path = f"{change.section}.{change.key}"
     for name in sorted(names, key=len, reverse=True):  # a name may have dots
         section, _, key = path.removeprefix(f"{name}.").partition(".")
-        if path.startswith(f"{name}.") and section in OWN and key:
-            return name, Change(section, key, change.value, change.given)
-    return None, change
+        ours = section in OWN if section in SECTIONS and key else change.section not in known
+        if path.startswith(f"{name}.") and ours:
+            inner = Change(section, key, change.value, change.given)
+            return name, inner.within({own: known[own] for own in OWN})
+    return None, change.within(known)
 
 
 def check_inputs(corpora: Sequence[Corpus], sets: Sets) -> None:

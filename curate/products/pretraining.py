@@ -15,9 +15,18 @@ from curate.products.eval_texts import are_shards, as_shards, check_names
 from curate.products.torchrun import pretrain_in
 from curate.steps.contracts import Estimate, Product, ProductContext, field_of, sha256
 from curate.steps.functions import FunctionInFile, is_function
+from curate.steps.recipe import SettingNames
 from curate.terminal.tables import table
 from train.config import TrainConfig, stages_of
 from train.errors import TrainError
+from train.model.config import ModelConfig
+from train.settings import change, dotted_names, flat, from_dict, unflat
+
+# The settings that `--set` may name of a model and of its training.
+NAMES: dict[str, SettingNames] = {
+    "model": lambda: dotted_names(ModelConfig),
+    "pretrain": lambda: dotted_names(TrainConfig),
+}
 
 
 def _shards_digest(path: Path) -> str:
@@ -174,6 +183,11 @@ class PretrainProduct(Product):
     async_checkpoints: bool = _setting("async_checkpoints")
     seed: int = _setting("seed")
 
+    @classmethod
+    def setting_names(cls) -> list[str]:
+        of_model = [f"model.{name}" for name in NAMES["model"]()]
+        return list(dict.fromkeys([*cls.model_fields, *NAMES["pretrain"](), *of_model]))
+
     @model_validator(mode="before")
     @classmethod
     def _steps_of_stages(cls, values: Any) -> Any:
@@ -213,8 +227,6 @@ class PretrainProduct(Product):
     def _files_of_parts(cls, value: Any, info: ValidationInfo) -> Any:
         """`feed_forward: my_layer.py:LiGLU` names a file as from the recipe's folder, or from
         here."""
-        from train.settings import flat, unflat
-
         if not isinstance(value, dict):
             return value
         folder = (info.context or {}).get("folder")
@@ -232,8 +244,6 @@ class PretrainProduct(Product):
 
     @staticmethod
     def _config(settings: dict[str, Any]) -> TrainConfig:
-        from train.settings import from_dict
-
         return from_dict(TrainConfig, settings, "pretrain")
 
     @property
@@ -244,15 +254,12 @@ class PretrainProduct(Product):
     @property
     def _changes(self) -> dict[str, Any]:
         """Other settings of the model, by dotted names."""
-        from train.settings import flat
-
         whole = self.model if isinstance(self.model, dict) else {}
         return flat({name: value for name, value in whole.items() if name != "preset"})
 
     def _check_model(self) -> None:
         """TrainError where a preset cannot have these settings."""
         from train.model.presets import PRESETS, preset
-        from train.settings import change
 
         if self._changes and self._preset in PRESETS:
             change(preset(self._preset, context=self.context), self._changes, "model")

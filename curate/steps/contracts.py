@@ -58,6 +58,11 @@ class Settings(BaseModel):
         """The class for some settings, where one name stands for steps of two kinds."""
         return cls
 
+    @classmethod
+    def setting_names(cls) -> list[str]:
+        """The settings that a `--set` may name, with those within them by dotted names."""
+        return list(cls.model_fields)
+
     def identity(self) -> dict[str, Any]:
         """All that decides the step's output, for the stage's hash: label, version, settings,
         digests of the files that it reads, and of a plug-in's own source."""

@@ -27,6 +27,7 @@ CUT = "cut"
 MOST_STEPS = 1000  # each stage of them is a folder, each step a module that workers load
 READ = -1  # where entries are numbered: the section `read`
 LineOf = Callable[[str], str | None]
+SettingNames = Callable[[], Iterable[str]]
 TOP_KEYS = ("name", "description", "paper", "input", "read", "steps")
 
 
@@ -135,13 +136,36 @@ class Change:
 
     @classmethod
     def of(cls, text: str) -> Change:
-        """From the `section.key=value` of a `--set`; UsageError where it is none."""
+        """From the `section.key=value` of a `--set`, or `key=value`, whose section `within` looks
+        up; UsageError where it is none."""
         path, equals, raw = text.partition("=")
-        section, dot, key = path.strip().partition(".")
+        section, _, key = path.strip().partition(".")
         option = f"--set {text}"
-        if not equals or not dot:
+        if not equals or not section:
             raise UsageError(f"{option}: write section.key=value, as in c4.min_sentences=5")
         return cls(section, key, read_yaml(raw, option, lines=False)[0], option)
+
+    def within(self, names: Mapping[str, SettingNames]) -> Change:
+        """The change of the one setting that ends as it is written. names: the settings of each
+        section. UsageError where none does, or several do."""
+        if self.section in names and self.key:
+            return self
+        path = f"{self.section}.{self.key}".rstrip(".")
+        known = [(section, name) for section, of in names.items() for name in of()]
+        fit = [(s, n) for s, n in known if f".{n}".endswith(f".{path}")]
+        fit = fit or [(s, path) for s, n in known if path.startswith(f"{n}.")]
+        if len(fit) == 1:
+            return replace(self, section=fit[0][0], key=fit[0][1])
+        if fit:
+            places = " or ".join(f"{section}.{name}" for section, name in fit)
+            raise UsageError(f"{self.given}: more than one setting is called so; write {places}")
+        if self.key:
+            hint = _nearest(self.section, sorted(names))
+            raise UsageError(f"{self.given}: no section {self.section!r}; {hint}")
+        last = sorted({name.rpartition(".")[2] for _, name in known})
+        near = get_close_matches(path, [*last, *names], 1, 0.5)
+        hint = f"did you mean {near[0]!r}?" if near else "write section.key=value"
+        raise UsageError(f"{self.given}: no setting {path!r}; {hint}")
 
 
 class _Source:
@@ -406,6 +430,7 @@ def _override(
     """Puts the changes into the settings; sections are step labels and `read`. Returns by the
     entry's number, or READ, which keys of it are from which change."""
     labels: dict[str, tuple[int, dict[str, Any]]] = {"read": (READ, read)}
+    names: dict[str, SettingNames] = {"read": lambda: ReadSettings.model_fields}
     overridden: dict[int, dict[str, str]] = {READ: {}, **{i: {} for i, _, _ in values}}
     count: dict[str, int] = {}
     for i, name, settings in values:
@@ -413,12 +438,11 @@ def _override(
         if base == CUT:
             continue
         count[base] = count.get(base, 0) + 1
-        labels[base if count[base] == 1 else f"{base}#{count[base]}"] = i, settings
+        label = base if count[base] == 1 else f"{base}#{count[base]}"
+        labels[label] = i, settings
+        names[label] = step_class(base).setting_names
     for item in overrides:
-        change = Change.of(item) if isinstance(item, str) else item
-        if change.section not in labels:
-            hint = _nearest(change.section, sorted(labels))
-            raise UsageError(f"{change.given}: no section {change.section!r}; {hint}")
+        change = (Change.of(item) if isinstance(item, str) else item).within(names)
         entry, settings = labels[change.section]
         settings[change.key] = change.value
         overridden[entry][change.key] = change.given

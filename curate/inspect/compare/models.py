@@ -67,10 +67,10 @@ def variant_of(text: str) -> Variant:
 def model_changes(sets: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]:
     """The model's settings among those of ``--set``; those of pretrain go into ``settings``.
     UsageError for others."""
+    from curate.products.pretraining import NAMES
+
     changes: dict[str, Any] = {}
-    for item in map(Change.of, sets):
-        if item.section not in ("model", "pretrain"):
-            raise UsageError(f"{item.given}: write model.KEY=VALUE or pretrain.KEY=VALUE")
+    for item in (Change.of(text).within(NAMES) for text in sets):
         (changes if item.section == "model" else settings)[item.key] = item.value
     return changes
 

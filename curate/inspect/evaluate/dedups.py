@@ -80,7 +80,7 @@ def evaluate(
     The same for the same inputs and seed. UsageError where a method, a setting or an input is
     wrong, or nothing can be planted.
     """
-    recipes = recipes_of(methods, (*sets, *_unguarded(methods, sets)))
+    recipes = recipes_of(methods, (*_unguarded(methods), *sets))
     check_text(inputs)
     results.check_folder(out)
     base, with_plants = (out / n / "documents.parquet" for n in ("base", "planted"))
@@ -111,17 +111,15 @@ def evaluate(
     return evaluation
 
 
-def _unguarded(methods: Iterable[str], sets: Iterable[str]) -> list[str]:
-    """Settings that let a method remove all it finds, unless the user says otherwise."""
-    keys_set = {s.partition("=")[0].strip() for s in sets}
+def _unguarded(methods: Iterable[str]) -> list[str]:
+    """Settings that let a method remove all it finds."""
     labels = {
         s.label
         for r in recipes_of(methods, ()).values()
         for s in r.steps
         if isinstance(s, DedupStep)
     }
-    keys = [f"{label}.max_removal" for label in sorted(labels)]
-    return [f"{key}=1.0" for key in keys if key not in keys_set]
+    return [f"{label}.max_removal=1.0" for label in sorted(labels)]
 
 
 def _run(

@@ -187,7 +187,7 @@ def test_minutes_choose_model_and_tokens_and_say_what_could_be_detected(
         (["--recipes", "c4", "c4-unfiltered", "--eval", "n={news}", "--tokens", "9"], "--input"),
         (
             ["{clean}", "{noise}", "--eval", "n={news}", "--tokens", "9", "--set", "c4.x=1"],
-            "no step of a recipe here",
+            "no section 'c4'",
         ),
         (
             ["{clean}", "{noise}", "--eval", "n={clean}", "--tokens", "9"],

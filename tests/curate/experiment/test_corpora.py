@@ -45,12 +45,23 @@ def test_a_setting_behind_the_name_of_a_corpus_is_of_this_one_alone():
     assert sets.values("pretrain", "a") == {"objective.across": True}
 
 
+def test_settings_of_one_name_need_no_section():
+    corpora = named_corpora(["c4", "raw=c4-unfiltered"], ["in"], True)
+    given = ["badwords=null", "objective=causal", "raw.vocab=300", "attention.window=8"]
+    sets = read_sets([*given, "raw.objective.across=true"], corpora)
+    assert [change.key for change in sets.recipes["c4"]] == ["badwords"]
+    assert sets.values("model") == {"attention.window": 8}
+    assert sets.values("pretrain", "c4") == {"objective": "causal"}
+    assert sets.values("pretrain", "raw") == {"objective": "causal", "objective.across": True}
+    assert sets.values("tokenizer", "raw") == {"vocab": 300}
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("gopher_quality.min_words=9", "no step of a recipe here"),
-        ("other.tokenizer.vocab=9", "CORPUS.SECTION.KEY"),
-        ("c4.model.layers=2", "a section of pretrain, shards, tokenizer"),
+        ("gopher_quality.min_words=9", "no section 'gopher_quality'"),
+        ("other.tokenizer.vocab=9", "no section 'other'"),
+        ("c4.model.layers=2", "no section 'c4'; known: model, pretrain, shards"),
         ("pretrain.steps=9", "steps follow from --tokens"),
         ("c4.pretrain.seed=9", "give --seed"),
         ("c4.shards.shuffle=9", "the order of documents is drawn"),

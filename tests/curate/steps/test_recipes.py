@@ -79,8 +79,8 @@ def test_a_mistake_is_one_line_that_says_where_and_what(mistake):
     [
         ("c4.min_sentence=3", "unknown key 'min_sentence' in c4; did you mean 'min_sentences'"),
         ("c5.min_sentences=3", "no section 'c5'; did you mean 'c4'"),
-        ("min_sentences=3", r"write section\.key=value"),
-        ("c4.min_sentences", r"write section\.key=value"),
+        ("min_sentnces=3", "no setting .min_sentnces.; did you mean .min_sentences."),
+        ("min_sentences", r"write section\.key=value"),
         ("c4.min_sentences={", "not YAML"),
         ("read.batch_rows=none", r"read\.batch_rows"),
     ],
@@ -115,6 +115,32 @@ def test_overrides_reach_the_step_by_its_label():
     assert (first.min_sentences, second.min_sentences) == (1, 7)
     assert (url.survivor, plain.survivor) == ("longest", "newest")
     assert recipe.read.batch_rows == 9
+
+
+def test_a_setting_of_one_name_needs_no_section():
+    text = "steps: [c4, dedup_exact, dedup_minhash, pretrain]\n"
+    sets = ("min_sentences=1", "verify=0.8", "batch_rows=9", "model.layers=2", "objective=spans")
+    recipe = parse(text, "r.yaml", (*sets, "objective.form=causal", "attention.window=16"))
+    c4, _, minhash, pretrain = recipe.steps
+    assert (c4.min_sentences, minhash.verify, recipe.read.batch_rows) == (1, 0.8, 9)
+    assert pretrain.model == {"preset": "tiny", "layers": 2, "attention": {"window": 16}}
+    assert pretrain.objective == {"kind": "spans", "form": "causal"}
+
+
+@pytest.mark.parametrize(
+    ("item", "places"),
+    [
+        ("survivor=newest", "dedup_exact.survivor or dedup_minhash.survivor"),
+        ("layers=2", "pretrain.model.layers or pretrain.model.encoder.layers"),
+    ],
+)
+def test_a_setting_of_several_names_them_and_each_of_them_works(item, places):
+    text = "steps: [dedup_exact, dedup_minhash, pretrain]\n"
+    with pytest.raises(UsageError) as error:
+        parse(text, "r.yaml", (item,))
+    assert str(error.value) == f"--set {item}: more than one setting is called so; write {places}"
+    for place in places.split(" or "):
+        parse(text, "r.yaml", ("pretrain.model=t5-tiny", f"{place}={item.partition('=')[2]}"))
 
 
 def test_a_wrong_setting_outside_of_a_file_names_its_step_once():

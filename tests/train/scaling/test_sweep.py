@@ -153,4 +153,4 @@ def test_the_commands_train_a_sweep_and_fit_it(shard_folder, tmp_path, capsys):
     assert invoke([*line, "--unique-tokens", "few"]) == 2
     assert "--unique-tokens few: give numbers with commas" in capsys.readouterr().err
     assert invoke([*line, "--set", "read.limit=3"]) == 2
-    assert "write model.KEY=VALUE or pretrain.KEY=VALUE" in capsys.readouterr().err
+    assert "no section 'read'" in capsys.readouterr().err
