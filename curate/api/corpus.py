@@ -39,11 +39,15 @@ class Corpus:
         that it kept.
 
         settings: of the section `read` of recipes, as limit=1000 (the first documents), share=0.01
-        (drawn by id) or columns={"text": "content"}.
+        (drawn by id) or split="test"; text_column="content" names the column of the texts,
+        date_column that of the dates.
         """
         names = [name for some in inputs for name in names_of(some)]
         if not names:
             raise UsageError("Corpus.read needs the files to read, or a folder of them")
+        columns = {name: settings.pop(f"{name}_column", None) for name in ("text", "date")}
+        if columns := {name: column for name, column in columns.items() if column is not None}:
+            settings["columns"] = {**settings.get("columns", {}), **columns}
         return cls(tuple(names))._with((), settings)
 
     def step(self, name: str, /, **settings: Any) -> Corpus:

@@ -22,6 +22,9 @@ def run_recipe(
     *,
     limit: int | None = None,
     share: float | None = None,
+    text_column: str | None = None,
+    split: str | None = None,
+    config: str | None = None,
     workers: int = 0,
     engine: str = "local",
     address: str | None = None,
@@ -39,6 +42,7 @@ def run_recipe(
     recipe: the name of a shipped one, a file, or an object that `load` or `Corpus.recipe` gave.
     inputs: files, folders, patterns or URLs; without any, [], the recipe names its own. out: a
     folder or a URL. limit, share: documents to read, the first ones, or a share drawn by id.
+    text_column: the column of the texts. split, config: of data sets of the hub, train without one.
     workers: number of processes; 0: one a core. engine, address, exchange, scratch: as the options
     of `llmcurate run`; slurm: options of sbatch, as {"partition": "cpu"}. allow_python: the recipe
     may run the Python files that it names. settings: of steps by name, or of the section `read`,
@@ -50,7 +54,8 @@ def run_recipe(
     from curate.run.outcome import Options
     from curate.steps.recipe import Change, load, parse
 
-    reading = {"limit": limit, "share": share}
+    reading = {"limit": limit, "share": share, "split": split, "config": config}
+    reading["columns.text"] = text_column
     changes = [*_changes(settings)]
     changes += [Change("read", k, v, f"{k}={v}") for k, v in reading.items() if v is not None]
     if isinstance(recipe, (str, os.PathLike)):

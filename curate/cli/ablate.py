@@ -8,12 +8,22 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Address, EngineName, Json, Quiet, Sets, TrustCode, Workers, app
-from curate.cli.settings import command
+from curate.cli.options import (
+    Address,
+    EngineName,
+    Json,
+    Quiet,
+    Sets,
+    TrustCode,
+    Workers,
+    app,
+    read_changes,
+)
+from curate.cli.settings import READS_TEXTS, command
 from curate.errors import UsageError
 
 
-@command(app, "Ablate")
+@command(app, "Ablate", reads=READS_TEXTS)
 def ablate(
     corpora: Annotated[
         list[str],
@@ -51,6 +61,8 @@ def ablate(
     trust_code: TrustCode = False,
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
+    read: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Train on corpora alike and compare them.
@@ -86,7 +98,8 @@ def ablate(
 
         named = named_corpora(corpora, inputs or [], recipes)
         place = Place(engine, address, workers, quiet)
-        figures = run_experiment(named, named_paths(texts or []), out, chosen, sets or [], place)
+        changes = [*(sets or ()), *read_changes(read)]
+        figures = run_experiment(named, named_paths(texts or []), out, chosen, changes, place)
         results.show(
             figures, lambda: text(figures), lambda: render(figures), out, as_json, "ablation"
         )

@@ -13,20 +13,19 @@ from curate.cli.options import (
     DEFAULT,
     Inputs,
     Json,
-    Limit,
     Out,
     Quiet,
     Sets,
-    Share,
     Workers,
     app,
     corpus_of,
     engine_options,
     group,
-    read_options,
+    read_changes,
+    reading,
     workspace,
 )
-from curate.cli.settings import Steps, command
+from curate.cli.settings import READS_ALL, Steps, command
 from curate.errors import UsageError
 from curate.terminal.output import echo, echo_json
 
@@ -160,10 +159,10 @@ def compare(
     out: Out = None,
     sets: Sets = None,
     workers: Workers = 0,
-    limit: Limit = None,
-    share: Share = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
+    read: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Compare what several methods leave of the same text.
@@ -184,7 +183,7 @@ def compare(
     comparison = comparing.compare(
         inputs,
         chosen.methods.split(","),
-        (*(sets or ()), *(f"read.{k}={v}" for k, v in read_options(limit, share).items())),
+        (*(sets or ()), *read_changes(read)),
         folder,
         chosen.tokenizer,
         workers,
@@ -199,7 +198,7 @@ def compare(
     raise typer.Exit(1 if comparison.failed else 0)
 
 
-@command(dedup_app, "DedupEvaluate", "evaluate")
+@command(dedup_app, "DedupEvaluate", "evaluate", reads=READS_ALL)
 def evaluate(
     inputs: Inputs = None,
     out: Out = None,
@@ -207,6 +206,8 @@ def evaluate(
     workers: Workers = 0,
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
+    read: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Measure which planted copies the methods find.
@@ -227,7 +228,7 @@ def evaluate(
     evaluation = evaluating.evaluate(
         inputs,
         chosen.methods.split(","),
-        tuple(sets or ()),
+        (*(sets or ()), *read_changes(read)),
         folder,
         chosen.plant,
         chosen.seed,
@@ -243,13 +244,15 @@ def evaluate(
         echo_json(summary)
 
 
-@command(dedup_app, "DedupAudit", "audit")
+@command(dedup_app, "DedupAudit", "audit", reads=READS_ALL)
 def audit(
     inputs: Inputs = None,
     out: Out = None,
     workers: Workers = 0,
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
+    read: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Measure duplicates in training and validation text.
@@ -280,6 +283,7 @@ def audit(
         chosen.tokenizer,
         workers,
         quiet or as_json,
+        reading(read),
     )
     data = measured.dump()
     write_text(folder / "audit.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n")

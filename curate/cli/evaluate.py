@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.cli.options import Json, Quiet, TrustCode, app
-from curate.cli.settings import command
+from curate.cli.options import Json, Quiet, TrustCode, app, reading
+from curate.cli.settings import READS_TEXTS, command
 from curate.errors import needs_training
 from curate.terminal.output import echo, echo_json
 
 
-@command(app, "Evaluate")
+@command(app, "Evaluate", reads=READS_TEXTS)
 def evaluate(
     model: Annotated[
         Path,
@@ -30,6 +30,8 @@ def evaluate(
     trust_code: TrustCode = False,
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
+    read: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Score a model on texts and questions.
@@ -60,6 +62,7 @@ def evaluate(
                 judged.tokenizer_file,
                 Path(folder) / name,
                 lambda line: say(line, quiet),
+                read=reading(read),
             )
             for name, path in paths.items()
             if name not in asked

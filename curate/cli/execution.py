@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from curate.api.outcome import run_plan, working_folder
 from curate.disk.units import counted, format_bytes
 from curate.errors import UsageError
@@ -74,9 +76,8 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
     if recipe.read.fetch is not None:
         from curate.formats.fetched import local_inputs
 
-        inputs = local_inputs(
-            inputs or list(recipe.input), recipe.read.fetch, options.quiet, options.dry_run
-        )
+        how = recipe.read.fetch, options.quiet, options.dry_run, recipe.read.choice
+        inputs = local_inputs(inputs or list(recipe.input), *how)
     missing = [file for step in recipe.steps for file in step.to_fetch()] if options.dry_run else []
     for file in missing:
         say(f"a run fetches {file} first", options.quiet)
@@ -103,10 +104,14 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
         _show_plan(plan, out, options, space)
         return Outcome(out, plan)
     if options.out == standard_output.NAME:
-        return standard_output.run_to_standard_output(plan, options.run_options(), options.as_json)
-    workers = options.workers or (space.workers if space else 0)
-    outcome = run_plan(plan, out, options.run_options(workers), url)
-    print_outcome(outcome, options)
+        run = standard_output.run_to_standard_output
+        outcome = run(plan, options.run_options(), options.as_json)
+    else:
+        workers = options.workers or (space.workers if space else 0)
+        outcome = run_plan(plan, out, options.run_options(workers), url)
+        print_outcome(outcome, options)
+    if outcome.read_nothing:
+        raise typer.Exit(1)
     return outcome
 
 
@@ -181,8 +186,9 @@ def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
         return recipe  # it is the next step as it stands
     from curate.formats.listing import find_files
 
-    skip, columns = recipe.read.skip_unreadable, recipe.read.named
-    files = find_files(inputs, skip_unreadable=skip, columns=columns).files if inputs else []
+    read = recipe.read
+    how: dict[str, Any] = {"columns": read.named, "choice": read.choice}
+    files = find_files(inputs, skip_unreadable=read.skip_unreadable, **how).files if inputs else []
     if not any(f.holds_pages for f in files):
         return recipe
     say("the input holds web pages: extracting their main text first")
@@ -206,9 +212,11 @@ def with_export(recipe: Recipe, ending: str | None) -> Recipe:
 def print_outcome(outcome: Outcome, options: CommandOptions) -> None:
     """Prints the outcome: the funnel and where things are, or one line of JSON."""
     if not options.quiet or not options.as_json:
+        done = f"all is done in {outcome.out}: same input, same settings"
+        lines = funnel.text(record(outcome)).split("\n")
         if outcome.nothing_new:
-            echo(f"all is done in {outcome.out}: same input, same settings")
-        echo(funnel.text(record(outcome)))
+            lines.insert("nothing_kept" in outcome.totals(), done)
+        echo("\n".join(lines))
         if (put := outcome.published) is not None:
             size = format_bytes(put["bytes"])
             echo(

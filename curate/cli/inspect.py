@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from curate.cli.options import (
-    DateColumn,
     Inputs,
     Json,
-    Limit,
     Out,
     Quiet,
     Sets,
-    Share,
     Workers,
     app,
     command_options,
@@ -77,14 +74,13 @@ def explain(
         echo(explaining.text(account))
 
 
-@app.command()
+@command(app)
 def stats(
     inputs: Inputs = None,
     out: Out = None,
-    limit: Limit = None,
-    share: Share = None,
-    date_column: DateColumn = None,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
 ) -> None:
     """Measure a corpus: lengths, scores, languages, domains.
 
@@ -101,7 +97,7 @@ def stats(
 
     inputs = corpus_of(inputs)
     results.check_folder(out)
-    figures = {"inputs": inputs, **statistics.gather(inputs, reading(limit, share, date_column))}
+    figures = {"inputs": inputs, **statistics.gather(inputs, reading(read))}
     results.show(
         figures,
         lambda: statistics.text(figures, sys.stdout.encoding),

@@ -11,10 +11,8 @@ from curate.cli.options import (
     DEFAULT,
     Inputs,
     Json,
-    Limit,
     Page,
     Sets,
-    Share,
     group,
     run_steps,
 )
@@ -76,9 +74,9 @@ def language_evaluate(
     model: Annotated[Path, typer.Argument(help="A fastText model.")],
     inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="Labelled documents.")],
     out: Page = None,
-    limit: Limit = None,
-    share: Share = None,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Measure a model on labelled documents.
@@ -100,7 +98,7 @@ def language_evaluate(
 
     chosen = LanguageEvaluate.of(settings)
     results.check_folder(out)
-    plan = make_plan(build("evaluate", []).reading(limit=limit, share=share), inputs)
+    plan = make_plan(build("evaluate", []).reading(**read), inputs)
     for notice in plan.inputs.notices:
         say(notice)
     documents = DirectInput(plan.inputs, plan.recipe.read)

@@ -20,8 +20,9 @@ from curate.cli.options import (
     command_options,
     corpus_of,
     group,
+    read_changes,
 )
-from curate.cli.settings import command
+from curate.cli.settings import READS_TEXTS, command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ mix_app = group("mix", "Mix sources into one shuffled corpus (mix IN...).", defa
 
 
 # The settings that are mappings have short forms of their own.
-@command(mix_app, "mix", DEFAULT, hidden=True, shared=command_options)
+@command(mix_app, "mix", DEFAULT, hidden=True, shared=command_options, reads=READS_TEXTS)
 def mix(
     inputs: Annotated[
         Optional[list[str]],
@@ -89,6 +90,7 @@ def mix(
     ] = True,
     sets: Sets = None,
     *,
+    read: dict[str, Any],
     options: CommandOptions,
     **settings: Any,
 ) -> None:
@@ -109,7 +111,7 @@ def mix(
     short |= {"epochs": epochs, "floors": floors, "caps": caps, "quality": quality}
     asked = {name: value for name, value in short.items() if value is not None}
     chosen = parsed({**settings, **asked, "undated": undated}, corpus_of(inputs))
-    recipe = compose("mix", [("mix", chosen)], tuple(sets or ()))
+    recipe = compose("mix", [("mix", chosen)], (*(sets or ()), *read_changes(read)))
     execute(recipe, [], options, "mix")
     if options.dry_run:
         from curate.mix.make import preview
@@ -117,7 +119,7 @@ def mix(
         preview(recipe.products[0], options.as_json)
 
 
-@command(mix_app, "MixSearch", "search")
+@command(mix_app, "MixSearch", "search", reads=READS_TEXTS)
 def search(
     inputs: Annotated[
         list[str],
@@ -152,6 +154,8 @@ def search(
     trust_code: TrustCode = False,
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
+    read: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Search the mixture of sources that a text asks for.
@@ -186,7 +190,13 @@ def search(
 
         place = Place(engine, address, workers, quiet)
         figures = search_mixture(
-            sources, named_paths(texts or []), weights, out, chosen, sets or [], place
+            sources,
+            named_paths(texts or []),
+            weights,
+            out,
+            chosen,
+            [*(sets or ()), *read_changes(read)],
+            place,
         )
         results.show(
             figures, lambda: text(figures), lambda: render(figures), out, as_json, "mixtures"

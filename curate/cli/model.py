@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Json, Quiet, Sets, TrustCode, group
-from curate.cli.settings import command
+from curate.cli.options import Json, Quiet, Sets, TrustCode, group, reading
+from curate.cli.settings import READS_TEXTS, command
 from curate.disk.units import counted, format_bytes, format_percent, format_scaled
 from curate.errors import UsageError
 from curate.terminal.output import echo, echo_json
@@ -163,7 +163,7 @@ def model_compare(
         compare_models(variants, folder, out, chosen, sets or [], as_json, quiet)
 
 
-@command(model_app, "ModelRopeSearch", "rope-search")
+@command(model_app, "ModelRopeSearch", "rope-search", reads=READS_TEXTS)
 def model_rope_search(
     model: Annotated[
         Path,
@@ -178,6 +178,8 @@ def model_rope_search(
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="JSON file to write.")],
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
+    read: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Search rotary factors for a longer context.
@@ -213,6 +215,7 @@ def model_rope_search(
             judged.tokenizer_file,
             Path(folder) / "shards",
             lambda line: say(line, quiet),
+            read=reading(read),
         )
         with Progress("searching factors", chosen.evaluations, quiet) as progress:
             begun = time.monotonic()

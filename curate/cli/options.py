@@ -3,7 +3,9 @@
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -132,40 +134,11 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan and its forecast, and stop.")
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no progress.")]
-SkipUnreadable = Annotated[
-    bool,
-    typer.Option(
-        "--skip-unreadable",
-        help="Pass over files and folders that may not be read, and count them.",
-    ),
-]
-Limit = Annotated[
-    Optional[int],
-    typer.Option(
-        metavar="INTEGER", help="Read this many documents, the first ones of the input.", min=1
-    ),
-]
 Export = Annotated[
     Optional[str],
     typer.Option(
         metavar="jsonl|jsonl.gz|jsonl.zst",
         help="Write the corpus as JSON lines too, under OUT/jsonl.",
-    ),
-]
-Share = Annotated[
-    Optional[float],
-    typer.Option(
-        metavar="FLOAT",
-        help="Read this share of the documents, drawn by id, as 0.01. --set read.seed=1 draws"
-        " others.",
-    ),
-]
-DateColumn = Annotated[
-    Optional[str],
-    typer.Option(
-        "--date-column",
-        metavar="NAME",
-        help="Column of the input that holds the date of a document.",
     ),
 ]
 Sets = Annotated[
@@ -223,11 +196,8 @@ def command_options(
 def document_options(
     out: Out = None,
     workers: Workers = 0,
-    limit: Limit = None,
-    share: Share = None,
-    date_column: DateColumn = None,
+    read: dict[str, Any] | None = None,
     export: Export = None,
-    skip_unreadable: SkipUnreadable = False,
     restart: Restart = False,
     as_json: Json = False,
     dry_run: DryRun = False,
@@ -236,9 +206,8 @@ def document_options(
     """The options of a command on documents."""
     from curate.cli.execution import CommandOptions
 
-    read = read_options(limit, share, skip_unreadable, date_column)
     how = (as_json, dry_run, quiet, restart)
-    return CommandOptions(out, workers, *how, read=read, export=export)
+    return CommandOptions(out, workers, *how, read=read or {}, export=export)
 
 
 def engine_options(
@@ -249,11 +218,8 @@ def engine_options(
     exchange: Exchange = None,
     slurm: Slurm = None,
     scratch: Scratch = None,
-    limit: Limit = None,
-    share: Share = None,
-    date_column: DateColumn = None,
+    read: dict[str, Any] | None = None,
     export: Export = None,
-    skip_unreadable: SkipUnreadable = False,
     restart: Restart = False,
     as_json: Json = False,
     dry_run: DryRun = False,
@@ -263,32 +229,19 @@ def engine_options(
     from curate.cli.execution import CommandOptions
 
     where = (engine, address, scratch, exchange)
-    read = read_options(limit, share, skip_unreadable, date_column)
     how = (as_json, dry_run, quiet, restart)
-    return CommandOptions(out, workers, *how, *where, read, export, slurm=tuple(slurm or ()))
+    return CommandOptions(out, workers, *how, *where, read or {}, export, slurm=tuple(slurm or ()))
 
 
-def read_options(
-    limit: int | None,
-    share: float | None,
-    skip_unreadable: bool = False,
-    date_column: str | None = None,
-) -> dict[str, Any]:
-    """The settings of `read` that options give."""
-    values = {
-        "limit": limit,
-        "share": share,
-        "columns": {"date": date_column} if date_column else None,
-        "skip_unreadable": skip_unreadable or None,
-    }
-    return {name: value for name, value in values.items() if value is not None}
+def read_changes(options: Mapping[str, Any]) -> list[str]:
+    """The settings of `read` as --set has them."""
+    return [f"read.{name}={json.dumps(value)}" for name, value in options.items()]
 
 
-def reading(limit: int | None, share: float | None, date_column: str | None = None) -> ReadSettings:
-    """How a command reads documents itself: the first ones, or a share of them."""
+def reading(options: Mapping[str, Any]) -> ReadSettings:
+    """The settings of a command that reads documents itself."""
     from curate.steps.recipe import build
 
-    options = read_options(limit, share, date_column=date_column)
     return build("read", []).reading(**options).read
 
 

@@ -12,13 +12,10 @@ from curate.cli.options import (
     DEFAULT,
     Inputs,
     Json,
-    Limit,
     Page,
     Restart,
     Sets,
-    Share,
     group,
-    read_options,
     reading,
     run_steps,
 )
@@ -68,10 +65,10 @@ def quality_train(
     positive: Positive,
     negative: Negative,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write.")],
-    limit: Limit = None,
-    share: Share = None,
     restart: Restart = False,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Train a classifier of good documents.
@@ -98,11 +95,11 @@ def quality_train(
         raise UsageError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
     make_folder(out)
     asked = {"command": "quality train", "positive": positive, "negative": negative, **settings}
-    asked |= read_options(limit, share)
+    asked |= read
     claim(out, [out / name for name in ("quality.bin", "quality.ftz", "card.json")], asked, restart)
     of_training = chosen.model_dump(exclude={"preset", "balance", "samples"}, exclude_none=True)
-    read = reading(limit, share)  # of either set
-    good, rest = Texts(positive, as_json, read), Texts(negative, as_json, read)
+    how = reading(read)  # either set
+    good, rest = Texts(positive, as_json, how), Texts(negative, as_json, how)
     training = replace(PRESETS[preset], **of_training)
     card = train(good, rest, out, training, call_apart, chosen.samples, chosen.balance, preset)
     if as_json:
@@ -120,16 +117,16 @@ def quality_train(
     echo(f"wrote {out / card['file']} ({card['bytes']:,} bytes) and {out / 'card.json'}")
 
 
-@quality_app.command("evaluate")
+@command(quality_app, None, "evaluate")
 def quality_evaluate(
     model: Model,
     positive: Positive,
     negative: Negative,
     out: Page = None,
     label: Label = None,
-    limit: Limit = None,
-    share: Share = None,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
 ) -> None:
     """Measure a model: ROC AUC, deciles, thresholds.
 
@@ -143,11 +140,11 @@ def quality_evaluate(
     from curate.inspect.evaluate.classifiers import evaluate_quality, render_quality
 
     results.check_folder(out)
-    figures = evaluate_quality(model, positive, negative, label, as_json, reading(limit, share))
+    figures = evaluate_quality(model, positive, negative, label, as_json, reading(read))
     results.show(figures, lambda: text_of(figures), lambda: render_quality(figures), out, as_json)
 
 
-@quality_app.command("threshold")
+@command(quality_app, None, "threshold")
 def quality_threshold(
     model: Model,
     inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="The corpus.")],
@@ -156,9 +153,9 @@ def quality_threshold(
         typer.Option(metavar="FLOAT", help="Fraction that is to stay, as 0.1. [repeatable]"),
     ],
     label: Label = None,
-    limit: Limit = None,
-    share: Share = None,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
 ) -> None:
     """Print the threshold that keeps a fraction of a corpus.
 
@@ -173,7 +170,7 @@ def quality_threshold(
     for fraction in keep:
         if not 0 < fraction <= 1:
             raise UsageError(f"--keep {fraction:g}: a fraction lies above 0 and is at most 1")
-    texts = Texts(inputs, as_json, reading(limit, share))
+    texts = Texts(inputs, as_json, reading(read))
     scores = score_all(Classifier(model, label), texts)
     rows = []
     for fraction in keep:

@@ -20,12 +20,12 @@ from curate.cli.options import (
     Json,
     Quiet,
     Sets,
-    SkipUnreadable,
     Slurm,
     Workers,
     app,
+    read_changes,
 )
-from curate.cli.settings import command
+from curate.cli.settings import READS_ALL, command
 from curate.disk.units import counted
 from curate.errors import CurateError, LockHeld, UsageError, disk_error
 from curate.terminal.output import echo, echo_json, tell
@@ -50,7 +50,7 @@ class Request:
     settings: Refresh
 
 
-@command(app, "Refresh")
+@command(app, "Refresh", reads=READS_ALL)
 def refresh(
     out: Annotated[
         Path, typer.Option("-o", "--out", metavar="HOME", help="Folder of the corpus that grows.")
@@ -68,11 +68,12 @@ def refresh(
     address: Address = None,
     exchange: Exchange = None,
     slurm: Slurm = None,
-    skip_unreadable: SkipUnreadable = False,
     allow_python: AllowPython = False,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
+    *,
+    read: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Take new inputs into a corpus that grows.
@@ -90,7 +91,7 @@ def refresh(
     from curate.refresh.outcome import How
 
     chosen = Refresh.of(settings)
-    changes = (*(sets or ()), *(["read.skip_unreadable=true"] if skip_unreadable else ()))
+    changes = (*(sets or ()), *read_changes(read))
     request = Request(recipe, inputs or [], out, changes, dry_run, as_json, chosen)
     check_engine(engine, address, exchange, slurm or ())
     how = How(

@@ -25,9 +25,13 @@ TYPES = {"integer": int, "number": float, "boolean": bool, "string": str}
 METAVARS = {int: "INTEGER", float: "FLOAT", str: "TEXT", list[str]: "TEXT"}
 # The options that stand behind the settings of a command.
 LAST = (
-    "sets workers engine address exchange slurm scratch limit share date_column export restart"
-    " as_json dry_run quiet".split()
+    "sets workers engine address exchange slurm scratch limit share text_column date_column split"
+    " config export skip_unreadable restart as_json dry_run quiet".split()
 )
+# Settings of `read` that options give: of a command that reads documents, of one that reads all of
+# its input, and of one that reads several texts.
+READS = ("limit", "share", "text_column", "date_column", "split", "config", "skip_unreadable")
+READS_ALL, READS_TEXTS = READS[2:], ("text_column", "split", "config")
 
 
 def fields_of(name: str) -> dict[str, dict[str, Any]]:
@@ -123,12 +127,15 @@ class SettingsCommand(Command):
     shared: Callable[..., Any]
     flags: dict[str, str]
     choices: tuple[str, ...]
+    reads: tuple[str, ...]
 
     def offer(self, arguments: list[str]) -> None:
         """Takes up the options of the steps that the arguments ask for."""
         asked = type(self).steps(arguments)
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command()(_spelled_out(self.function, asked, self.flags, type(self).shared))
+        single.command()(
+            _spelled_out(self.function, asked, self.flags, type(self).shared, self.reads)
+        )
         command = typer.main.get_command(single)
         self.params, self.callback = command.params, command.callback
 
@@ -156,7 +163,7 @@ class SettingsCommand(Command):
 
 def command(
     app: typer.Typer,
-    steps: str | Callable[[list[str]], Steps],
+    steps: str | Callable[[list[str]], Steps] | None = None,
     name: str | None = None,
     *,
     hidden: bool = False,
@@ -164,16 +171,18 @@ def command(
     owners: Callable[[str], str] = lambda setting: "",
     flags: dict[str, str] | None = None,
     choices: Sequence[str] = (),
+    reads: Sequence[str] = READS,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A command of app whose function takes the settings that were given as its `**settings`.
 
     steps: a step's name, the class of the command's own settings, or the steps that a list of
-    arguments asks for. shared: the function whose
+    arguments asks for; None: it has none. shared: the function whose
     parameters are the options behind the parameter `options`. owners: which arguments would offer a
     setting, for the error message. flags: options named otherwise than their setting. choices:
-    names of steps that help lists.
+    names of steps that help lists. reads: options that a parameter `read` stands for.
     """
-    chosen = (lambda arguments: [(steps, {})]) if isinstance(steps, str) else steps
+    fixed: Steps = [(steps, {})] if isinstance(steps, str) else []
+    chosen = steps if callable(steps) else lambda arguments: fixed
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         members: dict[str, Any] = {
@@ -185,9 +194,10 @@ def command(
             "shared": staticmethod(shared),
             "flags": flags or {},
             "choices": tuple(choices),
+            "reads": tuple(reads),
         }
         kind = type("SettingsCommand", (SettingsCommand,), members)
-        app.command(name, cls=kind, hidden=hidden)(_spelled_out(function, [], {}, shared))
+        app.command(name, cls=kind, hidden=hidden)(_spelled_out(function, [], {}, shared, reads))
         return function
 
     return register
@@ -198,14 +208,20 @@ def _spelled_out(
     steps: Steps,
     flags: dict[str, str],
     shared: Callable[..., Any],
+    reads: Sequence[str],
 ) -> Callable[..., Any]:
-    """The function with the options that its `**settings` and its `options` stand for."""
+    """The function with the options that its `**settings`, `options` and `read` stand for."""
     signature = inspect.signature(function, eval_str=True, locals={"CommandOptions": object})
-    named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     signature_of_shared = inspect.signature(
         shared, eval_str=True, locals={"CommandOptions": object}
     )
-    common = dict(signature_of_shared.parameters)
+    reading = read_options(reads)
+
+    def with_reading(parameters: Any) -> list[inspect.Parameter]:
+        return [q for p in parameters for q in (reading.values() if p.name == "read" else [p])]
+
+    named = with_reading(p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD)
+    common = {p.name: p for p in with_reading(signature_of_shared.parameters.values())}
     takes_options = any(p.name == "options" for p in named)
     taken = {p.name for p in named} | (set(common) if takes_options else set())
     offered = setting_options(steps, flags, taken)
@@ -214,8 +230,13 @@ def _spelled_out(
     def command(**values: Any) -> Any:
         settings = {n: _value(steps, n, values.pop(n)) for n in offered}
         settings = {n: value for n, value in settings.items() if value is not None}
+        read = {"read": _read({n: values.pop(n) for n in reading if n in values})}
         if takes_options:
-            settings["options"] = shared(**{n: values.pop(n) for n in common})
+            own = {n: values.pop(n) for n in common if n in values}
+            in_options = "read" in signature_of_shared.parameters
+            settings["options"] = shared(**own, **(read if in_options else {}))
+        if "read" in signature.parameters:
+            settings |= read
         return function(**values, **settings)
 
     spelled = {p.name: p for p in named if p.name != "options"}
@@ -230,6 +251,23 @@ def _spelled_out(
     command.__signature__ = signature.replace(parameters=keyword)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in keyword}
     return command
+
+
+def read_options(names: Sequence[str]) -> dict[str, inspect.Parameter]:
+    """Parameters for settings of `read`, and for names of its columns."""
+    fields = fields_of("read")
+    for column in ("text", "date"):
+        help_text = f"Column of the input that holds the {column} of a document."
+        named = {"type": "string", "description": help_text, "default": column}
+        fields = {**fields, f"{column}_column": named}
+    return {n: _parameter(n, fields[n], _type(fields[n]), None, True) for n in names}
+
+
+def _read(options: dict[str, Any]) -> dict[str, Any]:
+    """The settings of `read` that options gave."""
+    read = {name: value for name, value in options.items() if value is not None}
+    columns = {n: read.pop(f"{n}_column") for n in ("text", "date") if f"{n}_column" in read}
+    return {**read, "columns": columns} if columns else read
 
 
 def _is_argument(parameter: inspect.Parameter) -> bool:

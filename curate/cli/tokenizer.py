@@ -11,9 +11,7 @@ import typer
 from curate.cli.options import (
     Inputs,
     Json,
-    Limit,
     Sets,
-    Share,
     group,
     reading,
     run_steps,
@@ -153,9 +151,9 @@ def tokenizer_eval(
             help="Folder for evaluation.json and evaluation.html.",
         ),
     ] = None,
-    limit: Limit = None,
-    share: Share = None,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Compare tokenizers on the same texts.
@@ -178,9 +176,8 @@ def tokenizer_eval(
 
     results.check_folder(out)
     chosen = TokenizerEval.of(settings)
-    read = reading(limit, share)
     options = chosen.model_dump(exclude={"color"})
-    figures = evaluate(tokenizers, on, quiet=as_json, read=read, **options)
+    figures = evaluate(tokenizers, on, quiet=as_json, read=reading(read), **options)
     colours = coloured(sys.stdout) if chosen.color is None else chosen.color
     width = shutil.get_terminal_size().columns
     results.show(
@@ -205,9 +202,9 @@ def tokenizer_diff(
         Optional[Path],
         typer.Option("-o", "--out", metavar="PATH", help="Folder for diff.json and diff.html."),
     ] = None,
-    limit: Limit = None,
-    share: Share = None,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Show what two tokenizers differ in.
@@ -226,8 +223,7 @@ def tokenizer_diff(
 
     results.check_folder(out)
     options = TokenizerDiff.of(settings).model_dump()
-    read = reading(limit, share)
-    figures = diff((first, second), on or [], quiet=as_json, read=read, **options)
+    figures = diff((first, second), on or [], quiet=as_json, read=reading(read), **options)
     width = shutil.get_terminal_size().columns
     results.show(
         figures,
@@ -248,9 +244,9 @@ def tokenizer_study(
         Optional[Path],
         typer.Option("-o", "--out", metavar="PATH", help="Folder for study.json and study.html."),
     ] = None,
-    limit: Limit = None,
-    share: Share = None,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Compare sizes of a BPE vocabulary.
@@ -266,4 +262,4 @@ def tokenizer_study(
 
     chosen = TokenizerStudy.of(settings)
     how = (chosen.digits, chosen.width, chosen.worth)
-    study(inputs, chosen.vocab, out, *how, as_json, chosen.dictionary, reading(limit, share))
+    study(inputs, chosen.vocab, out, *how, as_json, chosen.dictionary, reading(read))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Json, Limit, Restart, Share, read_options, reading
+from curate.cli.options import Json, Restart, reading
 from curate.cli.settings import command
 from curate.cli.tokenizer import tokenizer_app
 from curate.disk.units import counted
@@ -43,7 +43,7 @@ Tensors = Annotated[
 ]
 
 
-@tokenizer_app.command("convert")
+@command(tokenizer_app, None, "convert")
 def convert(
     tokenizer: Source,
     out: Out,
@@ -67,10 +67,10 @@ def convert(
             help="Texts whose ids must not change. The default is a set of hard ones. [repeatable]",
         ),
     ] = None,
-    limit: Limit = None,
-    share: Share = None,
     restart: Restart = False,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
 ) -> None:
     """Write a tokenizer in another format, with the same ids.
 
@@ -85,7 +85,7 @@ def convert(
 
     asked = {"tokenizer": tokenizer, "to": to, "pattern": pattern}
     with _translated():
-        texts = _buffers(verify, as_json, reading(limit, share)) if verify else None
+        texts = _buffers(verify, as_json, reading(read)) if verify else None
         _claim("convert", out, asked, restart, to)
         card = run(tokenizer, out, to, pattern=pattern, batches=texts and texts())
     if as_json:
@@ -128,10 +128,10 @@ def extend(
     ] = None,
     embeddings: Embeddings = None,
     tensor: Tensors = None,
-    limit: Limit = None,
-    share: Share = None,
     restart: Restart = False,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Add tokens of a corpus or of another tokenizer.
@@ -157,9 +157,9 @@ def extend(
     if other is None and chosen.scripts:
         raise UsageError("extend: --scripts is for --from TOKENIZER")
     with _translated():
-        texts = _buffers(corpus, as_json, reading(limit, share)) if corpus else None
+        texts = _buffers(corpus, as_json, reading(read)) if corpus else None
         asked = {"tokenizer": tokenizer, "with": corpus, "add": add, "from": other}
-        asked |= {"embeddings": embeddings, **read_options(limit, share), **settings}
+        asked |= {"embeddings": embeddings, **read, **settings}
         _claim("extend", out, asked, restart)
         rows = None
         if embeddings:
@@ -203,10 +203,10 @@ def prune(
     ] = None,
     embeddings: Embeddings = None,
     tensor: Tensors = None,
-    limit: Limit = None,
-    share: Share = None,
     restart: Restart = False,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Drop tokens that texts or another tokenizer lack.
@@ -231,8 +231,8 @@ def prune(
         raise UsageError("prune: give texts to count on, --on CORPUS")
     asked = {"tokenizer": tokenizer, "on": on, "common_with": common, "embeddings": embeddings}
     with _translated():
-        texts = _buffers(on, as_json, reading(limit, share)) if on else None
-        _claim("prune", out, asked | read_options(limit, share) | settings, restart)
+        texts = _buffers(on, as_json, reading(read)) if on else None
+        _claim("prune", out, asked | read | settings, restart)
         card = run(
             tokenizer,
             texts,

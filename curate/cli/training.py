@@ -18,10 +18,11 @@ from curate.cli.options import (
     TrustCode,
     app,
     command_options,
+    read_changes,
     run_steps,
     workspace,
 )
-from curate.cli.settings import command
+from curate.cli.settings import READS_TEXTS, command
 from curate.disk.units import counted
 from curate.errors import UsageError, needs_training
 from curate.terminal.output import echo, echo_json
@@ -41,7 +42,7 @@ Trained = Annotated[
 ]
 
 
-@command(app, "pretrain", shared=command_options)
+@command(app, "pretrain", shared=command_options, reads=READS_TEXTS)
 def pretrain(
     shards: Annotated[
         Optional[Path],
@@ -66,6 +67,7 @@ def pretrain(
     sets: Sets = None,
     trust_code: TrustCode = False,
     *,
+    read: dict[str, Any],
     options: CommandOptions,
     **settings: Any,
 ) -> None:
@@ -105,10 +107,9 @@ def pretrain(
         settings = {**settings, "objective": task}
     if texts:
         settings = {**settings, "eval": named_paths(texts)}
+    whole = (*(sets or ()), *read_changes(read))
     options = replace(options, allow_python=True)  # what the command names, its user chose
-    execute(
-        compose("pretrain", [("pretrain", settings)], tuple(sets or ())), [], options, "pretrain"
-    )
+    execute(compose("pretrain", [("pretrain", settings)], whole), [], options, "pretrain")
 
 
 def _fresh_shards(space: Workspace, options: CommandOptions) -> Path:

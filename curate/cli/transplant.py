@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from curate.cli.model import model_app
-from curate.cli.options import Json, Limit, Quiet, Share, reading
+from curate.cli.options import Json, Quiet, reading
 from curate.cli.settings import command
 from curate.disk.units import counted
 from curate.errors import UsageError
@@ -40,10 +40,10 @@ def transplant(
             " [repeatable]",
         ),
     ] = None,
-    limit: Limit = None,
-    share: Share = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
+    read: dict[str, Any],
     **settings: Any,
 ) -> None:
     """Move a trained model to another tokenizer.
@@ -67,7 +67,7 @@ def transplant(
     chosen = ModelTransplant.of(settings)
     if chosen.init == "focus" and not corpus:
         raise UsageError("transplant: --init focus learns from texts: give --on CORPUS")
-    documents = Documents(corpus, quiet, reading(limit, share)) if corpus else None
+    documents = Documents(corpus, quiet, reading(read)) if corpus else None
     texts = None
     if documents:
         texts = lambda: ((data, offsets) for data, offsets, _ in documents.batches())  # noqa: E731

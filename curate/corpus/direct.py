@@ -23,7 +23,7 @@ from curate.errors import RunFailed
 from curate.formats.events import MOST_NAMED
 from curate.formats.inputs import InputPlan
 from curate.formats.read_settings import ReadSettings
-from curate.formats.reading import Account, PartitionReader
+from curate.formats.reading import Account, PartitionReader, no_text
 
 _TOO_LONG = ("record_too_large", "line_too_long")  # rules of readers
 
@@ -92,6 +92,8 @@ class DirectInput:
             )
         if not kept and longest:
             raise RunFailed(f"no document is read: {self.too_long}")
+        if not kept and (line := no_text(self.inputs, self.read)):
+            raise RunFailed(f"no document is read: {line}")
         if not kept and self.account.corrupt.count:
             entry = self.account.corrupt.entries()[0]
             raise RunFailed(f"no document can be read: {entry['file']}: {entry['what']}")

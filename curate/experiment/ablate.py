@@ -53,6 +53,7 @@ from curate.experiment.evaluation import (
 )
 from curate.experiment.figures import collect
 from curate.experiment.runs import Place, Training, make_runs
+from curate.formats.read_settings import ReadSettings
 from curate.run.outcome import Options
 from curate.terminal.progress import say
 from train.files import read_json
@@ -125,7 +126,10 @@ def run_experiment(
             "--minutes makes tokens equal, which are unequal text where tokenizers differ: give"
             " --documents or --epochs"
         )
-    drawn = [draw_text(*text, chosen.eval_bytes, chosen.eval_excerpt) for text in texts.items()]
+    drawn = [
+        draw_text(*text, chosen.eval_bytes, chosen.eval_excerpt, changes.read)
+        for text in texts.items()
+    ]
     make_folder(out)
     options = Options(place.workers, place.quiet, place.engine, place.address)
     corpora = run_recipes(corpora, changes, out, options)
@@ -145,7 +149,7 @@ def run_experiment(
     choice = budgets.choose_model(request) if budget.kind == "minutes" else None
     if choice is not None:
         drawn = [short_excerpts(text, choice["eval_bytes"]) for text in drawn]
-    facts = _encode_apart(drawn, distinct(corpora), arms, out, chosen, place.quiet)
+    facts = _encode_apart(drawn, distinct(corpora), arms, out, chosen, place.quiet, changes.read)
     minutes = None
     if choice is not None:
         minutes = budgets.run_pilot(request, choice)
@@ -210,13 +214,14 @@ def _encode_apart(
     out: Path,
     chosen: Ablate,
     quiet: bool,
+    read: ReadSettings,
 ) -> dict[str, dict[str, Any]]:
     """Encodes the documents of the evaluation texts that none of these corpora holds; what is to be
     said of each text."""
     manifests = {corpus.name: arms[corpus.name].shards / "manifest.json" for corpus in corpora}
     say("comparing evaluation texts with the corpora by 13-grams", quiet)
     digests = {name: file_digest(path) for name, path in manifests.items()}
-    shares = find_overlap(drawn, corpora, digests, out)
+    shares = find_overlap(drawn, corpora, digests, out, read)
     facts = {}
     for text in drawn:
         encoded = {Path(arm.training.texts[text.name]): arm.tokenizer.file for arm in arms.values()}

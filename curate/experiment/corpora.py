@@ -16,7 +16,7 @@ from curate.formats.read_settings import ReadSettings
 from curate.products.eval_texts import are_shards
 from curate.products.pretraining import NAMES
 from curate.run.outcome import Options
-from curate.steps.recipe import Change, SettingNames, load
+from curate.steps.recipe import Change, SettingNames, compose, load
 from curate.steps.registry import step_class
 from curate.steps.shipped import names as shipped_names
 
@@ -41,6 +41,7 @@ DECIDED = {
 }
 OWN = ("pretrain", "shards", "tokenizer")  # sections that a corpus may have settings of for itself
 SECTIONS = ("model", *OWN)  # of --set that are of no recipe
+TEXTS = ("columns", "split", "config")  # settings of `read` that evaluation texts have, too
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,11 @@ class Sets:
         """The same as {key: value}."""
         return {change.key: change.value for change in self.of(section, corpus)}
 
+    @property
+    def read(self) -> ReadSettings:
+        """The section `read`, of corpora that are documents and of evaluation texts."""
+        return compose("read", [], self.of("read")).read
+
 
 def read_sets(sets: Iterable[str], corpora: Sequence[Corpus]) -> Sets:
     """What `--set` says: SECTION.KEY of all corpora, CORPUS.SECTION.KEY of one, STEP.KEY of recipes
@@ -122,21 +128,29 @@ def read_sets(sets: Iterable[str], corpora: Sequence[Corpus]) -> Sets:
         for corpus in corpora
         if corpus.recipe is not None
     }
-    known: dict[str, SettingNames] = {s: step_class(s).setting_names for s in OWN} | NAMES
+    known: dict[str, SettingNames] = {"read": lambda: ReadSettings.model_fields}
+    known |= {s: step_class(s).setting_names for s in OWN} | NAMES
     for labels in steps.values():
         known = labels | known
     for change in map(Change.of, sets):
         name, change = _owned(change, own, known)
         takers = [corpus for corpus, labels in steps.items() if change.section in labels]
+        of_texts = change.section == "read" and change.key.partition(".")[0] in TEXTS
+        common_to_all = change.section in SECTIONS or of_texts
+        if name is None and not common_to_all and not takers:
+            raise UsageError(
+                f"{change.given}: no step of a recipe here, nor {', '.join(SECTIONS)}; of one"
+                f" corpus write CORPUS.SECTION.KEY, with a section of {', '.join(OWN)}"
+            )
         if decided := DECIDED.get(change.section, {}).get(change.key):
             raise UsageError(f"{change.given}: {decided}")
         if name is not None:
             own[name].append(change)
-        elif change.section in SECTIONS:
+            continue
+        if common_to_all:
             common.append(change)
-        else:
-            for taker in takers:
-                recipes[taker].append(change)
+        for taker in takers:
+            recipes[taker].append(change)
     return Sets(
         tuple(common),
         {name: tuple(changes) for name, changes in own.items()},
@@ -161,11 +175,12 @@ def _owned(
 def check_inputs(corpora: Sequence[Corpus], sets: Sets) -> None:
     """UsageError for a recipe that cannot be, or an input that is not there."""
     for corpus in corpora:
-        read = ReadSettings()
+        read = sets.read
         if corpus.recipe is not None:
             read = load(corpus.recipe, sets.recipes[corpus.name]).read
         skipped = read.skip_unreadable or None
-        find_files(corpus.inputs, skip_unreadable=skipped, columns=read.named)
+        how: dict[str, Any] = {"columns": read.named, "choice": read.choice}
+        find_files(corpus.inputs, skip_unreadable=skipped, **how)
 
 
 def distinct(corpora: Sequence[Corpus]) -> list[Corpus]:

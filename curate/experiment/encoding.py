@@ -64,7 +64,7 @@ def _choice(corpus: str | None, named: Path | None, vocab: int, sets: Sets) -> C
     own = sets.own.get(corpus or "", ())
     file_name = sets.values("shards", corpus).get("tokenizer", named)
     if file_name is None or any(change.section == "tokenizer" for change in own):
-        changes = sets.of("tokenizer", corpus)
+        changes = (*sets.of("tokenizer", corpus), *sets.of("read"))
         return compose("tokenizer", [("tokenizer", {"vocab": vocab})], changes)
     path = Path(str(file_name))
     file = path / "tokenizer.json" if path.is_dir() else path
@@ -141,4 +141,4 @@ def encode_corpus(
 
 def _recipe(corpus: Corpus, sets: Sets, values: dict[str, Any]) -> Recipe:
     changes = (change for change in sets.of("shards", corpus.name) if change.key != "tokenizer")
-    return compose("shards", [("shards", values)], tuple(changes))
+    return compose("shards", [("shards", values)], (*changes, *sets.of("read")))

@@ -47,7 +47,9 @@ class EvalText:
     available_bytes: int
 
 
-def draw_text(name: str, path: str, most_bytes: int, excerpt: int) -> EvalText:
+def draw_text(
+    name: str, path: str, most_bytes: int, excerpt: int, read: ReadSettings | None = None
+) -> EvalText:
     """The beginnings of documents, each of at most `excerpt` bytes and all together of at most so
     many: of those with the least hashes of their ids, and two at least. UsageError where it cannot
     be scored."""
@@ -56,7 +58,7 @@ def draw_text(name: str, path: str, most_bytes: int, excerpt: int) -> EvalText:
             f"--eval {name}: {path} holds token shards: give the documents, whose words are"
             " compared with the corpora"
         )
-    read = ReadSettings()
+    read = read or ReadSettings()
     plan = plan_reading([path], read)
     if pages := [file for file in plan.files if file.holds_pages]:
         raise UsageError(f"--eval {name}: {pages[0].path} holds web pages: extract their text")
@@ -123,7 +125,11 @@ def short_excerpts(text: EvalText, most_bytes: int) -> EvalText:
 
 
 def find_overlap(
-    texts: Sequence[EvalText], corpora: Sequence[Corpus], digests: dict[str, str], out: Path
+    texts: Sequence[EvalText],
+    corpora: Sequence[Corpus],
+    digests: dict[str, str],
+    out: Path,
+    read: ReadSettings | None = None,
 ) -> dict[str, dict[str, list[float]]]:
     """{corpus: {text: the share of each document's 13-grams that stand in the corpus}}. Kept in
     OUT/overlap.json, by the digests of the corpora and the words of the texts."""
@@ -136,13 +142,13 @@ def find_overlap(
             return dict(stored["shares"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    shares = _overlap(texts, corpora)
+    shares = _overlap(texts, corpora, read or ReadSettings())
     write_text(path, json.dumps({"key": key, "shares": shares}) + "\n")
     return shares
 
 
 def _overlap(
-    texts: Sequence[EvalText], corpora: Sequence[Corpus]
+    texts: Sequence[EvalText], corpora: Sequence[Corpus], read: ReadSettings
 ) -> dict[str, dict[str, list[float]]]:
     from curate.dedup.decontaminate.items import Item
     from curate.dedup.decontaminate.windows import Cutting, cut_windows, find
@@ -156,7 +162,6 @@ def _overlap(
     # All runs of 13 words of every item, as `jaccard` cuts them; none is passed over as a template.
     windows = cut_windows(items, Cutting("jaccard", WORDS, WORDS, None, 0, None))
     item, gram = windows.pairs
-    read = ReadSettings()
     shares: dict[str, dict[str, list[float]]] = {}
     for corpus in corpora:
         present = np.zeros(len(windows.search.table[3]), np.bool_)

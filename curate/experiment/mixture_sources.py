@@ -16,6 +16,7 @@ from curate.experiment.corpora import Corpus, Sets, read_sets
 from curate.experiment.encoding import ORDER, choose_tokenizers, encode_corpus, make_tokenizers
 from curate.experiment.evaluation import EvalText, draw_text, encode_apart, find_overlap
 from curate.experiment.runs import Place
+from curate.formats.read_settings import ReadSettings
 from curate.products.eval_texts import are_shards, check_names
 from curate.run.outcome import Options
 from curate.terminal.progress import say
@@ -61,8 +62,11 @@ def prepare(
 ) -> Prepared:
     """Sources in the order of their names. Raises UsageError for what cannot be mixed."""
     check_names(inputs)
-    drawn = [draw_text(*text, chosen.eval_bytes, chosen.eval_excerpt) for text in texts.items()]
     changes = read_sets(sets, [])
+    drawn = [
+        draw_text(*text, chosen.eval_bytes, chosen.eval_excerpt, changes.read)
+        for text in texts.items()
+    ]
     ready = [name for name, path in inputs.items() if are_shards(path)]
     if ready and len(ready) < len(inputs):
         other = next(name for name in inputs if name not in ready)
@@ -93,7 +97,9 @@ def prepare(
             for corpus in corpora
         }
     sources = [_source(name, inputs[name], folders[name]) for name in sorted(inputs)]
-    facts = _encode_texts(drawn, corpora, folders, tokenizer, out, chosen, place.quiet)
+    facts = _encode_texts(
+        drawn, corpora, folders, tokenizer, out, chosen, place.quiet, changes.read
+    )
     described = {"origin": origin, "file": str(tokenizer), "sha256": file_digest(tokenizer)}
     return Prepared(sources, changes, described, facts, not ready)
 
@@ -146,12 +152,13 @@ def _encode_texts(
     out: Path,
     chosen: MixSearch,
     quiet: bool,
+    read: ReadSettings,
 ) -> dict[str, dict[str, Any]]:
     """Encodes the documents that no source holds. Shards have no words to compare."""
     if corpora:
         say("comparing evaluation texts with the sources by 13-grams", quiet)
         digests = {name: file_digest(path / "manifest.json") for name, path in folders.items()}
-        shares = find_overlap(drawn, corpora, digests, out)
+        shares = find_overlap(drawn, corpora, digests, out, read)
     else:
         say("evaluation texts are not compared with sources, which are token shards", quiet)
         shares = {"": {text.name: [0.0] * len(text.documents) for text in drawn}}

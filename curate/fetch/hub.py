@@ -30,6 +30,12 @@ def is_hub(url: str) -> bool:
     return url.lower().startswith("hf://")
 
 
+def is_repository(url: str) -> bool:
+    """Whether it is a whole data set of the hub."""
+    parts = _URL.fullmatch(url) if is_hub(url) else None
+    return parts is not None and not (parts["path"] or "").strip("/")
+
+
 def pinned(urls: Iterable[str]) -> tuple[list[str], list[str]]:
     """(the URLs, those of the hub with the commit that their revision is now; a line for each
     revision that was asked for). UsageError where there is none, RunFailed where no hub answers."""

@@ -8,6 +8,7 @@ of JSON files, so that every partition writes the same schema. What does not fit
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,8 @@ KNOWN = {name for name, _ in (*CORE, *PAYLOAD)}
 EXTRA = "extra"
 # Names that this tool's own columns need; an input column of that name gets a prefix.
 TAKEN = {*REASON_COLUMNS, NUMBER, EXTRA, EDITS}
+# Names that columns of texts have elsewhere, the likeliest first.
+TEXTS = "content contents raw_content body article document markdown passage story output".split()
 KINDS: dict[str, pa.DataType] = {
     "string": pa.string(),
     "int64": pa.int64(),
@@ -51,12 +54,24 @@ class Columns:
             return record
         return {self.name(key): value for key, value in record.items()}
 
-    def missing(self, names: Sequence[str]) -> str:
-        """What to say of an input without a text, which has these columns."""
-        have = ", ".join(names[:8])
-        if "text" in self.theirs:
-            return f"no column `{self.theirs['text']}` (it has {have})"
-        return f"no column `text` (it has {have}): --set read.columns='{{text: NAME}}' names it"
+    def of(self, names: Sequence[str]) -> Columns:
+        """The names for a table of these columns; its own where llmcurate wrote it as a corpus,
+        which has its text as `text`."""
+        lost = not set(self.theirs.values()).issubset(names)
+        return Columns() if lost and {name for name, _ in CORE}.issubset(names) else self
+
+    def missing(self, kinds: Mapping[str, str], sizes: Mapping[str, int] | None = None) -> str:
+        """The line on an input without a text. kinds: of its columns; sizes: of their values."""
+        name = self.theirs.get("text", "text")
+        stated = [(self.theirs.get(n, n) if n in KNOWN else n, k) for n, k in kinds.items()]
+        texts = [n for n, kind in stated if kind.endswith("string") and n not in {*KNOWN, name}]
+        ranks = {text: -rank for rank, text in enumerate(TEXTS, -len(TEXTS))}
+        likely = max(texts, key=lambda n: (ranks.get(n, 0), (sizes or {}).get(n, 0)), default=None)
+        lacks = f"column {name} is no text" if name in dict(stated) else f"no column {name}"
+        have = ", ".join(f"{n} ({kind})" for n, kind in stated[:8])
+        more = f" and {len(stated) - 8} more" if len(stated) > 8 else ""
+        advice = f": give --text-column {shlex.quote(likely)}" if likely else ""
+        return f"{lacks}; the files have {have or 'no columns'}{more}{advice}"
 
 
 def column_name(name: str, kind: pa.DataType | None = None) -> str:

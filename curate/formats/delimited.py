@@ -105,7 +105,7 @@ def read_header(path: str, codec: str, columns: Columns) -> list[str]:
     except ValueError as error:
         raise UsageError(f"input {path}: {error}") from None
     if "text" not in names:
-        raise UsageError(f"input {path}: {columns.missing(names)}")
+        raise UsageError(f"input {path}: {columns.missing(dict.fromkeys(names, 'string'))}")
     return names
 
 
@@ -115,8 +115,8 @@ def why_no_documents(path: str, columns: Columns) -> str | None:
         with open_input(path) as file:
             codec = sniff(file)
         read_header(path, codec, columns)
-    except UsageError:
-        return "it has no column `text`"
+    except UsageError as error:
+        return str(error).removeprefix(f"input {path}: ")
     return None
 
 

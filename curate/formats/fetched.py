@@ -27,7 +27,9 @@ from curate.fetch.hub import pinned
 from curate.fetch.sources import Failed, Http, Refused, Source, Store
 from curate.fetch.transfer import Wanted, is_there
 from curate.formats.compression import open_input
+from curate.formats.data_sets import Choice
 from curate.formats.kinds import format_by_name
+from curate.formats.listing import in_data_sets
 from curate.terminal.progress import Progress, say
 
 LISTS = (".paths", ".paths.gz")  # files with a path or URL a line, as Common Crawl has them
@@ -116,15 +118,18 @@ def is_web(path: str) -> bool:
     return path.lower().startswith(("http://", "https://"))
 
 
-def wanted_inputs(path: str, folder: Path) -> list[Wanted]:
-    """The files that a URL means: itself, those of a list, of a pattern or a folder in a store."""
+def wanted_inputs(
+    path: str, folder: Path, choice: Choice = Choice(), lines: list[str] | None = None
+) -> list[Wanted]:
+    """The files that a URL means: itself, those of a list, of a pattern or a folder in a store.
+    choice, lines: as of `in_data_sets`."""
     if path.lower().endswith(SUMS):
         home = path.rpartition("/")[0] if is_url(path) else None
         pairs = listed_files(path, home, _get)
     elif is_web(path):
         pairs = [(path, None)]
     else:
-        pairs = [(url, None) for url in _stored(path)]
+        pairs = [(url, None) for url in _stored(path, choice, [] if lines is None else lines)]
     return [place(url, folder, checksum) for url, checksum in pairs]
 
 
@@ -147,8 +152,9 @@ def _get(url: str, path: Path) -> None:
         raise RunFailed(f"{url}: {error}") from None
 
 
-def _stored(path: str) -> list[str]:
-    """A file, or those of known formats that a pattern or folder of a store means, by name."""
+def _stored(path: str, choice: Choice, lines: list[str]) -> list[str]:
+    """A file, or those of known formats that a pattern or folder of a store means, by name. choice,
+    lines: as of `in_data_sets`."""
     import fsspec
 
     try:
@@ -162,7 +168,7 @@ def _stored(path: str) -> list[str]:
     except Exception as error:  # each store has errors of its own
         raise RunFailed(f"input {path}: {' '.join(str(error).split())[:200]}") from None
     urls = []
-    for name in names:
+    for name in names if pattern else in_data_sets(fs, root, path, names, choice, lines):
         below = name[len(root) :] if not pattern else name.rpartition("/")[2]
         hidden = any(piece.startswith((".", "_")) for piece in below.split("/") if piece)
         if not hidden and format_by_name(name) and (not pattern or fs.isfile(name)):
@@ -193,13 +199,22 @@ def fetch_all(wanted: Sequence[Wanted], quiet: bool) -> None:
         )
 
 
-def local_inputs(paths: Iterable[str], folder: str | None, quiet: bool, dry: bool) -> list[str]:
+def local_inputs(
+    paths: Iterable[str],
+    folder: str | None,
+    quiet: bool,
+    dry: bool,
+    choice: Choice = Choice(),
+) -> list[str]:
     """The inputs with URLs as the files that they are in the folder, fetched where they are not
-    there. dry: UsageError where one would have to be fetched."""
+    there. dry: UsageError where one would have to be fetched. choice: of data sets."""
     if folder is None:
         return list(paths)
     names, _ = pinned(expanded(paths))
-    files = [file for name in names for file in _either(name, folder)]
+    lines: list[str] = []
+    files = [file for name in names for file in _either(name, folder, choice, lines)]
+    for line in lines:
+        say(line, quiet)
     wanted = [file for file in files if isinstance(file, Wanted)]
     if dry and (missing := [w for w in wanted if not is_there(w)]):
         raise UsageError(
@@ -210,9 +225,9 @@ def local_inputs(paths: Iterable[str], folder: str | None, quiet: bool, dry: boo
     return [str(file.target) if isinstance(file, Wanted) else file for file in files]
 
 
-def _either(path: str, folder: str) -> Sequence[str | Wanted]:
+def _either(path: str, folder: str, choice: Choice, lines: list[str]) -> Sequence[str | Wanted]:
     elsewhere = is_url(path) or path.lower().endswith(SUMS)
-    return wanted_inputs(path, Path(folder)) if elsewhere else [path]
+    return wanted_inputs(path, Path(folder), choice, lines) if elsewhere else [path]
 
 
 def version(wanted: Wanted) -> str | None:

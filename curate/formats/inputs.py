@@ -19,6 +19,7 @@ from curate.disk.files import text_digest
 from curate.disk.process import AT_ONCE, in_order
 from curate.disk.units import counted
 from curate.formats.columns import Columns
+from curate.formats.data_sets import Choice
 from curate.formats.input_file import InputFile
 from curate.formats.kinds import FORMATS
 from curate.formats.listing import find_files, readable
@@ -148,11 +149,13 @@ def plan_inputs(
     at_once: int = AT_ONCE,
     skip_unreadable: bool | None = None,
     columns: Columns = Columns(),
+    choice: Choice = Choice(),
 ) -> InputPlan:
     """Files cut into partitions of about partition_bytes (stored size; None: by the input's);
     at_once: files that are looked at together, which changes nothing else; skip_unreadable,
-    columns: as of `find_files`."""
-    listed = find_files(inputs, at_once=at_once, skip_unreadable=skip_unreadable, columns=columns)
+    columns, choice: as of `find_files`."""
+    how: dict[str, Any] = {"skip_unreadable": skip_unreadable, "columns": columns}
+    listed = find_files(inputs, at_once=at_once, choice=choice, **how)
     plan = plan_files(listed.files, partition_bytes, sample_lines, at_once, columns)
     return replace(plan, notices=tuple(listed.notices), unreadable=listed.unreadable)
 

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from curate.formats.columns import KNOWN, Columns, split_extra
+from curate.formats.columns import KNOWN, Columns, kind_of, split_extra
 from curate.formats.compression import decompressed_chunks, open_input, sniff
 from curate.formats.dates import column_date
 from curate.formats.events import Corrupt, Event, Portion, Row, note
@@ -152,10 +152,28 @@ def why_no_documents(path: str, columns: Columns) -> str | None:
     """Files of settings and the like are no documents."""
     with open_input(path) as file:
         codec = sniff(file)
-    names = {key for record in sample(path, codec, 100) for key in columns.record(record)}
-    if names.isdisjoint(("text", "payload")):
-        return "no JSON line with a `text` among its first hundred"
-    return None
+    records = [columns.record(record) for record in sample(path, codec, 100)]
+    if not {key for record in records for key in record}.isdisjoint(("text", "payload")):
+        return None
+    return missing_text(records, columns) or "no JSON line among its first hundred"
+
+
+def missing_text(records: Iterable[dict[str, Any]], columns: Columns) -> str | None:
+    """The line on records, by our names, of which none has a text; None where one has it, or where
+    there are none."""
+    kinds: dict[str, str] = {}
+    sizes: dict[str, int] = {}
+    for record in records:
+        if isinstance(record.get("text"), str):
+            return None
+        for name, value in record.items():
+            nested = (
+                "list" if isinstance(value, list) else "object" if isinstance(value, dict) else ""
+            )
+            kind = nested or kind_of(value) or kinds.get(name, "null")
+            kinds[name] = kind if kinds.get(name, "null") in ("null", kind) else "mixed"
+            sizes[name] = sizes.get(name, 0) + (len(value) if isinstance(value, str) else 0)
+    return columns.missing(kinds, sizes) if kinds else None
 
 
 def read(portion: Portion) -> Iterator[Event]:

@@ -19,10 +19,11 @@ from typing import Any
 from curate.disk.process import AT_ONCE, in_order
 from curate.disk.units import counted
 from curate.errors import RunFailed, UsageError
-from curate.fetch.hub import INSTALL, is_hub, pinned
+from curate.fetch.hub import INSTALL, is_hub, is_repository, pinned
 from curate.formats import standard_input
 from curate.formats.columns import Columns
 from curate.formats.compression import escaped, open_input, path_of, sniff
+from curate.formats.data_sets import MOST_CARD, Choice, chosen_files
 from curate.formats.input_file import InputFile, file_system, stamp_of, state_of
 from curate.formats.kinds import (
     FORMATS,
@@ -120,6 +121,7 @@ def find_files(
     at_once: int = AT_ONCE,
     skip_unreadable: bool | None = None,
     columns: Columns = Columns(),
+    choice: Choice = Choice(),
 ) -> InputFiles:
     """The files that the inputs mean.
 
@@ -128,10 +130,11 @@ def find_files(
     is_known(path, state): whether a file in that state (`InputFile.state`) is passed over,
     unopened. skip_unreadable: whether files and folders that the system does not let us read are
     passed over; RunFailed names the first one otherwise (None: the command has no such option).
-    columns: names of columns, which say whether a file holds documents.
+    columns: names of columns, which say whether a file holds documents. choice: of data sets of
+    the hub.
     """
     with readable(skip_unreadable is not None):
-        return _files(inputs, is_known, at_once, bool(skip_unreadable), columns)
+        return _files(inputs, is_known, at_once, bool(skip_unreadable), columns, choice)
 
 
 @contextmanager
@@ -184,13 +187,15 @@ def _files(
     at_once: int,
     skip_unreadable: bool,
     columns: Columns,
+    choice: Choice,
 ) -> InputFiles:
     paths, commits = pinned(map(str, inputs))
     problems: list[OSError] = []
+    lines: list[str] = []  # on data sets
     listed = [
         file
         for path in _expanded(paths, columns, problems)
-        for file in _listed(path, is_known, skip_unreadable)
+        for file in _listed(path, is_known, skip_unreadable, choice, lines)
     ]
     if problems and not skip_unreadable:
         raise problems[0]
@@ -214,7 +219,7 @@ def _files(
     if odd := sum(path_of(file.path) != file.path for file in files if "://" not in file.path):
         text = f"{counted(odd, 'file')} with bytes in the name that are no UTF-8, written \\xNN"
         notices.append(_Notice(text))
-    return InputFiles(files, [*commits, *(notice.text for notice in notices)], unreadable)
+    return InputFiles(files, [*commits, *lines, *(n.text for n in notices)], unreadable)
 
 
 def _holds_none(path: str, reason: str | None = None) -> UsageError:
@@ -223,9 +228,13 @@ def _holds_none(path: str, reason: str | None = None) -> UsageError:
 
 
 def _listed(
-    location: str, is_known: Callable[[str, str], bool], skip_unreadable: bool
+    location: str,
+    is_known: Callable[[str, str], bool],
+    skip_unreadable: bool,
+    choice: Choice,
+    lines: list[str],
 ) -> Iterator[_Listed]:
-    """The files that one input means."""
+    """The files that one input means. lines: gets those on data sets."""
     try:
         fs, root = file_system(location)
         exists = fs.exists(root)
@@ -249,13 +258,12 @@ def _listed(
             notice = _Notice(f"skipped {escaped(run)}: a run wrote it; name it to read its corpus")
             yield _Listed(location, folder, fs, run, "", notice=notice)
         some = bool(problems or runs)
+        names = in_data_sets(fs, root, location, names, choice, lines)
     else:
         names, some = [root], False
     for name in names:
         rel = name[len(root) :].lstrip("/") if folder else PurePosixPath(name).name
         if folder and PurePosixPath(rel).name == "SUCCESS":
-            continue
-        if folder and rel == "README.md" and is_hub(location):  # the repository's card
             continue
         some = True
         path = fs.unstrip_protocol(name) if "://" in location else escaped(name)
@@ -290,6 +298,23 @@ def _listed(
             yield _Listed(location, folder, fs, path, rel, info, skip=seen)
     if not some:
         raise _holds_none(location)
+
+
+def in_data_sets(
+    fs: Any, root: str, location: str, names: list[str], choice: Choice, lines: list[str]
+) -> list[str]:
+    """The files below a folder without those that its data sets leave out. lines: gets those on
+    data sets."""
+
+    def beginning(name: str) -> bytes:
+        with suppress(OSError), fs.open(f"{root}/{name}", "rb") as file:
+            return bytes(file.read(MOST_CARD))
+        return b""
+
+    below = {name[len(root) :].lstrip("/"): name for name in names}
+    files, new = chosen_files(location, [*below], is_repository(location), beginning, choice)
+    lines += map(escaped, new)
+    return [below[name] for name in files]
 
 
 def _is_local(fs: Any) -> bool:

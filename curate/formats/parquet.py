@@ -37,9 +37,11 @@ def read_schema(path: str, columns: Columns = Columns()) -> pa.Schema:
             schema: pa.Schema = _opened(f).schema_arrow
     except (pa.ArrowInvalid, OSError):
         return pa.schema([])
+    columns = columns.of(schema.names)
     schema = pa.schema([f.with_name(columns.name(f.name)) for f in schema])
     if "text" not in schema.names and "payload" not in schema.names:
-        raise UsageError(f"input {path}: {columns.missing(schema.names)}")
+        kinds = {f.name: str(f.type).partition("<")[0] for f in schema}
+        raise UsageError(f"input {path}: {columns.missing(kinds)}")
     for name in KNOWN & set(schema.names):
         kind = schema.field(name).type
         if pa.types.is_nested(kind) or (name in ("text", "payload") and not _holds_text(kind)):
@@ -77,8 +79,8 @@ def why_no_documents(path: str, columns: Columns) -> str | None:
     """Tables without a text are no documents."""
     try:
         read_schema(path, columns)
-    except UsageError:
-        return "it has no column `text`"
+    except UsageError as error:
+        return str(error).removeprefix(f"input {path}: ")
     return None
 
 
@@ -88,7 +90,8 @@ def read(portion: Portion) -> Iterator[pa.Table | Corrupt | LeftOut]:
     rows = size = 0
 
     def table() -> pa.Table:
-        names = [portion.columns.name(name) for name in held[0].schema.names]
+        own = held[0].schema.names
+        names = [portion.columns.of(own).name(name) for name in own]
         return pa.Table.from_batches(held).rename_columns(names).combine_chunks()
 
     try:
@@ -124,6 +127,7 @@ def _batches(portion: Portion) -> Iterator[Any]:
         # Arrow's own files keep their memory; through Python each column is a new piece of it.
         source = pa.OSFile(path) if "://" not in path else f
         file = _opened(source, pre_buffer=False, buffer_size=_BUFFER)
+        names = portion.columns.of(file.schema_arrow.names)
         for group in range(portion.start, file.num_row_groups if end is None else end):
             about = file.metadata.row_group(group)
             try:
@@ -137,12 +141,12 @@ def _batches(portion: Portion) -> Iterator[Any]:
                 memory[chunk.name] += chunk.memory
             total, gone = memory.total(), set()
             for name, size in sorted(memory.items(), key=lambda item: (-item[1], item[0])):
-                if total > portion.pages and portion.columns.name(name) not in KNOWN:
+                if total > portion.pages and names.name(name) not in KNOWN:
                     total -= size
                     gone.add(name)
             for field in file.schema_arrow if gone else ():
                 if field.name.split(".")[0] in gone:
-                    ours = column_name(portion.columns.name(field.name), field.type)
+                    ours = column_name(names.name(field.name), field.type)
                     yield LeftOut(ours, about.num_rows)
             columns = [name for name in memory if name not in gone] if gone else None
             if total > portion.pages:

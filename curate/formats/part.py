@@ -23,6 +23,7 @@ def plan_reading(inputs: Iterable[str], read: ReadSettings) -> InputPlan:
         read.partition_bytes,
         skip_unreadable=read.skip_unreadable,
         columns=read.named,
+        choice=read.choice,
     )
     return plan if read.limit is None else first_documents(plan, read, read.limit)
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from curate.disk.yaml_file import within_64_bits
 from curate.formats.columns import Columns
+from curate.formats.data_sets import Choice
 from curate.formats.inputs import PARTITION_BYTES
 
 BATCH_SECONDS = 600.0
@@ -89,6 +90,16 @@ class ReadSettings(BaseModel):
     seed: int = Field(
         0, ge=0, description="Seed of the draw of `share`: another seed draws other documents."
     )
+    split: str | None = Field(
+        None,
+        description="Splits to read of a data set of the Hugging Face hub: names or patterns with"
+        " commas between them; * reads all. Without a value train is read.",
+    )
+    config: str | None = Field(
+        None,
+        description="Configurations to read of a data set of the Hugging Face hub: names or"
+        " patterns with commas between them; * reads all. Without a value the default one is read.",
+    )
     # The folder decides no output, so it is no part of a run's identity.
     fetch: str | None = Field(
         None,
@@ -107,6 +118,7 @@ class ReadSettings(BaseModel):
         values: dict[str, Any] = self.model_dump(mode="json")
         if self.share is None:
             del values["seed"]
+        del values["split"], values["config"]  # the files are in the fingerprint of the input
         # How files are cut is in the fingerprint of the input.
         return values | {"partition_bytes": self.partition_bytes or PARTITION_BYTES}
 
@@ -114,6 +126,11 @@ class ReadSettings(BaseModel):
     def named(self) -> Columns:
         """The names of the input's columns."""
         return Columns({str(ours): theirs for ours, theirs in self.columns.items()})
+
+    @property
+    def choice(self) -> Choice:
+        """The splits and configurations of data sets."""
+        return Choice(self.split, self.config)
 
     def draws(self, key: str) -> bool:
         """Whether the share holds the document of this id."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Any
@@ -19,6 +20,7 @@ from curate.formats.columns import schema
 from curate.formats.events import Corrupt, Damage, Event, LeftOut, Portion, Row, Skipped
 from curate.formats.input_file import InputFile
 from curate.formats.inputs import InputPlan
+from curate.formats.jsonl import missing_text, sample
 from curate.formats.kinds import FORMATS
 from curate.formats.partitions import Slice
 from curate.formats.read_settings import ReadSettings
@@ -325,6 +327,17 @@ class PartitionReader:
             threshold = next(r[2] for r in reasons if r[0] == rule)
             refused = refused.drop(mask, rule, value, threshold, [r[3] for r in reasons])
         return Batch(Documents(table.filter(pa.array(~bad))), refused, ids)
+
+
+def no_text(inputs: InputPlan, read: ReadSettings) -> str | None:
+    """The line on JSON lines that have no text, with the columns of the first file; None where that
+    is not it."""
+    for file in inputs.files[:1]:
+        if file.format == "jsonl":
+            with suppress(OSError):
+                records = map(read.named.record, sample(file.path, file.codec, 100))
+                return missing_text(records, read.named)
+    return None
 
 
 def check_unchanged(file: InputFile) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from curate.errors import UsageError
+from curate.formats.read_settings import ReadSettings
 
 SOURCE, EPOCH = "mix.source", "mix.epoch"  # columns of the mix
 Batches = Iterator[pa.RecordBatch]
@@ -52,18 +53,19 @@ def name_of(path: str) -> str:
     return whole if "://" not in path and Path(path).is_dir() else whole.partition(".")[0] or whole
 
 
-def open_sources(inputs: dict[str, tuple[str, ...]]) -> list[Source]:
+def open_sources(
+    inputs: dict[str, tuple[str, ...]], read: ReadSettings | None = None
+) -> list[Source]:
     """The sources in order of name, with the columns of all of them.
 
     UsageError for an input that cannot be read, or that holds web pages.
     """
     from curate.corpus.direct import DirectInput
     from curate.formats.column_plan import carried_columns
-    from curate.formats.inputs import plan_inputs
-    from curate.formats.read_settings import ReadSettings
+    from curate.formats.part import plan_reading
 
-    read = ReadSettings(batch_rows=2000, batch_bytes=8 << 20)
-    plans = {name: plan_inputs(inputs[name], read.partition_bytes) for name in sorted(inputs)}
+    read = (read or ReadSettings()).model_copy(update={"batch_rows": 2000})
+    plans = {name: plan_reading(inputs[name], read) for name in sorted(inputs)}
     for plan in plans.values():
         for file in plan.files:
             if file.holds_pages:
@@ -71,7 +73,8 @@ def open_sources(inputs: dict[str, tuple[str, ...]]) -> list[Source]:
                     f"mix: {file.path} holds web pages: make text of them with `llmcurate extract`"
                     " and give its folder"
                 )
-    columns = carried_columns([f for plan in plans.values() for f in plan.files], 1000)
+    files = [file for plan in plans.values() for file in plan.files]
+    columns = carried_columns(files, 1000, columns=read.named)
     columns = {name: kind for name, kind in columns.items() if name not in (SOURCE, EPOCH)}
     sources = []
     for name, plan in plans.items():

@@ -203,7 +203,7 @@ class Mix(Product):
         from curate.mix.sources import open_sources
 
         if self._sources is None:
-            self._sources = open_sources(self.sources)
+            self._sources = open_sources(self.sources, self._read)
         return self._sources
 
     def identity(self) -> dict[str, Any]:

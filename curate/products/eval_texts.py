@@ -8,6 +8,7 @@ from pathlib import Path
 
 from curate.disk.units import counted
 from curate.errors import UsageError, as_failure
+from curate.formats.read_settings import ReadSettings
 
 _NAME = re.compile(r"\w[\w.-]*")
 _SHARDS = (".bin", ".npy", ".ds")
@@ -45,18 +46,22 @@ def are_shards(path: str) -> bool:
 
 
 def as_shards(
-    path: str, tokenizer: Path, out: Path, say: Callable[[str], None], workers: int = 1
+    path: str,
+    tokenizer: Path,
+    out: Path,
+    say: Callable[[str], None],
+    workers: int = 1,
+    read: ReadSettings | None = None,
 ) -> Path:
     """The path itself where it holds shards; else its documents, encoded into the folder out."""
     if are_shards(path):
         return Path(path)
     from curate.corpus.direct import DirectInput
     from curate.formats.part import plan_reading
-    from curate.formats.read_settings import ReadSettings
     from tokenize_kit.errors import TokenizerError
     from tokenize_kit.shards.writer import encode_shards
 
-    read = ReadSettings()
+    read = read or ReadSettings()
     plan = plan_reading([path], read)
     if web := [file for file in plan.files if file.holds_pages]:
         raise UsageError(

@@ -209,19 +209,6 @@ class PretrainProduct(Product):
             values = _joined(values, "objective", "kind", "auto")
         return values
 
-    @model_validator(mode="before")
-    @classmethod
-    def _dotted_texts(cls, values: Any) -> Any:
-        """`eval.wiki` of a `--set` joins the texts that the recipe names."""
-        if not isinstance(values, dict):
-            return values
-        dotted = {k: v for k, v in values.items() if str(k).startswith("eval.")}
-        if not dotted or not isinstance(values.get("eval", {}), dict):
-            return values
-        named = {k.removeprefix("eval."): v for k, v in dotted.items()}
-        rest = {k: v for k, v in values.items() if k not in dotted}
-        return rest | {"eval": values.get("eval", {}) | named}
-
     @field_validator("model")
     @classmethod
     def _files_of_parts(cls, value: Any, info: ValidationInfo) -> Any:
@@ -283,7 +270,12 @@ class PretrainProduct(Product):
         return {
             name: str(
                 as_shards(
-                    path, tokenizer, context.out / "eval" / name, context.say, context.workers
+                    path,
+                    tokenizer,
+                    context.out / "eval" / name,
+                    context.say,
+                    context.workers,
+                    self._read,
                 )
             )
             for name, path in self.eval.items()

@@ -26,6 +26,7 @@ from curate.fetch.hub import is_hub, unpinned
 from curate.fetch.transfer import Wanted
 from curate.formats.columns import Columns
 from curate.formats.compression import BREAK, members, open_input
+from curate.formats.data_sets import Choice
 from curate.formats.fetched import (
     SUMS,
     fetch_all,
@@ -151,6 +152,7 @@ def find_new(
     remote: Remote | None = None,
     skip_unreadable: bool = False,
     columns: Columns = Columns(),
+    choice: Choice = Choice(),
     damaged: Damaged | None = None,
 ) -> NewInputs:
     """What of the inputs is new. seen: of what was taken in; damaged: of what was left out, None
@@ -158,7 +160,7 @@ def find_new(
 
     changed: what happens to a file that is another now: `refuse` (UsageError that names it), `new`
     (its documents come as new ones), `skip`. remote: fetches inputs that are URLs.
-    skip_unreadable, columns: as of `find_files`.
+    skip_unreadable, columns, choice: as of `find_files`.
     """
     result = NewInputs([])
     inputs = list(inputs)
@@ -195,7 +197,7 @@ def find_new(
             continue
         try:
             now_there = find_files(
-                [name], is_known, skip_unreadable=skip_unreadable, columns=columns
+                [name], is_known, skip_unreadable=skip_unreadable, columns=columns, choice=choice
             )
         except UsageError as error:
             # A pattern or folder that holds nothing yet is no mistake of one that runs by itself.

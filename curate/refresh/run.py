@@ -212,6 +212,7 @@ def _new_files(
         remote=_remote(recipe, state.home, how, dry),
         skip_unreadable=recipe.read.skip_unreadable,
         columns=recipe.read.named,
+        choice=recipe.read.choice,
         damaged=None if how.damaged == "take" else known,
     )
     if how.rebuild:
@@ -502,6 +503,7 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
             remote=_remote(recipe, home, how, True),
             skip_unreadable=recipe.read.skip_unreadable,
             columns=recipe.read.named,
+            choice=recipe.read.choice,
         )
         return _preview_lines(new_inputs.new, new_inputs.unchanged, home)
     with open_state(home) as state:

@@ -94,7 +94,7 @@ def _plan_inputs(recipe: Recipe, inputs: list[str], on_paper: bool) -> RunPlan:
     if recipe.read.fetch is not None:
         from curate.formats.fetched import local_inputs
 
-        names = local_inputs(names, recipe.read.fetch, quiet=True, dry=False)
+        names = local_inputs(names, recipe.read.fetch, True, False, recipe.read.choice)
     return plan_run(recipe, plan_reading(names, recipe.read), on_paper=on_paper)
 
 

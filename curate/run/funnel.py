@@ -85,7 +85,7 @@ def text(record: dict[str, Any]) -> str:
         beside += f", {counted(t['passed_over'], 'document')} passed over (read.share)"
     if t.get("bad_dates"):
         beside += f", {counted(t['bad_dates'], 'date')} that cannot be read"
-    lines = []
+    lines = [t["nothing_kept"]] if t.get("nothing_kept") else []
     if record["stages"]:
         lines.append(
             f"read {counted(t['read'], 'document')} ({format_bytes(t['bytes_in'])}),"

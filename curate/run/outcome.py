@@ -15,6 +15,7 @@ from curate.disk.units import counted
 from curate.errors import RunFailed
 from curate.formats.events import MOST_NAMED
 from curate.formats.inputs import InputPlan
+from curate.formats.reading import no_text
 from curate.run.plan import MapStage, RunPlan
 from curate.run.worker.traces import KINDS, smallest
 
@@ -77,7 +78,7 @@ class Outcome:
         by_rule: Counter[str] = Counter()
         for stage in stages:
             by_rule.update(stage.get("primary", {}))
-        return {
+        totals = {
             "read": first.get("read", 0),
             "kept": last.get("kept", 0),
             "rejected": sum(s.get("rejected", 0) for s in stages),
@@ -96,6 +97,47 @@ class Outcome:
             "kept_ids": self.kept_ids,
             "by_rule": dict(sorted(by_rule.items(), key=lambda item: (-item[1], item[0]))),
         }
+        if first and not totals["kept"]:
+            totals["nothing_kept"] = self._why_nothing(totals)
+        return totals
+
+    @property
+    def read_nothing(self) -> bool:
+        """Whether the input was read and gave no document."""
+        return bool(self.of_input) and not self.of_input.get("read")
+
+    def _why_nothing(self, totals: dict[str, Any]) -> str:
+        """The line on a run that kept no document: the steps that dropped most, or the reason why
+        there was none to read."""
+        read, of_input = totals["read"], self.of_input
+        if not read:
+            places = counted(totals["corrupt"], "place")
+            reasons = [
+                f"{places} cannot be read, first {first['file']}: {first['what']}"
+                for first in of_input.get("corrupt_examples", [])[:1]
+            ]
+            if totals["passed_over"]:
+                reasons.append(f"read.share passed over {totals['passed_over']:,} documents")
+            if totals["skipped"]:
+                reasons.append(
+                    f"{counted(totals['skipped'], 'record')} of other types were skipped"
+                )
+            return f"nothing was read: {'; '.join(reasons) or 'the files hold no document'}"
+        labels = {label for stage in self.stages for label in stage["steps"]} | {"read", "engine"}
+        by_step: dict[str, Counter[str]] = {}
+        for key, count in totals["by_rule"].items():
+            step = max((s for s in labels if key.startswith(f"{s}.")), key=len, default=key)
+            by_step.setdefault(step, Counter())[key.removeprefix(f"{step}.")] = count
+        steps = sorted(by_step, key=lambda step: -by_step[step].total())
+        first = by_step["read"].most_common(1) if steps[:1] == ["read"] else []
+        read_as = self.plan.recipe.read
+        if first and first[0][0] == "no_text" and (line := no_text(self.plan.inputs, read_as)):
+            return f"nothing was kept: {line}"
+        parts = []
+        for step in steps[:3]:
+            rules = ", ".join(f"{rule} {n:,}" for rule, n in by_step[step].most_common(3))
+            parts.append(f"{step} dropped {by_step[step].total():,} of {read:,} ({rules})")
+        return f"nothing was kept: {'; '.join(parts)}"
 
     def paths(self) -> dict[str, str]:
         """What the run left and where."""

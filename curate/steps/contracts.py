@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from curate.corpus.sketches import Sketches
     from curate.documents.documents import Documents
     from curate.documents.limits import Limit
+    from curate.formats.read_settings import ReadSettings
 
 
 class Settings(BaseModel):
@@ -282,6 +283,12 @@ class Product(Settings):
     reads_corpus: ClassVar[bool] = True
     in_place: ClassVar[bool] = False  # built in OUT itself, where it may be gone on from
     resumes: ClassVar[str | None] = None  # pattern of what a stopped build goes on from
+    # The recipe's section `read`, for documents that the settings name.
+    _read: ReadSettings | None = PrivateAttr(None)
+
+    def reading(self, read: ReadSettings) -> None:
+        """Sets how documents are read that the settings name."""
+        self._read = read
 
     def lineage(self) -> dict[str, Any] | None:
         """The part of `identity()` that must be equal for a product in OUT to go on from the files

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -43,6 +43,10 @@ class Recipe:
     read: ReadSettings = field(default_factory=ReadSettings)
     cuts: frozenset[int] = frozenset()
     paper: str = ""
+
+    def __post_init__(self) -> None:
+        for product in self.products:
+            product.reading(self.read)
 
     @property
     def document_steps(self) -> tuple[Step | CorpusStep, ...]:
@@ -444,8 +448,15 @@ def _override(
     for item in overrides:
         change = (Change.of(item) if isinstance(item, str) else item).within(names)
         entry, settings = labels[change.section]
-        settings[change.key] = change.value
-        overridden[entry][change.key] = change.given
+        model = ReadSettings if entry == READ else step_class(change.section.partition("#")[0])
+        key, _, inner = change.key.partition(".")
+        kind, before = model.model_fields.get(key), settings.get(key) or {}
+        if kind and inner and get_origin(kind.annotation) is dict and isinstance(before, dict):
+            settings[key] = {**before, inner: change.value}
+        else:
+            key = change.key
+            settings[key] = change.value
+        overridden[entry][key] = change.given
     return overridden
 
 

@@ -24,6 +24,7 @@ from curate.inspect.compare.method_run import Measured, folder_of, measure, reci
 from curate.inspect.report.page import BYTES_A_TOKEN
 from curate.pages import templates
 from curate.run.driver import make_plan
+from curate.run.plan import RunPlan
 from curate.terminal.progress import say
 from curate.terminal.tables import table
 
@@ -90,9 +91,8 @@ def compare(
     UsageError where a method, a setting or an input is wrong, before anything runs.
     """
     recipes = recipes_of(methods, sets)
-    check_text(inputs)
     for recipe in recipes.values():
-        make_plan(recipe, inputs)
+        check_text(make_plan(recipe, inputs))
     results.check_folder(out)
     count = _counter(tokenizer)
     runs: list[Measured] = []
@@ -107,11 +107,9 @@ def compare(
     return comparison
 
 
-def check_text(inputs: list[str]) -> None:
+def check_text(plan: RunPlan) -> None:
     """UsageError where the input holds web pages: every method would extract them anew."""
-    from curate.formats.listing import find_files
-
-    if any(f.holds_pages for f in find_files(inputs).files):
+    if any(file.holds_pages for file in plan.inputs.files):
         raise UsageError(
             "the input holds web pages: make text of them once with `llmcurate extract` and give"
             " its corpus"

@@ -81,7 +81,7 @@ def evaluate(
     wrong, or nothing can be planted.
     """
     recipes = recipes_of(methods, (*_unguarded(methods), *sets))
-    check_text(inputs)
+    check_text(make_plan(next(iter(recipes.values())), inputs))
     results.check_folder(out)
     base, with_plants = (out / n / "documents.parquet" for n in ("base", "planted"))
     read = next(iter(recipes.values())).read

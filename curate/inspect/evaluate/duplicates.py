@@ -22,6 +22,7 @@ from curate.disk.database import literal, paths_literal, scratch_database
 from curate.disk.inside import remove
 from curate.disk.units import counted, format_bytes, format_percent
 from curate.errors import UsageError
+from curate.formats.read_settings import ReadSettings
 from curate.pages.html import plain
 from curate.run.driver import Options, make_plan, run_planned
 from curate.steps.recipe import compose
@@ -96,6 +97,7 @@ def audit(
     tokenizer: Path | None,
     workers: int,
     quiet: bool,
+    read: ReadSettings,
 ) -> Audit:
     """Looks for duplicates in `inputs`; val: inputs of validation text; shards: token shards of
     `inputs`, whose val/ says which of them are validation text.
@@ -107,7 +109,7 @@ def audit(
     sides = out / "sides"
     remove(sides, inside=out)
     held = _held_out(shards) if shards is not None else set()
-    measured = _write_sides(sides, inputs, val, held)
+    measured = _write_sides(sides, inputs, val, held, read)
     both = [side for side in SIDES if measured[side][0]]
     if TRAIN not in both:
         raise UsageError("dedup audit: no training text is left")
@@ -158,7 +160,7 @@ def _held_out(shards: Path) -> set[str]:
 
 
 def _write_sides(
-    folder: Path, inputs: list[str], val: list[str], held: set[str]
+    folder: Path, inputs: list[str], val: list[str], held: set[str], read: ReadSettings
 ) -> dict[str, tuple[int, int]]:
     """The text of each side as parquet, ids with the side before them; (documents, bytes) of it."""
     measured = {}
@@ -166,7 +168,7 @@ def _write_sides(
         (folder / side).mkdir(parents=True)
         count = size = 0
         with pq.ParquetWriter(folder / side / "part.parquet", SCHEMA) as writer:
-            for batch in _documents(val if side == VAL and val else inputs):
+            for batch in _documents(val if side == VAL and val else inputs, read):
                 on_side = pa.array(
                     [(name in held) == (side == VAL) for name in batch["id"].to_pylist()]
                 )
@@ -180,13 +182,11 @@ def _write_sides(
     return measured
 
 
-def _documents(inputs: list[str]) -> Iterator[pa.RecordBatch]:
+def _documents(inputs: list[str], read: ReadSettings) -> Iterator[pa.RecordBatch]:
     from curate.corpus.direct import DirectInput
-    from curate.formats.inputs import plan_inputs
-    from curate.formats.read_settings import ReadSettings
+    from curate.formats.part import plan_reading
 
-    read = ReadSettings()
-    yield from DirectInput(plan_inputs(inputs, read.partition_bytes), read).batches(["id", "text"])
+    yield from DirectInput(plan_reading(inputs, read), read).batches(["id", "text"])
 
 
 def _near(db: Any, decisions: Path, documents: dict[str, int]) -> tuple[dict[str, Share], int, int]:

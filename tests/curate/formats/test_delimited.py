@@ -119,7 +119,7 @@ def test_columns_have_the_names_that_the_user_gives(tmp_path: Path, name: str) -
 def test_a_file_without_a_text_says_how_to_name_it(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("id,body\n1,x\n", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"no column `text` \(it has id, body\): --set read.col"):
+    with pytest.raises(UsageError, match=r"text; .* body \(string\): give --text-column body"):
         plan_reading([str(path)], ReadSettings())
     path.write_bytes("id\ttext\n".encode("utf-16"))
     with pytest.raises(UsageError, match="it is UTF-16"):
@@ -136,6 +136,6 @@ def test_bad_rows_are_in_the_record_of_a_run(bench: Any) -> None:
     result = bench.command("filter", "document_length", "in", "--min", "1", "-o", "o", "--json")
     counts = json.loads(result.stdout.splitlines()[-1])
     assert (counts["read"], counts["corrupt"]) == (1, 1)
-    assert "in/b.csv: it has no column `text`" in result.stderr
+    assert "in/b.csv: no column text; the files have" in result.stderr
     (line,) = (bench.folder / "o/corrupt.jsonl").read_text().splitlines()
     assert json.loads(line)["offset"] == 10

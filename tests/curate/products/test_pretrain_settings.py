@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from curate.products.pretraining import PretrainProduct
+from curate.steps.recipe import compose
 from train.objective_settings import Masked
 
 
@@ -50,10 +52,13 @@ def test_a_run_is_known_by_what_is_in_its_sources(tmp_path):
 
 
 def test_texts_that_are_scored_join_those_of_the_recipe():
-    plain, scored = PretrainProduct(), PretrainProduct(**{"eval.news": "news.jsonl"})
+    def texts(*sets: str, **settings: Any) -> PretrainProduct:
+        return compose("pretrain", [("pretrain", settings)], sets).products[0]
+
+    plain, scored = PretrainProduct(), texts("pretrain.eval.news=news.jsonl")
     assert scored.eval == {"news": "news.jsonl"}
     assert scored.lineage() == plain.lineage()
-    both = PretrainProduct(**{"eval": {"a": "x", "b": "y"}, "eval.b": "z"})
+    both = texts("pretrain.eval.b=z", eval={"a": "x", "b": "y"})
     assert both.eval == {"a": "x", "b": "z"}
     with pytest.raises(ValidationError, match="cannot name a text"):
         PretrainProduct(eval={"../news": "news.jsonl"})
