@@ -13,16 +13,19 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install demo test test-slow fuzz lint reference docs run-docs bench bench-smoke resolve clean
 
-# Not compiled ahead: 14,000 files take a minute, and Python compiles the few that are imported.
+# The demo needs half of what tests and documentation do; where these are there, nothing is added.
+$(VENV)/.demo: EXTRAS := train,verify
+$(VENV)/.installed: EXTRAS := train,verify,dev,docs
 install: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
+# Not compiled ahead: 14,000 files take a minute, and Python compiles the few that are imported.
+$(VENV)/.demo $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(if $(TORCH_INDEX),$(PIP) install -q --no-compile --index-url $(TORCH_INDEX) "$(TORCH)")
-	$(PIP) install -q --no-compile $(if $(TORCH_INDEX),,-c $(CONSTRAINTS) "$(TORCH)") -e ".[train,verify,dev,docs]"
+	$(PIP) install -q --no-compile $(if $(TORCH_INDEX),,-c $(CONSTRAINTS) "$(TORCH)") -e ".[$(EXTRAS)]"
 	@touch $@
 
-demo: install
+demo: $(if $(wildcard $(VENV)/.installed),install,$(VENV)/.demo)
 	$(BIN)/llmcurate warmup
 	$(BIN)/llmcurate demo --out demo
 	$(BIN)/llmcurate verify "$$(ls -d demo/runs/*-demo | tail -n 1)"

@@ -8,10 +8,10 @@ from pathlib import Path
 from curate.disk.publish import Store, publish, scratch_of, url_of
 from curate.engines.exchange import open_exchange
 from curate.errors import UsageError
-from curate.run.driver import make_plan, run_planned
+from curate.run.driver import run_planned
 from curate.run.intact import corpus_seals
 from curate.run.outcome import Options, Outcome
-from curate.run.plan import RunPlan
+from curate.run.plan import RunPlan, make_plan
 from curate.steps.recipe import Recipe
 from curate.terminal.progress import say
 

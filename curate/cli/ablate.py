@@ -10,6 +10,7 @@ import typer
 
 from curate.cli.options import (
     Address,
+    DryRun,
     EngineName,
     Json,
     Quiet,
@@ -21,6 +22,7 @@ from curate.cli.options import (
 )
 from curate.cli.settings import READS_TEXTS, command
 from curate.errors import UsageError
+from curate.terminal.output import echo
 
 
 @command(app, "Ablate", reads=READS_TEXTS)
@@ -60,6 +62,7 @@ def ablate(
     sets: Sets = None,
     trust_code: TrustCode = False,
     as_json: Json = False,
+    dry_run: DryRun = False,
     quiet: Quiet = False,
     *,
     read: dict[str, Any],
@@ -74,7 +77,7 @@ def ablate(
 
     \b
     Example:
-    llmcurate ablate kept=out raw=raw.jsonl --eval news=news.jsonl --tokens 2000000 -o help
+    llmcurate ablate kept=out raw=raw.jsonl --eval news=news.jsonl --tokens 2M -o help
     llmcurate ablate --recipes c4 c4-unfiltered --input crawl/ --eval wiki=wiki.jsonl \\
       --minutes 20 -o help
     llmcurate ablate small=a.jsonl large=a.jsonl --set large.tokenizer.vocab=8192 --epochs 1 \\
@@ -91,15 +94,19 @@ def ablate(
     if engine == "slurm":
         raise UsageError("--engine slurm: runs of an experiment are made by local or ray")
     with needs_training():
-        from curate.experiment.ablate import run_experiment
+        from curate.experiment.ablate import describe, run_experiment
         from curate.experiment.corpora import named_corpora
         from curate.experiment.page import render, text
         from curate.experiment.runs import Place
 
         named = named_corpora(corpora, inputs or [], recipes)
+        scored = named_paths(texts or [])
+        if dry_run:
+            echo("\n".join(describe(named, scored, chosen, sets or [])))
+            return
         place = Place(engine, address, workers, quiet)
         changes = [*(sets or ()), *read_changes(read)]
-        figures = run_experiment(named, named_paths(texts or []), out, chosen, changes, place)
+        figures = run_experiment(named, scored, out, chosen, changes, place)
         results.show(
             figures, lambda: text(figures), lambda: render(figures), out, as_json, "ablation"
         )

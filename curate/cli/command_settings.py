@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from copy import copy
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
+from curate.disk.units import parse_count
 from curate.errors import UsageError
 
 Class = TypeVar("Class", bound="CommandSettings")
+# A number that may be written as 100k or 1e5.
+_SCHEMA = WithJsonSchema({"type": "integer", "minimum": 1, "format": "count"})
+Count = Annotated[int, BeforeValidator(parse_count), _SCHEMA]
 _METHODS = "Methods, with commas between them; + joins those that run one after the other."
 
 

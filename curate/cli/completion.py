@@ -19,6 +19,13 @@ def recipes(incomplete: str) -> list[str]:
     return [name for name in names() if name.startswith(incomplete)]
 
 
+def presets(incomplete: str) -> list[str]:
+    """The presets of models; the shell itself completes folders."""
+    from train.model.presets import PRESETS
+
+    return [name for name in PRESETS if name.startswith(incomplete)]
+
+
 def steps(incomplete: str) -> list[str]:
     """The steps of the package."""
     return [name for name in REGISTRY if name.startswith(incomplete)]

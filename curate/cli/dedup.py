@@ -21,6 +21,7 @@ from curate.cli.options import (
     corpus_of,
     engine_options,
     group,
+    newest,
     read_changes,
     reading,
     workspace,
@@ -138,11 +139,7 @@ def clusters(
     from curate.inspect.report import clusters as browsing
     from curate.terminal.tables import coloured
 
-    if out is None:
-        runs = [folder for _, folder in reversed(workspace("OUT").numbered())]
-        out = next((folder for folder in runs if (folder / "decisions.parquet").exists()), None)
-        if out is None:
-            raise UsageError("no run of this workspace has a dedup: name an OUT folder")
+    out = newest("dedup", out, "OUT")
     chosen = Clusters.of(settings)
     largest = browsing.browse(out, chosen.show, chosen.method, chosen.min_size, chosen.members)
     if as_json:

@@ -1,32 +1,36 @@
 """`llmcurate evaluate`: a model scored on texts and questions."""
 
+# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Json, Quiet, TrustCode, app, reading
+from curate.cli.options import Json, Quiet, TrustCode, app, newest, reading
 from curate.cli.settings import READS_TEXTS, command
-from curate.errors import needs_training
+from curate.errors import UsageError, needs_training
 from curate.terminal.output import echo, echo_json
 
 
 @command(app, "Evaluate", reads=READS_TEXTS)
 def evaluate(
     model: Annotated[
-        Path,
-        typer.Argument(help="Folder of a trained model, or of one as transformers saves it."),
+        str,
+        typer.Argument(
+            help="Folder of a trained model, or of one as transformers saves it. In a workspace the"
+            " default is the newest."
+        ),
     ],
     named: Annotated[
-        list[str],
+        Optional[list[str]],
         typer.Argument(
             metavar="NAME=PATH...",
             help="Documents that llmcurate reads, token shards of the model's tokenizer, or"
             " questions in JSON lines.",
         ),
-    ],
+    ] = None,
     trust_code: TrustCode = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -49,18 +53,23 @@ def evaluate(
     from curate.products.eval_texts import as_shards, named_paths
     from curate.terminal.progress import say
 
-    chosen, paths = Evaluate.of(settings), named_paths(named)
-    with needs_training(), tempfile.TemporaryDirectory(prefix="llmcurate-evaluate-") as folder:
+    no_model = "=" in model and not Path(model).exists()
+    folder = newest("model", None if no_model else Path(model), "MODEL")
+    chosen = Evaluate.of(settings)
+    paths = named_paths([model] * no_model + (named or []))
+    if not paths:
+        raise UsageError("name the texts: NAME=PATH")
+    with needs_training(), tempfile.TemporaryDirectory(prefix="llmcurate-evaluate-") as place:
         from train.judge.judge import judge, open_model
         from train.judge.questions import are_questions
 
-        judged = open_model(model, device=chosen.device)
+        judged = open_model(folder, device=chosen.device)
         asked = {name: Path(path) for name, path in paths.items() if are_questions(Path(path))}
         texts = {
             name: as_shards(
                 path,
                 judged.tokenizer_file,
-                Path(folder) / name,
+                Path(place) / name,
                 lambda line: say(line, quiet),
                 read=reading(read),
             )

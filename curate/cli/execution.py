@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from curate.api.outcome import run_plan, working_folder
 from curate.disk.units import counted, format_bytes
 from curate.errors import UsageError
-from curate.formats.inputs import InputPlan
-from curate.run import funnel, standard_output, workspace
-from curate.run.driver import Options, Outcome, make_plan
-from curate.run.plan import RunPlan, plan_run
-from curate.run.records import record
-from curate.steps.recipe import Recipe, build, make_step
+from curate.run import workspace
 from curate.terminal.output import echo, echo_json
 from curate.terminal.progress import say
+
+if TYPE_CHECKING:
+    from curate.run.outcome import Options, Outcome
+    from curate.run.plan import RunPlan
+    from curate.steps.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,8 @@ class CommandOptions:
 
     def run_options(self, workers: int | None = None) -> Options:
         """The options of the run. workers: instead of the number asked for."""
+        from curate.run.outcome import Options
+
         count = self.workers if workers is None else workers
         return Options(
             count,
@@ -91,6 +92,10 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
         # comes up again.
         plan = _plan(recipe, inputs, space, as_if, True)
         say(f"a run would end with: {error}", options.quiet)
+    from curate.api.outcome import run_plan, working_folder
+    from curate.run import standard_output
+    from curate.run.outcome import Outcome
+
     if options.out is not None:
         out = options.out
     elif space is not None:
@@ -157,6 +162,9 @@ def _plan(
     as_if: bool,
     on_paper: bool,
 ) -> RunPlan:
+    from curate.formats.inputs import InputPlan
+    from curate.run.plan import make_plan, plan_run
+
     if as_if and not inputs and not recipe.input:
         return plan_run(recipe, InputPlan((), ()), on_paper=True)
     if not recipe.reads_input:
@@ -167,7 +175,7 @@ def _plan(
                 f"{recipe.name} reads archives: name them (`llmcurate run RECIPE IN...`), or put"
                 " `input: PATH` into the recipe"
             )
-        inputs = [str(space.need("corpus", "llmcurate run RECIPE IN..."))]
+        inputs = [str(space.need("corpus"))]
     recipe = _with_extraction(recipe, inputs or list(recipe.input))
     return make_plan(recipe, inputs, on_paper)
 
@@ -185,6 +193,7 @@ def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
     if any(s.name == "extract" for s in recipe.steps[before : before + 1]):
         return recipe  # it is the next step as it stands
     from curate.formats.listing import find_files
+    from curate.steps.recipe import build, make_step
 
     read = recipe.read
     how: dict[str, Any] = {"columns": read.named, "choice": read.choice}
@@ -205,12 +214,17 @@ def with_export(recipe: Recipe, ending: str | None) -> Recipe:
     form, _, compression = ending.partition(".")
     if form != "jsonl" or compression not in ("", "gz", "zst"):
         raise UsageError(f"--export {ending}: choose jsonl, jsonl.gz or jsonl.zst")
+    from curate.steps.recipe import make_step
+
     step = make_step("export", {"compression": compression or "none"})
     return replace(recipe, steps=(*recipe.steps, step))
 
 
 def print_outcome(outcome: Outcome, options: CommandOptions) -> None:
     """Prints the outcome: the funnel and where things are, or one line of JSON."""
+    from curate.run import funnel
+    from curate.run.records import record
+
     if not options.quiet or not options.as_json:
         done = f"all is done in {outcome.out}: same input, same settings"
         lines = funnel.text(record(outcome)).split("\n")

@@ -19,6 +19,7 @@ from curate.cli.options import (
     app,
     command_options,
     corpus_of,
+    newest,
     reading,
     workspace,
 )
@@ -30,8 +31,12 @@ if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
 
 Run = Annotated[
-    Path,
-    typer.Argument(metavar="RUN", help="The folder OUT of a finished run, or HOME of a refresh."),
+    Optional[Path],
+    typer.Argument(
+        metavar="RUN",
+        help="The folder OUT of a finished run, or HOME of a refresh. In a workspace the default is"
+        " the newest.",
+    ),
 ]
 
 
@@ -110,7 +115,7 @@ def stats(
 
 @app.command()
 def whatif(
-    run: Run,
+    run: Run = None,
     sets: Sets = None,
     out: Annotated[
         Optional[Path],
@@ -137,6 +142,7 @@ def whatif(
     llmcurate whatif out --set gopher_quality.min_words=80 -o whatif.html
     llmcurate whatif out --set gopher_quality.min_words=80 --apply -o out80
     """
+    run = newest("corpus", run, "RUN")
     if apply:
         _apply(run, tuple(sets or ()), command_options(out, workers, False, as_json, False, quiet))
     else:
@@ -192,7 +198,7 @@ def _check_page(page: Path | None, option: str) -> None:
 
 @command(app, "Browse")
 def browse(
-    run: Run,
+    run: Run = None,
     **settings: Any,
 ) -> None:
     """Look at a run's documents in a browser.
@@ -210,6 +216,7 @@ def browse(
     from curate.inspect.browse.library import library
 
     chosen = Browse.of(settings)
+    run = newest("corpus", run, "RUN")
     static = chosen.static
     single = static is not None and static.suffix.lower() in (".html", ".htm")
     if static is not None and not single:
@@ -238,9 +245,18 @@ def browse(
                 echo("stopped")
 
 
+def _finished(run: Path | None) -> Path:
+    """The run; in a workspace by default the newest one, which a line names."""
+    from curate.terminal.progress import say
+
+    folder = newest("finished run", run, "RUN")
+    say(f"the newest run: {folder}", quiet=run is not None)
+    return folder
+
+
 @command(app, "Verify")
 def verify(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder OUT of a finished run.")],
+    run: Run = None,
     out: Annotated[
         Optional[Path],
         typer.Option("-o", "--out", metavar="PATH", help="Folder for verify.html and verify.json."),
@@ -265,6 +281,7 @@ def verify(
 
     chosen = Verify.of(settings)
     results.check_folder(out)
+    run = _finished(run)
     verification = verifying.verify(run, chosen.documents, chosen.seed)
     results.show(
         verification.dump(),
@@ -279,7 +296,7 @@ def verify(
 
 @app.command()
 def check(
-    run: Run,
+    run: Run = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Make anew what differs. It needs the run's input.")
     ] = False,
@@ -299,6 +316,7 @@ def check(
     from curate.inspect import check as checking
     from curate.run.outcome import Options
 
+    run = _finished(run)
     work = checking.repair if repair else checking.check
     result = work(run, Options(workers, quiet))
     if as_json:

@@ -91,7 +91,7 @@ def language_evaluate(
     from curate.corpus.direct import DirectInput
     from curate.inspect import results
     from curate.inspect.evaluate.classifiers import evaluate_language, render_language
-    from curate.run.driver import make_plan
+    from curate.run.plan import make_plan
     from curate.scoring.language.scores import text_of
     from curate.steps.recipe import build
     from curate.terminal.progress import say

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from curate.cli import completion
 from curate.cli.options import Json, Quiet, Sets, TrustCode, group, reading
 from curate.cli.settings import READS_TEXTS, command
 from curate.disk.units import counted, format_bytes, format_percent, format_scaled
@@ -25,7 +26,11 @@ model_app = group("model", "Show what models are made of, compare them, move the
 @command(model_app, "ModelShow", "show")
 def model_show(
     model: Annotated[
-        str, typer.Argument(help="A preset, or a folder that a model was trained into.")
+        str,
+        typer.Argument(
+            help="A preset, or a folder that a model was trained into.",
+            autocompletion=completion.presets,
+        ),
     ],
     sets: Sets = None,
     trust_code: TrustCode = False,
@@ -151,14 +156,14 @@ def model_compare(
       --flops 1e13 --set pretrain.warmup=10 --set model.layers=2 -o comparison
     """
     from curate.cli.model_settings import ModelCompare
-    from curate.cli.options import workspace
+    from curate.cli.options import newest
     from curate.errors import needs_training
     from curate.inspect.compare.models import compare_models
 
     chosen = ModelCompare.of(settings)
     if (chosen.tokens is None) == (chosen.flops is None):
         raise UsageError("give --tokens or --flops, one of the two")
-    folder = shards or workspace("--shards").need("shards", "llmcurate tokenizer encode")
+    folder = newest("shards", shards, "--shards")
     with needs_training():
         compare_models(variants, folder, out, chosen, sets or [], as_json, quiet)
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from curate.cli.command_settings import CommandSettings
+from curate.cli.command_settings import CommandSettings, Count
 from curate.cli.tokenizer_settings import TokenizerExtend
 
 
@@ -110,7 +110,9 @@ class ModelCompare(CommandSettings):
 
     command = "model compare"
 
-    tokens: int | None = Field(None, ge=1, description="Tokens that each run reads.")
+    tokens: Count | None = Field(
+        None, ge=1, description="Tokens that each run reads, as 2000000, 2M or 2e6."
+    )
     flops: float | None = Field(
         None, gt=0, description="Floating-point operations of each run, in place of tokens."
     )
@@ -127,8 +129,8 @@ class Ablate(CommandSettings):
 
     command = "ablate"
 
-    tokens: int | None = ModelCompare.field("tokens")
-    documents: int | None = Field(
+    tokens: Count | None = ModelCompare.field("tokens")
+    documents: Count | None = Field(
         None,
         ge=1,
         description="Documents that each run reads, in place of tokens: as many tokens as so many"
@@ -187,7 +189,7 @@ class MixSearch(CommandSettings):
 
     command = "mix search"
 
-    tokens: int = Field(ge=1, description="Tokens that each small model is trained on.")
+    tokens: Count = Field(ge=1, description="Tokens that each small model is trained on.")
     total: float = Field(
         gt=0, description="Tokens of the real run, whose epochs of each source are bounded."
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -30,6 +31,13 @@ ORDER = (
     " demo"
 ).split()
 
+# Words that other tools have for commands of this one.
+OTHER_WORDS = {
+    **dict.fromkeys(("view", "show", "open", "serve", "report"), "browse"),
+    **{"train": "pretrain", "encode": "tokenizer encode", "minhash": "dedup --method minhash"},
+    **{"download": "fetch", "list": "recipes", "help": "--help", "validate": "verify"},
+}
+
 
 class Root(TyperGroup):
     """All commands, in an order to read them in."""
@@ -38,6 +46,23 @@ class Root(TyperGroup):
         """Names in the order of ORDER, others behind them."""
         rank = {name: i for i, name in enumerate(ORDER)}
         return sorted(self.commands, key=lambda name: rank.get(name, len(rank)))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """The command of the first word; UsageError suggests one for any other word."""
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            raise UsageError(f"No such command {args[0]!r}; {self._meant(args[0])}")
+        return super().resolve_command(ctx, args)
+
+    def _meant(self, word: str) -> str:
+        from curate.steps.registry import REGISTRY
+        from curate.steps.shipped import names
+
+        shown = {name: name for name in self.commands} | OTHER_WORDS
+        filters = [name for name, at in REGISTRY.items() if at.startswith("curate.filters.")]
+        shown |= {name: f"filter {name}" for name in filters}
+        shown |= {name: f"run {name}" for name in names()}
+        near = get_close_matches(word.lower(), shown, 1)
+        return f"did you mean `llmcurate {shown[near[0]]}`?" if near else "see llmcurate --help"
 
 
 class Commands(typer.Typer):
@@ -57,7 +82,6 @@ app = Commands(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-
 Inputs = Annotated[
     Optional[list[str]],
     typer.Argument(
@@ -259,7 +283,12 @@ def workspace(missing: str) -> Workspace:
 
 def corpus_of(inputs: list[str] | None) -> list[str]:
     """The inputs of a command; in a workspace by default its newest corpus."""
-    return inputs or [str(workspace("IN").need("corpus", "llmcurate run RECIPE IN..."))]
+    return inputs or [str(newest("corpus", None, "IN"))]
+
+
+def newest(kind: str, named: Path | None, missing: str) -> Path:
+    """The folder that was named; in a workspace by default its newest of that kind."""
+    return named or workspace(missing).need(kind)
 
 
 def run_steps(

@@ -166,7 +166,6 @@ def _refuse_beside_rollback(request: Request) -> None:
 
 def _refresh(request: Request, how: How) -> Refreshed | None:
     from curate.formats.fetched import expanded
-    from curate.refresh import run
     from curate.run.homes import FILE
     from curate.steps.recipe import load
     from curate.terminal.progress import say
@@ -176,13 +175,17 @@ def _refresh(request: Request, how: How) -> Refreshed | None:
         _refuse_beside_rollback(request)
         if not (home / FILE).is_file():
             raise UsageError(f"{home} is no folder of `llmcurate refresh`: it has no {FILE}")
+        from curate.refresh import run
+
         outcome = run.roll_back(home, settings.rollback, how)
         say("inputs that came after it count as new again", how.quiet)
     elif request.recipe is None:
         raise UsageError("name a recipe: llmcurate refresh RECIPE IN... -o HOME")
     else:
-        inputs = expanded(request.inputs, list(settings.list), settings.base or "")
         recipe = load(request.recipe, request.sets)
+        inputs = expanded(request.inputs, list(settings.list), settings.base or "")
+        from curate.refresh import run
+
         if request.dry_run:
             echo("\n".join(run.preview(recipe, inputs, home, how)))
             return None
@@ -205,8 +208,8 @@ def _print_outcome(outcome: Refreshed, how: How, as_json: bool) -> None:
         echo_json(outcome.json())
 
 
-def _counted(home: Path, entries: list[tuple[str, str]]) -> list[tuple[str, str, int]]:
-    """The number of removed documents that each entry means, for the first 20 entries."""
+def _forgotten(home: Path, entries: list[tuple[str, str]]) -> int:
+    """The number of removed documents that the entries mean."""
     import pyarrow.parquet as pq
 
     from curate.refresh.removals import REMOVED, Removals
@@ -215,7 +218,7 @@ def _counted(home: Path, entries: list[tuple[str, str]]) -> list[tuple[str, str,
 
     path = removed_file((home / CURRENT).resolve())
     removed = pq.read_table(path) if path else REMOVED.empty_table()
-    return [(*entry, Removals.of([entry]).count(removed)) for entry in entries[:20]]
+    return Removals.of(entries).count(removed)
 
 
 def _entries(options: dict[str, tuple[str, ...]], lists: tuple[Path, ...]) -> list[tuple[str, str]]:
@@ -243,6 +246,18 @@ def _entries(options: dict[str, tuple[str, ...]], lists: tuple[Path, ...]) -> li
     if not entries:
         raise UsageError("say what to forget: --url, --domain, --id or --list FILE")
     return [(k, normal_domain(v) if k == "domain" else v) for k, v in entries]
+
+
+def _say_purged(outcome: Refreshed, entries: list[tuple[str, str]]) -> None:
+    """Prints which snapshots are no longer there to go back to, and what was only in them."""
+    gone, others = outcome.removed_snapshots, outcome.snapshots - 1
+    left = f"{others} of them {'is' if others == 1 else 'are'} left" if others else "none is left"
+    echo(
+        f"removed {counted(len(gone), 'older snapshot')}, the points that --rollback goes back to"
+        f" ({left}): {', '.join(gone)}"
+    )
+    documents = _forgotten(outcome.home, entries)
+    echo(f"no snapshot holds the {counted(documents, 'document')} that these entries name any more")
 
 
 @command(app, "Forget")
@@ -279,8 +294,11 @@ def forget(
         _print_outcome(outcome, how, as_json)
     else:
         echo(f"{home}: no document is newly forgotten; the list holds for all snapshots to come")
-    for kind, value, count in _counted(home, entries):
-        say(f"{kind} {value}: {counted(count, 'document')} so far", how.quiet)
+    if outcome.removed_snapshots and not as_json:
+        _say_purged(outcome, entries)
+    for kind, value in entries[:20]:
+        count = counted(_forgotten(home, [(kind, value)]), "document")
+        say(f"{kind} {value}: {count} so far", how.quiet)
     scrubbed = outcome.scrubbed
     if scrubbed.runs:
         say(

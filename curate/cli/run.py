@@ -3,6 +3,7 @@
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -190,6 +191,12 @@ def _filters(arguments: list[str]) -> Steps:
 
 def _filter(name: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The step of a filter's name, or of FILE.py:FUNCTION."""
+    if name.endswith(".py"):
+        if not Path(name).is_file():
+            raise UsageError(f"no file {name}; a filter of yours is named FILE.py:FUNCTION")
+        text = Path(name).read_text(encoding="utf-8", errors="replace")
+        functions = re.findall(r"^def ([^\W\d]\w*)", text, re.MULTILINE) or ["FUNCTION"]
+        raise UsageError(f"name the function too: {name}:{functions[0]}")
     return ("python", {"function": name}) if ".py:" in name else (name, settings)
 
 

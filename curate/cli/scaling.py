@@ -39,12 +39,12 @@ def scaling_run(
     llmcurate scaling run shards/ -o sweep --tokens 1e5,3e5,1e6 --unique-tokens 2e4,1e5
     """
     from curate.cli.model_settings import ScalingRun
-    from curate.cli.options import workspace
+    from curate.cli.options import newest
     from curate.errors import needs_training
     from curate.inspect.scaling import run_sweep
 
     chosen = ScalingRun.of(settings)
-    folder = shards or workspace("SHARDS").need("shards", "llmcurate tokenizer encode")
+    folder = newest("shards", shards, "SHARDS")
     with needs_training():
         run_sweep(folder, out, chosen, sets or [], as_json, quiet)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import DEFAULT, Inputs, Json, group, run_steps
+from curate.cli.options import DEFAULT, Inputs, Json, group, newest, run_steps
 from curate.cli.settings import command
 from curate.errors import UsageError
 from curate.terminal.output import echo, echo_json
@@ -23,8 +23,12 @@ search_app = group("search", "Find phrases in a corpus (search OUT PHRASE).", de
 @command(search_app, "Search", DEFAULT, hidden=True)
 def search(
     index: Annotated[
-        Path, typer.Argument(help="OUT of a suffix-array dedup or of search build, or its index.")
-    ],
+        Optional[Path],
+        typer.Argument(
+            help="OUT of a suffix-array dedup or of search build, or its index. In a workspace the"
+            " default is the newest."
+        ),
+    ] = None,
     phrase: Annotated[Optional[str], typer.Argument(help="The text to count and show.")] = None,
     longest: Annotated[
         Optional[str],
@@ -54,10 +58,13 @@ def search(
     from curate.dedup.suffix_array import search as searching
     from curate.dedup.suffix_array.search_index import SearchIndex, find_folder
 
+    alone = phrase is None and longest is None and file is None
+    if alone and index is not None and not index.exists():
+        index, phrase = None, str(index)
     if sum(text is not None for text in (phrase, longest, file)) != 1:
         raise UsageError("give one of PHRASE, --longest TEXT and --file FILE")
     chosen = Search.of(settings)
-    arrays = SearchIndex(find_folder(index))
+    arrays = SearchIndex(find_folder(newest("search index", index, "OUT")))
     if phrase is not None:
         hits = searching.find(arrays, phrase, chosen.limit, chosen.context)
         echo_json(hits.dump()) if as_json else echo(text_of(hits))

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from curate.cli import completion
 from curate.cli.help import Command, shown_facts
 from curate.cli.options import document_options
 from curate.errors import UsageError
@@ -23,6 +24,8 @@ from curate.steps.schema import settings_of, summary_of
 Steps = list[tuple[str, dict[str, Any]]]  # names, and the settings that the command itself decides
 TYPES = {"integer": int, "number": float, "boolean": bool, "string": str}
 METAVARS = {int: "INTEGER", float: "FLOAT", str: "TEXT", list[str]: "TEXT"}
+# Words that the shell completes for a setting.
+WORDS = {(step, "model"): completion.presets for step in ("pretrain", "Ablate")}
 # The options that stand behind the settings of a command.
 LAST = (
     "sets workers engine address exchange slurm scratch limit share text_column date_column split"
@@ -62,12 +65,11 @@ def setting_options(
     """
     parameters: dict[str, inspect.Parameter] = {}
     for step, fixed in steps:
-        of_command = step[0].isupper()
         for name, field in fields_of(step).items():
             if name not in fixed and name not in command_names and name not in parameters:
                 kind = _type(field)
                 if kind is not None:
-                    parameters[name] = _parameter(name, field, kind, flags.get(name), of_command)
+                    parameters[name] = _parameter(step, name, field, kind, flags.get(name))
     return parameters
 
 
@@ -75,6 +77,7 @@ def _type(field: dict[str, Any]) -> Any:
     """The Python type of an option's value; None for mappings and lists of them."""
     kinds = [field, *field.get("anyOf", ())]
     types = [k.get("type", "string" if "const" in k or "enum" in k else "") for k in kinds]
+    types += ["string" for k in kinds if k.get("format") == "count"]
     if any(k.get("items", {}).get("type") == "string" for k in kinds):
         return list[str]
     if "string" in types:
@@ -83,10 +86,10 @@ def _type(field: dict[str, Any]) -> Any:
 
 
 def _parameter(
-    name: str, field: dict[str, Any], kind: Any, flag: str | None, of_command: bool
+    step: str, name: str, field: dict[str, Any], kind: Any, flag: str | None
 ) -> inspect.Parameter:
     flag = flag or f"--{name.replace('_', '-')}"
-    plain = kind is bool and of_command and field.get("default") is False
+    plain = kind is bool and step[0].isupper() and field.get("default") is False
     if kind is bool and not plain:
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
     kinds = (field, *field.get("anyOf", ()))
@@ -97,6 +100,7 @@ def _parameter(
             filter(None, [field.get("description"), "" if plain else _facts(field, kind)])
         ),
         metavar="PATH" if path else METAVARS.get(kind),
+        autocompletion=WORDS.get((step, name)),
         show_default=False,
     )
     return inspect.Parameter(
@@ -260,7 +264,8 @@ def read_options(names: Sequence[str]) -> dict[str, inspect.Parameter]:
         help_text = f"Column of the input that holds the {column} of a document."
         named = {"type": "string", "description": help_text, "default": column}
         fields = {**fields, f"{column}_column": named}
-    return {n: _parameter(n, fields[n], _type(fields[n]), None, True) for n in names}
+    # As options of a command, not of a step: `Read`, so a switch has no --no- form.
+    return {n: _parameter("Read", n, fields[n], _type(fields[n]), None) for n in names}
 
 
 def _read(options: dict[str, Any]) -> dict[str, Any]:

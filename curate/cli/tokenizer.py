@@ -11,11 +11,12 @@ import typer
 from curate.cli.options import (
     Inputs,
     Json,
+    Quiet,
     Sets,
     group,
+    newest,
     reading,
     run_steps,
-    workspace,
 )
 from curate.cli.settings import command
 from curate.errors import UsageError
@@ -123,7 +124,7 @@ def encode(
     from curate.cli.execution import execute
     from curate.steps.recipe import compose
 
-    path = tokenizer or workspace("--tokenizer").need("tokenizer", "llmcurate tokenizer train")
+    path = newest("tokenizer", tokenizer, "--tokenizer")
     shards = {"tokenizer": str(path), **settings}
     return execute(
         compose("shards", [("shards", shards)], tuple(sets or ())), inputs, options, "shards"
@@ -245,6 +246,7 @@ def tokenizer_study(
         typer.Option("-o", "--out", metavar="PATH", help="Folder for study.json and study.html."),
     ] = None,
     as_json: Json = False,
+    quiet: Quiet = False,
     *,
     read: dict[str, Any],
     **settings: Any,
@@ -262,4 +264,4 @@ def tokenizer_study(
 
     chosen = TokenizerStudy.of(settings)
     how = (chosen.digits, chosen.width, chosen.worth)
-    study(inputs, chosen.vocab, out, *how, as_json, chosen.dictionary, reading(read))
+    study(inputs, chosen.vocab, out, *how, as_json, chosen.dictionary, reading(read), quiet)

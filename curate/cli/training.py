@@ -18,6 +18,7 @@ from curate.cli.options import (
     TrustCode,
     app,
     command_options,
+    newest,
     read_changes,
     run_steps,
     workspace,
@@ -128,8 +129,7 @@ def _fresh_shards(space: Workspace, options: CommandOptions) -> Path:
     ]
     if shards and (not newer or corpus is None or tokenizer is None):
         return shards[1]
-    source = space.need("corpus", "llmcurate run")
-    vocabulary = space.need("tokenizer", "llmcurate tokenizer train")
+    source, vocabulary = space.need("corpus"), space.need("tokenizer")
     say(f"encoding first: no shards yet for the {' and the '.join(newer)}", options.quiet)
     return encode(vocabulary, {}, [str(source)], replace(options, out=None, as_json=False)).out
 
@@ -160,7 +160,7 @@ def generate(
     texts = [*(beginnings or ()), *(_prompts(chosen.prompts) if chosen.prompts is not None else ())]
     for text in texts:
         _check_text(text, "a prompt")
-    folder = model or _newest("--model")
+    folder = newest("model", model, "--model")
     with needs_training():
         from train.generate.filling import Filling
         from train.generate.generate import complete, load
@@ -222,7 +222,7 @@ def which(
     Example:
     llmcurate which --run model --step 1234
     """
-    folder = run or _newest("--run")
+    folder = newest("model", run, "--run")
     with needs_training():
         from train.measure.which import which as documents_of
 
@@ -290,16 +290,6 @@ def _check_text(text: str, where: str) -> None:
         raise UsageError(f"{where}: not UTF-8") from None
 
 
-def _newest(missing: str) -> Path:
-    """The newest model of the workspace."""
-    from curate.run.workspace import find
-
-    space = find()
-    if space is None:
-        raise UsageError(f"give {missing}, the folder of a trained model, or work in a workspace")
-    return space.need("model", "llmcurate pretrain")
-
-
 @command(app, "Export")
 def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -> None:
     """Write a corpus, or a model, for other tools.
@@ -332,7 +322,7 @@ def export_model(inputs: list[str], dtype: str, options: CommandOptions) -> None
     out = options.out
     if out is None:
         raise UsageError("give -o OUT, the folder to write")
-    run = Path(inputs[0]) if inputs else _newest("IN")
+    run = newest("model", Path(inputs[0]) if inputs else None, "IN")
     with needs_training():
         from curate.disk.files import set_aside
         from curate.terminal.progress import say

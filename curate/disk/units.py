@@ -7,6 +7,7 @@ import re
 from curate.errors import UsageError
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTPE]?)(i?)B?\s*", re.ASCII)
+_COUNT = re.compile(r"\s*(\d[\d_]*(?:\.\d+)?(?:e\d+)?)\s*([kMBGT]?)\s*", re.ASCII | re.IGNORECASE)
 _POWERS = " kMGTPE"
 
 
@@ -27,6 +28,15 @@ def parse_rate(text: str, option: str = "--rate") -> float:
     if rate <= 0:
         raise UsageError(f"{option} {text}: give bytes a second, such as 5MB/s or 500kB/s")
     return rate
+
+
+def parse_count(text: str | float) -> float:
+    """The number of `100k`, `1.5M`, `2B` or `1e5`. ValueError for anything else."""
+    match = _COUNT.fullmatch(str(text))
+    if match is None:
+        raise ValueError("give a number, such as 100000, 100k or 1e5")
+    number, prefix = match.groups()
+    return float(number) * 1000.0 ** " kmgt".index(prefix.lower().replace("b", "g") or " ")
 
 
 def _bytes(text: str) -> float:
@@ -86,12 +96,12 @@ def format_measure(value: float | None) -> str:
         return ""
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
-    return f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def format_short(value: float) -> str:
     """A number in the least room: `1.2k`, `3M`, `0.05`."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g}{unit}"
     return f"{value:.3g}"

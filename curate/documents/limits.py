@@ -8,7 +8,7 @@ would have kept (`llmcurate whatif`), by the very code that decided in the run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -131,6 +131,10 @@ def decide(docs: Documents, limits: Iterable[Limit]) -> Documents:
     return docs
 
 
-def columns_of(steps: Iterable[Settings]) -> dict[str, str]:
-    """`step.rule` to the `step.column` that it looks at, of all limits of these steps."""
-    return {f"{s.label}.{x.rule}": f"{s.label}.{x.column}" for s in steps for x in s.limits()}
+def limits_of(steps: Iterable[Settings]) -> dict[str, Limit]:
+    """The limits of these steps by `step.rule`, each with the whole name of its column."""
+    return {
+        f"{s.label}.{x.rule}": replace(x, column=f"{s.label}.{x.column}")
+        for s in steps
+        for x in s.limits()
+    }

@@ -37,6 +37,7 @@ from curate.experiment.corpora import (
 from curate.experiment.encoding import (
     ORDER,
     OTHER_ORDER,
+    Choice,
     Tokenizer,
     are_equal,
     check_shards,
@@ -103,6 +104,46 @@ class Arm:
         }
 
 
+def _checked(
+    corpora: Sequence[Corpus], texts: dict[str, str], chosen: Ablate, sets: Sequence[str]
+) -> tuple[budgets.Budget, Sets, dict[str | None, Choice]]:
+    """(budget, settings, tokenizers by corpus) of an experiment that can be made; UsageError."""
+    if not texts:
+        raise UsageError(
+            "give --eval NAME=PATH, texts that all corpora are scored on, and one of --tokens,"
+            " --documents, --epochs and --minutes"
+        )
+    budget = budgets.chosen_budget(chosen)
+    changes = read_sets(sets, corpora)
+    check_inputs(corpora, changes)
+    check_shards(corpora, changes)
+    choices = choose_tokenizers(corpora, chosen.tokenizer, chosen.vocab, changes)
+    if budget.kind == "minutes" and not are_equal(choices, corpora):
+        raise UsageError(
+            "--minutes makes tokens equal, which are unequal text where tokenizers differ: give"
+            " --documents or --epochs"
+        )
+    return budget, changes, choices
+
+
+def describe(
+    corpora: Sequence[Corpus], texts: dict[str, str], chosen: Ablate, sets: Sequence[str]
+) -> list[str]:
+    """The plan of `run_experiment`, in lines; UsageError as it raises."""
+    budget, _, _ = _checked(corpora, texts, chosen, sets)
+    runs = chosen.seeds * (len(corpora) + 1)
+    amount = f"{budget.amount:,.6g} {budget.kind}"
+    each = f"in {amount} together" if budget.kind == "minutes" else f"of {amount} each"
+    return [
+        *(f"corpus {c.name}: {', '.join(filter(None, (c.recipe, *c.inputs)))}" for c in corpora),
+        f"placebo: {corpora[0].name} in another order",
+        f"tokenizer: {chosen.tokenizer or counted(chosen.vocab, 'token') + ' of all corpora'}",
+        f"{counted(runs, 'run')} {each}: {counted(chosen.seeds, 'seed')} of every corpus and of the"
+        f" placebo, model {chosen.model or ('by a pilot' if chosen.minutes else 'tiny')}",
+        *(f"scored on {name}: {path}" for name, path in texts.items()),
+    ]
+
+
 def run_experiment(
     corpora: Sequence[Corpus],
     texts: dict[str, str],
@@ -114,18 +155,7 @@ def run_experiment(
     """The figures of the experiment; what is done of it is not done again. Raises UsageError before
     anything is trained, TrainError and RunFailed."""
     begun = time.monotonic()
-    if not texts:
-        raise UsageError("give --eval NAME=PATH: texts that both corpora are scored on")
-    budget = budgets.chosen_budget(chosen)
-    changes = read_sets(sets, corpora)
-    check_inputs(corpora, changes)
-    check_shards(corpora, changes)
-    choices = choose_tokenizers(corpora, chosen.tokenizer, chosen.vocab, changes)
-    if budget.kind == "minutes" and not are_equal(choices, corpora):
-        raise UsageError(
-            "--minutes makes tokens equal, which are unequal text where tokenizers differ: give"
-            " --documents or --epochs"
-        )
+    budget, changes, choices = _checked(corpora, texts, chosen, sets)
     drawn = [
         draw_text(*text, chosen.eval_bytes, chosen.eval_excerpt, changes.read)
         for text in texts.items()

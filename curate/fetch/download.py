@@ -58,12 +58,14 @@ def download(
     rate: float | None = None,
     seconds: float = 60.0,
     pause: float = 0.5,
+    offline_tries: bool = True,
     watch: Callable[[int, int], None] = lambda done, received: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Outcome:
     """Fetches files by HTTP(S), or from any store that fsspec knows; what failed is in the outcome.
 
-    tries: in a row that bring nothing new; parallel: files at a time; rate: bytes a second in all;
+    tries: in a row that bring nothing new; offline_tries: also where no host is found; parallel:
+    files at a time; rate: bytes a second in all;
     seconds: how long a server may be silent; watch(done, came): files done and bytes that came, a
     few times a second; say(line): each failure, when it happens. UsageError where files are missing
     and LLMCURATE_OFFLINE forbids, RunFailed where the disk is full.
@@ -79,7 +81,7 @@ def download(
         with lock:
             received[0] += size
 
-    how = Manners(tries, Rate(None), pause, stop=stop, came=count)
+    how = Manners(tries, Rate(None), pause, stop=stop, came=count, offline_tries=offline_tries)
     how.rate = Rate(rate, how.wait)
     sources = _Sources(parallel, seconds)
     sizes: dict[str, int] = {}
@@ -125,7 +127,7 @@ def download(
 
 def fetch_one(wanted: Wanted, **options: Any) -> None:
     """One file, or RunFailed (UsageError offline) with the reason. options: of `download`."""
-    failed = download([wanted], parallel=1, **options).failed
+    failed = download([wanted], parallel=1, offline_tries=False, **options).failed
     if failed:
         raise RunFailed(failed[wanted.url])
 

@@ -48,6 +48,10 @@ class Failed(Exception):
         self.wait = wait
 
 
+class NoHost(Failed):
+    """The name of the host is not known. During a long fetch the network may come back."""
+
+
 class Changed(Failed):
     """What was fetched so far belongs to another version of the file."""
 
@@ -250,7 +254,7 @@ def _trouble(error: Exception) -> Exception:
     if isinstance(error, known.LocationValueError):
         return Refused(f"it is, or leads to, what is no web address: {_line(error)}")
     if isinstance(error, known.NameResolutionError):
-        return Failed("no such host, or no network")
+        return NoHost("no such host, or no network")
     if isinstance(error, known.NewConnectionError):
         cause = error.__cause__ or error.__context__
         return Failed(f"no connection: {getattr(cause, 'strerror', None) or _line(error)}")

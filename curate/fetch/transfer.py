@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 from curate.disk.files import file_digest, sync_folder, write_text
 from curate.errors import RunFailed
-from curate.fetch.sources import EARLY, Answer, Changed, Failed, Refused, Source
+from curate.fetch.sources import EARLY, Answer, Changed, Failed, NoHost, Refused, Source
 
 PART = ".part"
 
@@ -82,7 +82,7 @@ class Stopped(Exception):
 class Manners:
     """How files are fetched. tries: in a row that bring no byte which was not there before;
     pause: seconds before a second one, doubled with each; patience: the longest wait that a server
-    may ask for; came(n): is told of every n bytes."""
+    may ask for; came(n): is told of every n bytes; offline_tries: also where no host is found."""
 
     tries: int = 5
     rate: Rate = field(default_factory=lambda: Rate(None))
@@ -90,6 +90,7 @@ class Manners:
     patience: float = 600.0
     stop: threading.Event | None = None
     came: Callable[[int], None] = lambda size: None
+    offline_tries: bool = True
 
     def wait(self, seconds: float) -> None:
         """Sleeps; Stopped where it is to end meanwhile."""
@@ -126,6 +127,8 @@ def transfer(wanted: Wanted, source: Source, how: Manners) -> int:
                 _once(wanted, source, how, out, pieces)
                 break
             except Failed as error:
+                if isinstance(error, NoHost) and not how.offline_tries:
+                    raise RunFailed(str(error)) from None
                 size = part.stat().st_size
                 if size > furthest:
                     retry, furthest = fresh, size

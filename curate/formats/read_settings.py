@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import xxhash
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from curate.disk.yaml_file import within_64_bits
-from curate.formats.columns import Columns
-from curate.formats.data_sets import Choice
-from curate.formats.inputs import PARTITION_BYTES
+
+if TYPE_CHECKING:
+    from curate.formats.columns import Columns
+    from curate.formats.data_sets import Choice
 
 BATCH_SECONDS = 600.0
 
@@ -115,6 +116,8 @@ class ReadSettings(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """The settings that decide which documents are read."""
+        from curate.formats.inputs import PARTITION_BYTES
+
         values: dict[str, Any] = self.model_dump(mode="json")
         if self.share is None:
             del values["seed"]
@@ -125,11 +128,15 @@ class ReadSettings(BaseModel):
     @property
     def named(self) -> Columns:
         """The names of the input's columns."""
+        from curate.formats.columns import Columns
+
         return Columns({str(ours): theirs for ours, theirs in self.columns.items()})
 
     @property
     def choice(self) -> Choice:
         """The splits and configurations of data sets."""
+        from curate.formats.data_sets import Choice
+
         return Choice(self.split, self.config)
 
     def draws(self, key: str) -> bool:

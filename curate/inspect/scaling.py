@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.disk.files import write_text
 from curate.disk.process import cores
-from curate.disk.units import counted, format_duration, format_scaled
+from curate.disk.units import counted, format_duration, format_scaled, parse_count
 from curate.errors import UsageError
 from curate.inspect import results
 from curate.inspect.compare.models import model_changes, runs_progress
@@ -91,7 +91,7 @@ def _budgets(chosen: ScalingRun) -> list[Budget]:
 def _amounts(option: str, text: str) -> list[float]:
     """The numbers of an option, each once, the least first."""
     try:
-        amounts = sorted({float(amount) for amount in text.split(",")})
+        amounts = sorted({parse_count(amount) for amount in text.split(",")})
     except ValueError:
         amounts = [0.0]
     if not 1 <= amounts[0] <= amounts[-1] < math.inf:
@@ -119,7 +119,7 @@ def sweep_lines(figures: dict[str, Any]) -> list[str]:
             f"{point['parameters']:,}",
             f"{point['non_embedding']:,}",
             format_scaled(point["tokens"]),
-            f"{point['tokens'] / point['unique_tokens']:.2f}",
+            f"{point['epochs']:.3g}",
             f"{point['flops']:.2e}",
             f"{6 * point['parameters'] * point['tokens'] / point['flops']:.2f}",
             str(point["seed"]),

@@ -216,7 +216,8 @@ def scatter(
         else:
             steps = log_ticks(10**low, 10**high)
         bounds.append((low, high))
-        ticks.append([(scale(v), f"{v:.0e}" if v >= 1e12 else format_short(v)) for v in steps])
+        shown = "{:.0e}".format if steps[-1] >= 1e12 else format_short  # one way on an axis
+        ticks.append([(scale(v), shown(v)) for v in steps])
     (left, right), (bottom, top) = bounds
     axes = Axes(left, right, top, ticks[1], bottom, height)
     axes.ticks(ticks[0])

@@ -20,6 +20,7 @@ from curate.terminal.tables import table
 from train.config import TrainConfig, stages_of
 from train.errors import TrainError
 from train.model.config import ModelConfig
+from train.objective_settings import Task
 from train.settings import change, dotted_names, flat, from_dict, unflat
 
 # The settings that `--set` may name of a model and of its training.
@@ -82,7 +83,7 @@ def _setting(name: str, **limits: Any) -> Any:
     return field_of(TrainConfig, name, **limits)
 
 
-def _joined(values: dict[str, Any], name: str, key: str, default: str) -> dict[str, Any]:
+def _joined(values: dict[str, Any], name: str, key: str = "", default: Any = "") -> dict[str, Any]:
     """``values`` with the settings that are called ``name`` and a dot in the mapping ``name``,
     where a word stands for the mapping's ``key``."""
     start = f"{name}."
@@ -202,11 +203,12 @@ class PretrainProduct(Product):
     @model_validator(mode="before")
     @classmethod
     def _dotted_settings(cls, values: Any) -> Any:
-        """`model.attention.window` of a `--set` joins what the recipe says of the model, and
-        `objective.rate` what it says of the objective."""
+        """`model.attention.window` of a `--set` joins what the recipe says of the model,
+        `objective.rate` what it says of the objective, `eval.wiki` the texts that it names."""
         if isinstance(values, dict):
             values = _joined(values, "model", "preset", "tiny")
             values = _joined(values, "objective", "kind", "auto")
+            values = _joined(values, "eval", default={})
         return values
 
     @field_validator("model")
@@ -250,6 +252,21 @@ class PretrainProduct(Product):
 
         if self._changes and self._preset in PRESETS:
             change(preset(self._preset, context=self.context), self._changes, "model")
+
+    def _check_parts(self) -> None:
+        """UsageError where there is no such model, or no shards, before anything is loaded."""
+        from train.model.presets import preset
+
+        if not Path(self._preset).is_dir():
+            with needs_training():
+                preset(self._preset)
+        labelled = isinstance(self._config(self._settings()).objective, Task)
+        for folder in [] if labelled else self._folders():
+            if Path(folder).exists() and not are_shards(folder):
+                raise UsageError(
+                    f"{folder} holds no token shards: llmcurate tokenizer encode {folder}"
+                    " --tokenizer TOKENIZER -o SHARDS makes some of a corpus"
+                )
 
     def _settings(self) -> dict[str, Any]:
         """Those of training itself."""
@@ -301,6 +318,7 @@ class PretrainProduct(Product):
         return ", ".join(file.shown for file in self._files()) or None
 
     def resources(self) -> list[str]:
+        self._check_parts()
         return [str(file.path) for file in self._files()]
 
     def identity(self) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from curate.formats.read_settings import ReadSettings
 from curate.refresh import snapshot
 from curate.refresh.outcome import How
 from curate.refresh.retention import PRODUCTS as FOLDER
-from curate.run.driver import make_plan, run_planned
+from curate.run.driver import run_planned
 from curate.run.outcome import Options
+from curate.run.plan import make_plan
 from curate.steps.recipe import Recipe
 
 

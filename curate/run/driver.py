@@ -17,14 +17,13 @@ from curate.corpus import indexes, manifests
 from curate.disk.elsewhere import Storage
 from curate.disk.files import clear_temporary
 from curate.disk.inside import all_inside, remove
+from curate.disk.process import cores
 from curate.disk.seals import Seal, seal, verify
+from curate.disk.units import counted
 from curate.engines.base import Engine, Jobs, Task
 from curate.engines.choose import check_engine, open_engine
-from curate.engines.cpu_time import cpu_seconds
 from curate.engines.exchange import Exchange, check_exchange, open_exchange
-from curate.errors import Damaged, RunFailed, UsageError, disk_error, name_file
-from curate.formats.inputs import InputPlan
-from curate.formats.part import plan_reading
+from curate.errors import Damaged, RunFailed, disk_error, name_file
 from curate.run import assemble, deaths
 from curate.run.checks import check_code, check_out
 from curate.run.intact import Intact, changed_after, corpus_seals, finished_files, newest
@@ -33,10 +32,9 @@ from curate.run.late import Report, begin_report
 from curate.run.ledger import Ledger
 from curate.run.made import begin_anew, check_made
 from curate.run.outcome import Options, Outcome
-from curate.run.plan import MapStage, RunPlan, decisions_path, plan_run, stage_folder
+from curate.run.plan import MapStage, RunPlan, decisions_path, stage_folder
 from curate.run.records import read_record
 from curate.run.stages import Stages
-from curate.steps.recipe import Recipe
 from curate.terminal.progress import Progress, say
 
 CORPUS = "corpus"  # the ledger's row of corpus/ and rejected/
@@ -49,6 +47,9 @@ def run_planned(
     stages' workers, and returns what writes them, before the ledger has the run as done."""
     check_engine(options.engine, options.address, options.exchange, options.slurm)
     check_code(plan.recipe, options.allow_python)
+    if options.engine == "local" and options.workers > cores():
+        cpus = counted(cores(), "core")
+        say(f"{options.workers} workers on {cpus}: more than one a core is slower", options.quiet)
     for notice in plan.inputs.notices:
         say(notice, options.quiet)
     check_out(plan, out)
@@ -73,29 +74,6 @@ def run_planned(
     except OSError as error:
         name_file(error, out)
         raise disk_error(error) or error from None
-
-
-def make_plan(recipe: Recipe, inputs: list[str], on_paper: bool = False) -> RunPlan:
-    """The stages of a recipe over its inputs. on_paper: as of plan_run."""
-    began = cpu_seconds()
-    plan = _plan_inputs(recipe, inputs, on_paper)
-    plan.cpu = cpu_seconds() - began
-    return plan
-
-
-def _plan_inputs(recipe: Recipe, inputs: list[str], on_paper: bool) -> RunPlan:
-    names = inputs or list(recipe.input)
-    if names and recipe.brings_corpus:
-        raise UsageError(f"recipe {recipe.name} names its own sources: leave {names[0]} out")
-    if not names and not recipe.reads_input:
-        return plan_run(recipe, InputPlan((), ()))
-    if not names:
-        raise UsageError(f"recipe {recipe.name} has no input: name files or folders to read")
-    if recipe.read.fetch is not None:
-        from curate.formats.fetched import local_inputs
-
-        names = local_inputs(names, recipe.read.fetch, True, False, recipe.read.choice)
-    return plan_run(recipe, plan_reading(names, recipe.read), on_paper=on_paper)
 
 
 class _Run:

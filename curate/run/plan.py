@@ -17,8 +17,10 @@ from typing import Any
 from curate.disk.files import text_digest
 from curate.disk.inside import inside
 from curate.disk.units import counted, format_bytes
+from curate.engines.cpu_time import cpu_seconds
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
+from curate.formats.part import plan_reading
 from curate.run.ledger import RUN, Ledger, ledger_path
 from curate.steps.contracts import CorpusStep, Product, Step
 from curate.steps.recipe import Recipe
@@ -171,6 +173,29 @@ def plan_run(
         close(None)
     product_stages = _product_stages(recipe, key, len(stages), on_paper)
     return RunPlan(recipe, inputs, stages, product_stages, earlier)
+
+
+def make_plan(recipe: Recipe, inputs: list[str], on_paper: bool = False) -> RunPlan:
+    """The stages of a recipe over its inputs. on_paper: as of plan_run."""
+    began = cpu_seconds()
+    plan = _plan_inputs(recipe, inputs, on_paper)
+    plan.cpu = cpu_seconds() - began
+    return plan
+
+
+def _plan_inputs(recipe: Recipe, inputs: list[str], on_paper: bool) -> RunPlan:
+    names = inputs or list(recipe.input)
+    if names and recipe.brings_corpus:
+        raise UsageError(f"recipe {recipe.name} names its own sources: leave {names[0]} out")
+    if not names and not recipe.reads_input:
+        return plan_run(recipe, InputPlan((), ()))
+    if not names:
+        raise UsageError(f"recipe {recipe.name} has no input: name files or folders to read")
+    if recipe.read.fetch is not None:
+        from curate.formats.fetched import local_inputs
+
+        names = local_inputs(names, recipe.read.fetch, True, False, recipe.read.choice)
+    return plan_run(recipe, plan_reading(names, recipe.read), on_paper=on_paper)
 
 
 def _product_stages(

@@ -20,13 +20,17 @@ FILE = "llmcurate.yaml"
 RECIPE = "recipe.yaml"
 KEYS = ("runs", "workers")
 _NUMBERED = re.compile(r"^(\d{4,})-(.+)$")
-# What marks a run folder as holding a finished thing of a kind.
-MARKS = {
-    "corpus": ("corpus.json",),
+# By what a run folder holds when it is finished: patterns of a file that marks it, and the command
+# that makes it.
+KINDS = {
+    "finished run": (("run.json", ".run/run.json"), "run RECIPE IN..."),
+    "corpus": (("corpus.json",), "run RECIPE IN..."),
+    "dedup": (("decisions.parquet",), "dedup"),
+    "search index": (("search.json", "own/search.json", "index/*/own/search.json"), "search build"),
     # tokenizer.json alone is also a copy beside shards and models
-    "tokenizer": ("tokenizer_card.json",),
-    "shards": ("manifest.json",),
-    "model": ("train.json",),
+    "tokenizer": (("tokenizer_card.json",), "tokenizer train"),
+    "shards": (("manifest.json",), "tokenizer encode"),
+    "model": (("train.json",), "pretrain"),
 }
 
 
@@ -48,16 +52,18 @@ class Workspace:
         return [(number, p) for number, p in runs if p not in aside]
 
     def newest(self, kind: str) -> tuple[int, Path] | None:
-        """(run number, folder) of the newest corpus, tokenizer, shards or model."""
+        """(run number, folder) of the newest of one of KINDS."""
+        marks, _ = KINDS[kind]
         for number, path in reversed(self.numbered()):
-            if any((path / mark).is_file() for mark in MARKS[kind]):
+            if any(any(path.glob(mark)) for mark in marks):
                 return number, path
         return None
 
-    def need(self, kind: str, command: str) -> Path:
+    def need(self, kind: str) -> Path:
         """The newest of a kind; UsageError says which command makes one."""
         newest = self.newest(kind)
         if newest is None:
+            command = f"llmcurate {KINDS[kind][1]}"
             raise UsageError(f"no {kind} in {self.runs} yet: run `{command}` first, or name one")
         return newest[1]
 

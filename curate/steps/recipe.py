@@ -29,6 +29,16 @@ READ = -1  # where entries are numbered: the section `read`
 LineOf = Callable[[str], str | None]
 SettingNames = Callable[[], Iterable[str]]
 TOP_KEYS = ("name", "description", "paper", "input", "read", "steps")
+# Files that are no recipe by their ending, and words in configurations of other tools.
+OTHERS = {".py": "a Python file", ".toml": "a TOML file", ".ipynb": "a notebook"}
+TOOLS = {
+    "datatrove": "DataTrove",
+    "\nprocess:": "Data-Juicer",
+    "nemo_curator": "NeMo Curator",
+    "algorithm_name": "text-dedup",
+    "\nstreams:": "Dolma",
+    "\ndedupe:": "Dolma",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -341,8 +351,15 @@ def parse(
 ) -> Recipe:
     """A recipe from YAML text. overrides: `step.key=value` or `read.key=value`. folder: where files
     beside the recipe are."""
-    data, root = read_yaml(text, source)
+    kind = OTHERS.get(Path(source).suffix.lower(), "")
+    data, root = (None, None) if kind else read_yaml(text, source)
     file = _Source(source, root)
+    tool = next((f" of {tool}" for word, tool in TOOLS.items() if word in f"\n{text.lower()}"), "")
+    if kind or (tool and "steps" not in (data or ())):
+        raise UsageError(
+            f"{source} is {kind or 'a file'}{tool}, not a recipe: that is YAML with a list of"
+            " `steps`, which `llmcurate recipes fineweb` shows an example of"
+        )
     if not isinstance(data, dict):
         raise UsageError(f"{source}: a recipe is a mapping with the key `steps`")
     for key in data:

@@ -6,6 +6,7 @@ Nothing here checks a recipe, so that lists and shell completion load no step.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,11 @@ def names() -> list[str]:
 
 
 def text_of(name: str) -> str:
-    """The YAML of a recipe of the package; UsageError names those that there are."""
+    """The YAML of a recipe of the package; UsageError names the nearest one, or all."""
     if name not in names():
-        raise UsageError(f"no recipe {name!r}: give a .yaml file or one of {', '.join(names())}")
+        near = get_close_matches(name, names(), 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names())}"
+        raise UsageError(f"no recipe {name!r}, nor a .yaml file of that name; {hint}")
     return (FOLDER / f"{name}{ENDING}").read_text(encoding="utf-8")
 
 

@@ -208,7 +208,7 @@ def triton(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     return out.to(v.dtype)
 
 
-# Masks that the intervals of flash/ranges.py can say.
+# Masks that flash/spans.py can say.
 _INTERVALS = frozenset({"causal", "documents", "offset", "window", "sinks", "prefix", "alibi"})
 _INDEXED = _INTERVALS | {"pattern", "relative", "gaps", "ahead"}
 _ALL_MASKS = _INDEXED | {"bias", "cross", "content", "segments"}

@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from train.attention.flash.ranges import Spans, spans
+from train.attention.flash.spans import Spans, spans
 from train.attention.pattern import in_segments, near
 
 Value = TypeVar("Value")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from train.attention.flash.ranges import bounds
+from train.attention.flash.spans import bounds
 
 if TYPE_CHECKING:
     from train.attention.mask import Mask

@@ -111,7 +111,8 @@ def sweep(
             shared = {key: row[key] for key in ("name", "parameters", "non_embedding", "tokens")}
             shared["flops"] = row["flops"]
             for run in row["runs"]:
-                own = {"loss": run["held_out_loss"], "seed": run["seed"], "seconds": run["seconds"]}
+                own = {"loss": run["held_out_loss"]}
+                own |= {name: run[name] for name in ("seed", "seconds", "epochs")}
                 own["unique_tokens"] = round(row["tokens"] / max(1.0, run["epochs"]))
                 points.append(shared | own)
             if row["epochs"] > REPEATED:

@@ -44,12 +44,12 @@ def estimate(share: float, rows: int) -> float:
     return float(share ** (1.0 / rows))
 
 
-def curve_text(bands: int, rows: int) -> str:
+def curve_lines(bands: int, rows: int) -> list[str]:
     """The S-curve as two lines of a table, after one that says what it is of."""
     head = "  Jaccard  " + "".join(f"{s:>8.2f}" for s in SIMILARITIES)
     shares = "  found    " + "".join(f"{predicted(bands, rows, s):>8.1%}" for s in SIMILARITIES)
     half = f"half of the pairs at {midpoint(bands, rows):.3f}"
-    return f"minhash: {bands} bands of {counted(rows, 'row')}; {half}\n{head}\n{shares}"
+    return [f"minhash: {bands} bands of {counted(rows, 'row')}; {half}", head, shares]
 
 
 def curve(bands: int, rows: int, steps: int = 100) -> dict[str, Any]:

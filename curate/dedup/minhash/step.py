@@ -20,7 +20,7 @@ from curate.dedup.minhash.banding import (
     PERMUTATIONS,
     PRESETS,
     VERIFIED,
-    curve_text,
+    curve_lines,
     least_error,
     midpoint,
     with_recall,
@@ -231,7 +231,7 @@ class DedupMinhash(DedupStep):
         return identity | {"settings": {**self.comparable(), "survivor": survivor}}
 
     def forecast(self) -> list[str]:
-        return [curve_text(*self.banding)]
+        return curve_lines(*self.banding)
 
     @property
     def banding(self) -> tuple[int, int]:

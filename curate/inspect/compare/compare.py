@@ -23,8 +23,7 @@ from curate.inspect import results
 from curate.inspect.compare.method_run import Measured, folder_of, measure, recipes_of
 from curate.inspect.report.page import BYTES_A_TOKEN
 from curate.pages import templates
-from curate.run.driver import make_plan
-from curate.run.plan import RunPlan
+from curate.run.plan import RunPlan, make_plan
 from curate.terminal.progress import say
 from curate.terminal.tables import table
 

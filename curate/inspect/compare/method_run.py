@@ -119,7 +119,8 @@ def measure(
 def _run(task: dict[str, Any]) -> dict[str, Any]:
     """In the process of the method: runs it and measures."""
     from curate.disk.process import peak_bytes
-    from curate.run.driver import Options, make_plan, run_planned
+    from curate.run.driver import Options, run_planned
+    from curate.run.plan import make_plan
 
     out = Path(task["out"])
     fresh = not (out / "ledger.db").exists()

@@ -28,7 +28,8 @@ from curate.inspect.evaluate import planting
 from curate.inspect.evaluate.dedups_scoring import FOUND, MethodScore, gone, score
 from curate.inspect.evaluate.planting import Plant, Planted, draw
 from curate.pages import templates
-from curate.run.driver import Options, Outcome, make_plan, run_planned
+from curate.run.driver import Options, Outcome, run_planned
+from curate.run.plan import make_plan
 from curate.steps.recipe import Recipe
 from curate.terminal.progress import say
 from curate.terminal.tables import table

@@ -24,7 +24,8 @@ from curate.disk.units import counted, format_bytes, format_percent
 from curate.errors import UsageError
 from curate.formats.read_settings import ReadSettings
 from curate.pages.html import plain
-from curate.run.driver import Options, make_plan, run_planned
+from curate.run.driver import Options, run_planned
+from curate.run.plan import make_plan
 from curate.steps.recipe import compose
 from curate.terminal.progress import say
 from curate.terminal.tables import table

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from curate.disk.units import counted
+from curate.disk.units import counted, parse_count
 from curate.errors import UsageError
 from curate.formats.read_settings import ReadSettings
 from curate.inspect import results
@@ -26,6 +26,7 @@ def study(
     as_json: bool,
     dictionary: Path | None = None,
     read: ReadSettings | None = None,
+    quiet: bool = False,
 ) -> None:
     """Prints the figures; with OUT also study.json and study.html. sizes: with commas between."""
     from tokenize_kit.errors import TokenizerError
@@ -37,10 +38,10 @@ def study(
     if digits not in get_args(Digits):
         raise UsageError(f"--digits {digits}: choose one of {', '.join(get_args(Digits))}")
     try:
-        vocabs = [int(size) for size in sizes.split(",")]
+        vocabs = [int(parse_count(size)) for size in sizes.split(",")]
     except ValueError:
         raise UsageError(f"--vocab {sizes}: give numbers with commas between") from None
-    documents = Documents(inputs, as_json, read)
+    documents = Documents(inputs, as_json or quiet, read)
 
     def texts() -> Iterator[str]:
         for data, offsets, _ in documents.batches():

@@ -59,6 +59,9 @@ class Lengths:
         }
 
 
+UNLABELLED = "(none)"  # of documents without a language
+
+
 @dataclass
 class Kept:
     """languages, domains: the most frequent labels; other_domains: how many more there are."""
@@ -67,6 +70,12 @@ class Kept:
     languages: Counts = field(default_factory=dict)
     domains: Counts = field(default_factory=dict)
     other_domains: int = 0
+
+    @property
+    def main_language(self) -> str | None:
+        """The label of most documents that were kept."""
+        labels = [label for label in self.languages if label != UNLABELLED]
+        return max(labels, key=lambda label: self.languages[label][0], default=None)
 
     def dump(self) -> dict[str, Any]:
         """As JSON values."""
@@ -102,7 +111,7 @@ def count_languages(store: Store) -> Counts:
     )
     if all(lang is None for lang, _, _ in rows):
         return {}
-    return {"(none)" if lang is None else lang: (kept, gone) for lang, kept, gone in rows}
+    return {UNLABELLED if lang is None else lang: (kept, gone) for lang, kept, gone in rows}
 
 
 def count_domains(store: Store) -> tuple[Counts, int]:

@@ -23,7 +23,7 @@ from curate.disk.units import (
     format_estimate,
     format_percent,
 )
-from curate.documents.limits import columns_of
+from curate.documents.limits import Limit, limits_of
 from curate.engines.cpu_time import cpu_seconds
 from curate.inspect.report import ages, duplicates, freshness, kept, languages, rules
 from curate.inspect.report.ages import Ages
@@ -70,7 +70,7 @@ class Figures:
 def gather(
     out: Path,
     by_date: bool = False,
-    declared: Mapping[str, str] = MappingProxyType({}),
+    limits: Mapping[str, Limit] = MappingProxyType({}),
     threads: int = 1,
     steps: Sequence[str] = (),
     run: Run = run_here,
@@ -79,19 +79,19 @@ def gather(
 ) -> Figures:
     """Reads a finished run's corpus/, rejected/ and decisions.parquet; memory is bounded.
 
-    by_date: a dedup chose by date, so that ages are of interest; declared: rule to the column that
-    it looks at; threads, run, sizes: who counts how much at once, which changes nothing else;
-    storage: where the files' content is; steps: their labels, in order.
+    by_date: a dedup chose by date, so that ages are of interest; limits: by rule; threads, run,
+    sizes: who counts how much at once, which changes nothing else; storage: where the files'
+    content is; steps: their labels, in order.
     """
     figures = Figures()
     opening = opened(out, threads=threads, run=run, group_bytes=sizes.report_bytes, storage=storage)
     with opening as store:
         if store is None:
             return figures
-        figures.rules = rules.gather(store, declared)
+        figures.kept = kept.gather(store)
+        figures.rules = rules.gather(store, limits, figures.kept.main_language)
         figures.examples = rules.gather_examples(store, figures.rules.rules)
         figures.duplicates = duplicates.gather(store)
-        figures.kept = kept.gather(store)
         figures.unsure = languages.gather(store)
         figures.lost = languages.lost(store, steps)
         if by_date:
@@ -119,6 +119,7 @@ SIMILARITIES = {
 # Settings of training that stand among its figures; all others are under Settings.
 TRAINING = ("objective", "optimizer", "lr", "schedule", "rows", "context", "precision", "ema")
 CARD = ("algorithm", "vocab", "pattern", "digits", "documents", "bytes")
+MEASURED = (("bytes_a_token", "bytes a token"), ("fertility", "tokens a word"))
 SHARDS = ("documents", "tokens", "bytes", "vocab_size", "dtype")
 COMMAND = 600  # characters of the command on the page; run.json has more
 MOST_GROUPS = 24  # sources of the matrix of overlaps, the largest
@@ -181,11 +182,14 @@ def _values(record: dict[str, Any], figures: Figures) -> dict[str, Any]:
 
 
 def bytes_a_token(record: dict[str, Any]) -> tuple[float, bool]:
-    """(bytes of text a token, whether this run's tokenizer measured it)."""
-    for product in record.get("products", ()):
+    """(bytes of text a token, whether this run's tokenizer measured it on all of the text)."""
+    products = record.get("products", ())
+    for product in products:
         if product["makes"] == "shards" and product.get("tokens"):
             return product["bytes"] / product["tokens"], True
-    return BYTES_A_TOKEN, False
+    cards = (product.get("card") or {} for product in products)
+    sampled = ((card.get("measured") or {}).get("bytes_a_token") for card in cards)
+    return next(filter(None, sampled), BYTES_A_TOKEN), False
 
 
 def _totals(record: dict[str, Any], ratio: float, measured: bool) -> list[tuple[str, str]]:
@@ -290,13 +294,15 @@ def product_values(product: dict[str, Any]) -> list[tuple[str, str]]:
     pairs = [(n, f"{v:,}" if isinstance(v, int) else str(v)) for n, v in values]
     if product.get("tokens"):
         pairs.append(("bytes a token", f"{product['bytes'] / product['tokens']:.2f}"))
-    return pairs
+    measured = product.get("measured") or {}
+    return pairs + [(text, f"{measured[n]:.3f}") for n, text in MEASURED if measured.get(n)]
 
 
 def training_values(summary: dict[str, Any]) -> list[tuple[str, Any]]:
     """A training run's main settings and its speed."""
     settings = summary.get("plan", {}).get("train", {})
     pairs = [(name.replace("_", " "), settings[name]) for name in TRAINING if settings.get(name)]
+    pairs = [(n, v["kind"] if isinstance(v, dict) else v) for n, v in pairs]
     timing = summary.get("timing", {})
     for name, unit in (("tokens_per_second", "tokens"), ("flops_per_second", "FLOP")):
         if _finite(timing.get(name)):
@@ -390,7 +396,7 @@ def begin_report(
             steps = outcome.plan.recipe.steps
             settings = [step.model_dump(mode="json") for step in steps]
             by_date = any(s.get("survivor") == "newest" for s in settings)
-            limits = columns_of(outcome.plan.recipe.document_steps)
+            limits = limits_of(outcome.plan.recipe.document_steps)
             labels = [step.label for step in steps]
             figures = gather(outcome.out, by_date, limits, threads, labels, run, sizes, storage)
             outcome.notices += figures.lost

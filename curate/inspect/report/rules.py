@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from curate.disk.database import arrow_batches, literal
+from curate.documents.limits import Limit
 from curate.documents.rejected import REASONS, SQL_FIRST_RULE, rules_of, sql_reasons, sql_rules
 from curate.inspect.report.bins import Histogram, Range, edges_of, fill, ranges
 from curate.inspect.report.store import (
@@ -35,7 +36,8 @@ MOST_PAIRS = 300  # of an overlap, in run.json
 
 @dataclass
 class Rule:
-    """One rule's figures. above: it marks values over its threshold (None: not known)."""
+    """One rule's figures. above: it marks values over its threshold (None: not known); language:
+    the one that the threshold holds in, where others have others."""
 
     name: str
     marked: int
@@ -45,6 +47,7 @@ class Rule:
     most: float | None = None
     threshold: float | None = None
     above: bool | None = None
+    language: str | None = None
     column: str | None = None
     all: Histogram | None = None
     own: Histogram | None = None
@@ -59,6 +62,8 @@ class Rule:
         values: dict[str, Any] = {"marked": self.marked, "first": self.first, "only": self.only}
         if self.threshold is not None:
             values |= {"threshold": self.threshold, "above": self.above}
+        if self.language is not None:
+            values["language"] = self.language
         if self.least is not None:
             values |= {"least": self.least, "most": self.most}
         if self.column is not None:
@@ -87,10 +92,15 @@ class RuleFigures:
         }
 
 
-def gather(store: Store, declared: Mapping[str, str] = MappingProxyType({})) -> RuleFigures:
+def gather(
+    store: Store,
+    limits: Mapping[str, Limit] = MappingProxyType({}),
+    main_language: str | None = None,
+) -> RuleFigures:
     """Reads the rejected documents' reasons and the numeric columns of all documents.
 
-    declared: rule to the column that it looks at, where that is known.
+    limits: those of rules, where they are known. main_language: the label whose limit stands for a
+    rule that has others in other languages.
     """
     store.pieces(
         {
@@ -111,8 +121,18 @@ def gather(store: Store, declared: Mapping[str, str] = MappingProxyType({})) -> 
     _overlap(store, figures)
     kept = _ranges(store, figures)
     for name, rule in figures.rules.items():
-        if declared.get(name) in store.columns:
-            rule.column = declared[name]
+        if name not in limits:
+            continue
+        limit = limits[name]
+        if limit.column in store.columns:
+            rule.column = limit.column
+        if limit.by_lang is not None:
+            theirs = limit.by_lang.of(main_language)
+            threshold = limit.threshold if theirs is None else theirs
+            if threshold is not None and np.isfinite(threshold):
+                rule.threshold, rule.language = float(threshold), main_language
+        if rule.threshold is not None and rule.above is None:
+            rule.above = limit.above
     _find_columns(store, figures.rules, kept)
     _histograms(store, figures)
     return figures

@@ -17,7 +17,7 @@ import pyarrow as pa
 from curate.corpus import indexes
 from curate.inspect.verify.run import FinishedRun
 from curate.inspect.verify.sketches import drawn_rows, index_of, own_files, rows_of
-from curate.inspect.verify.tally import NotInRun, Tally, need
+from curate.inspect.verify.tally import NotInRun, Tally
 
 _MASK = (1 << 64) - 1
 _PRIME = 0x9E3779B97F4A7C15
@@ -42,7 +42,6 @@ def check(run: FinishedRun) -> list[Tally]:
     steps: list[Any] = run.of("dedup_minhash")
     if not steps:
         raise NotInRun("the run has no step `dedup_minhash`")
-    need("datasketch", "'llmcurate[verify]'")
     tallies = []
     for step in steps:
         index = index_of(run, step)

@@ -64,6 +64,94 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run fineweb absent.warc.gz -o x",
+        "run fineweb in.jsonl -o x",  # no language model, and none may be fetched
+        "dedup absent -o x",
+        "tokenizer train absent -o x",
+        "pretrain in.jsonl -o x",
+        "pretrain shards -o x --model nano-99",
+        "refresh c5 in.jsonl -o x",
+    ],
+)
+def test_a_run_that_cannot_begin_loads_nothing_for_it(tmp_path: Path, line: str) -> None:
+    write_corpus(tmp_path / "in.jsonl", [SENTENCES])
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "manifest.json").write_text("{}")
+    code = (
+        "import sys, curate.cli.app as app\n"
+        f"code = app.invoke({line.split()!r})\n"
+        "heavy = {'torch', 'numba', 'duckdb', 'curate.run.driver'}\n"
+        "heavy &= set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else code)"
+    )
+    offline = {"LLMCURATE_OFFLINE": "1", "LLMCURATE_CACHE": str(tmp_path / "cache")}
+    here = {**os.environ, **offline, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=here
+    )
+    assert done.returncode == 2, done.stderr
+
+
+def test_more_workers_than_cores_are_named(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "in.jsonl", [SENTENCES])
+    line = ("filter", "c4", "in.jsonl", "--workers", "900", "-o")
+    assert "900 workers on " in llmcurate(*line, "x", cwd=tmp_path).stderr
+    assert llmcurate(*line, "y", "--quiet", cwd=tmp_path).stderr == ""
+
+
+def test_the_curve_of_minhash_is_a_table_of_three_lines(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "in.jsonl", [SENTENCES])
+    done = llmcurate("dedup", "in.jsonl", "--method", "minhash", "-o", "x", cwd=tmp_path)
+    head, jaccard, found = done.stderr.splitlines()[:3]
+    assert head.startswith("minhash: 14 bands") and head.endswith("at 0.685")
+    assert jaccard.split()[:2] == ["Jaccard", "0.50"] and found.split()[:2] == ["found", "5.3%"]
+
+
+def test_in_a_workspace_commands_take_the_newest_run(workspace: Path) -> None:
+    what = llmcurate("whatif", "--set", "c4.min_sentences=1", cwd=workspace)
+    assert "0001-filter: c4.min_sentences" in what.stdout
+    checked = llmcurate("check", cwd=workspace)
+    assert checked.returncode == 0 and "0001-filter" in checked.stderr
+    assert "0001-filter" in llmcurate("verify", cwd=workspace).stderr
+    assert llmcurate("browse", "--static", "page.html", cwd=workspace).returncode == 0
+    assert "no search index in" in llmcurate("search", "old mill", cwd=workspace).stderr
+    assert "no model in" in llmcurate("evaluate", "a=b.jsonl", cwd=workspace).stderr
+
+
+def test_in_a_workspace_a_phrase_alone_is_searched_in_the_newest_index(
+    tmp_path: Path, corpus: Path
+) -> None:
+    assert llmcurate("init", cwd=tmp_path).returncode == 0
+    assert llmcurate("search", "build", corpus, cwd=tmp_path).returncode == 0
+    assert "found 41 times" in llmcurate("search", "old mill", cwd=tmp_path).stdout
+
+
+def test_an_experiment_is_described_without_being_made(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "in.jsonl", [SENTENCES])
+    line = ("ablate", "a=in.jsonl", "b=in.jsonl", "--eval", "news=in.jsonl", "-o", "x")
+    done = llmcurate(*line, "--tokens", "100k", "--dry-run", cwd=tmp_path)
+    assert "9 runs of 100,000 tokens each" in done.stdout, done.stderr
+    assert "placebo: a in another order" in done.stdout and not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("line", ["pretrain x --model ti", "ablate --model ti", "model show ti"])
+def test_presets_are_completed(line: str) -> None:
+    words = ["llmcurate", *line.split()]
+    shell = {
+        "_LLMCURATE_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    code = "import sys; sys.argv = ['llmcurate']; from curate.cli.app import app; app()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **shell}
+    )
+    assert done.stdout.split() == ["tiny"], done.stderr
+
+
 def test_version_prints_one_line() -> None:
     done = process("--version")
     assert done.returncode == 0 and done.stdout.startswith("llmcurate 0.")
@@ -85,12 +173,32 @@ def test_version_prints_one_line() -> None:
         (["tokenizer", "train", "in.jsonl", "-o", "x", "--model", "magic"], "model"),
         (["extract", "--extractor", "magic", "in.jsonl", "-o", "x"], "extractor"),
         (["pretrain", "nowhere", "-o", "x"], "holds no token shards"),
+        (["pretrain", "in.jsonl", "-o", "x"], "llmcurate tokenizer encode in.jsonl"),
+        (["fineweb", "in.jsonl"], "did you mean `llmcurate run fineweb`?"),
+        (["view"], "did you mean `llmcurate browse`?"),
+        (["gopher_quality", "in.jsonl"], "`llmcurate filter gopher_quality`?"),
+        (["run", "finweb", "in.jsonl", "-o", "x"], "did you mean 'fineweb'?"),
+        (["filter", "rules.py", "in.jsonl", "-o", "x"], "rules.py:commercial"),
+        (["filter", "no.py", "in.jsonl", "-o", "x"], "no file no.py"),
+        (["run", "trove.py", "in.jsonl", "-o", "x"], "a Python file of DataTrove, not a recipe"),
+        (["run", "dedup.toml", "in.jsonl", "-o", "x"], "a TOML file of text-dedup, not a recipe"),
+        (["run", "juicer.yaml", "in.jsonl", "-o", "x"], "a file of Data-Juicer, not a recipe"),
+        (["ablate", "a=in.jsonl", "b=x", "-o", "x"], "--eval NAME=PATH, texts that"),
+        (["ablate", "a=in.jsonl", "b=x", "-o", "x", "--tokens", "9 lives"], "100k or 1e5"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(
     tmp_path: Path, arguments: list[str], says: str
 ) -> None:
     write_corpus(tmp_path / "in.jsonl", [SENTENCES])
+    files = {
+        "rules.py": "import re\n\n\ndef commercial(text):\n    return 1.0\n",
+        "trove.py": "from datatrove.pipeline.filters import C4QualityFilter\n",
+        "dedup.toml": '[algorithm]\nalgorithm_name = "minhash"\n',
+        "juicer.yaml": "project_name: demo\nprocess:\n  - language_id_score_filter:\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
     done = llmcurate(*arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert says in done.stderr and "Traceback" not in done.stderr

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.dedup.minhash import signatures as kernel
-from curate.dedup.minhash.banding import PRESETS, curve_text, estimate, midpoint, predicted
+from curate.dedup.minhash.banding import PRESETS, curve_lines, estimate, midpoint, predicted
 from curate.dedup.minhash.signatures import normal_form
 from curate.dedup.minhash.verify import Compared, for_kernels, jaccard, match_buckets
 from curate.text.buffers import text_buffers
@@ -210,7 +210,7 @@ def test_the_curve_of_the_presets_is_the_published_one():
     assert [round(predicted(93, 15, s), 3) for s in (0.7, 0.8)] == [0.358, 0.964]
     assert predicted(14, 8, midpoint(14, 8)) == pytest.approx(0.5)
     assert estimate(0.8**8, 8) == pytest.approx(0.8)
-    assert "92.4%" in curve_text(14, 8)
+    assert "92.4%" in curve_lines(14, 8)[-1]
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=12), min_size=2, max_size=2))

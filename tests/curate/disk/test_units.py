@@ -12,6 +12,8 @@ from curate.disk.units import (
     format_measure,
     format_percent,
     format_scaled,
+    format_short,
+    parse_count,
     parse_size,
 )
 from curate.errors import UsageError
@@ -59,6 +61,25 @@ def test_measures_have_four_digits_at_most() -> None:
         "1,234,567",
         "1e-09",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("100k", 1e5), ("1.5M", 1.5e6), ("2B", 2e9), ("1e5", 1e5), ("100_000", 1e5), (7, 7)],
+)
+def test_counts_are_written_with_letters_and_powers(text: str | int, number: float) -> None:
+    assert parse_count(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "k", "-5", "1,000", "5 lives", "nan", "1e", "5kB"])
+def test_what_is_no_count_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="100k or 1e5"):
+        parse_count(text)
+
+
+def test_large_numbers_have_no_power_of_ten() -> None:
+    assert [format_measure(v) for v in (10_253.4, 1613.2, 999.94)] == ["10,253", "1,613", "999.9"]
+    assert [format_short(v) for v in (1e11, 1e12)] == ["100G", "1T"]
 
 
 def test_shares_have_the_digits_asked_for_and_what_is_not_nothing_is_not_shown_as_nothing() -> None:

@@ -29,9 +29,9 @@ from curate.engines.exchange import NOTE, Exchange, open_exchange
 from curate.errors import RunFailed
 from curate.inspect.check import check
 from curate.inspect.whatif.apply import apply
-from curate.run.driver import make_plan
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options
+from curate.run.plan import make_plan
 from curate.run.records import read_record
 from curate.steps.recipe import parse
 from tests.curate.command_line import environment

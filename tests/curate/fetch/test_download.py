@@ -269,6 +269,13 @@ def test_no_server_is_said_in_words(tmp_path: Path) -> None:
     assert why == "no connection: Connection refused, 3 times in a row"
 
 
+def test_one_file_is_not_waited_for_without_a_network(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    with pytest.raises(RunFailed, match=r"no such host, or no network$"):
+        fetch_one(Wanted("http://no-host.invalid/a", tmp_path / "a"), tries=5, pause=30)
+    assert time.monotonic() - begun < 25
+
+
 def test_what_is_there_whole_is_not_fetched_again(web: Web, tmp_path: Path) -> None:
     url = web.put("/a", DATA)
     for checksum in (None, None, SHA):

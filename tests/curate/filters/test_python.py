@@ -175,8 +175,7 @@ def test_an_edited_function_is_computed_anew(rules: Bench, edited: str) -> None:
 
 
 def test_an_edit_while_a_run_works_is_noticed(rules: Bench) -> None:
-    from curate.run.driver import make_plan
-    from curate.run.plan import stage_folder
+    from curate.run.plan import make_plan, stage_folder
     from curate.run.worker.specification import load_spec
 
     rules.run([{"python": "my_rules.py:keep"}], "in.jsonl")

@@ -183,6 +183,7 @@ def test_a_scatter_has_dots_lines_and_axes_of_decades() -> None:
     dots = [(1e10, 1e5), (1e14, 1e7)]
     svg = charts.scatter([("best", dots, line), ("none", [], [])], "best size", "FLOPs", "xy")
     assert labels(svg)[-2:] == ["best", "none"] and "1e+16" in labels(svg)
+    assert "1e+10" in labels(svg) and "10G" not in labels(svg)  # one way on an axis
     centres = re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', svg)
     (left, low), (right, high) = (tuple(map(float, pair)) for pair in centres[:2])
     assert axes.LEFT < left < right < axes.WIDTH and low > high > 0

@@ -106,6 +106,10 @@ def test_a_part_that_cannot_be_read_is_named(home):
 def test_purging_removes_the_snapshots_that_hold_them(home):
     done = home.bench.command("forget", home.path, "--id", "a", "--purge")
     assert done.returncode == 0 and len(home.snapshots()) == 1
+    assert "the points that --rollback goes back to (none is left)" in done.stdout
+    assert "no snapshot holds the 1 document that these entries name any more" in done.stdout
+    again = home.bench.command("forget", home.path, "--id", "a", "--purge")
+    assert "removed" not in again.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +22,13 @@ from train.settings import change as changed
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without")
 
 DOCUMENTS = torch.tensor([[0, 0, 0, 1, 1, 2, 2, 2], [3, 3, 3, 3, 3, 3, 3, -1]])
+
+
+def test_training_needs_no_triton():
+    code = "import sys; sys.modules['triton'] = None; import train.loop.pretrain, train.judge.judge"
+    assert (
+        subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3]).returncode == 0
+    )
 
 
 def case(queries=8, keys=8, heads=4, kv_heads=2, dtype=torch.float32):

@@ -17,7 +17,7 @@ pytest.importorskip("triton")
 from train.attention import Alibi, Mask, Relative, attend, backends, positions_of
 from train.attention.flash import op
 from train.attention.flash.op import flash_attention
-from train.attention.flash.ranges import bounds, bounds_of_ends
+from train.attention.flash.spans import bounds, bounds_of_ends
 from train.errors import TrainError
 
 pytestmark = [

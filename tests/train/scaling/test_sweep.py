@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from curate.cli.app import invoke
+from curate.inspect.scaling import sweep_lines
 from tests.curate.pages.structure import check_structure
 from train.config import TrainConfig
 from train.judge.compare import Budget
@@ -53,6 +54,14 @@ def test_runs_of_a_budget_cost_as_much_and_larger_models_read_less(figures):
             assert 0 <= budget - point["flops"] < step
         tokens = [point["tokens"] for point in own]
         assert tokens == sorted(tokens, reverse=True) and len(set(tokens)) == 3
+
+
+def test_a_row_says_how_often_its_text_was_read(figures, shard_folder):
+    there = json.loads((shard_folder / "manifest.json").read_text())["tokens"]
+    _, *rows = sweep_lines({**figures[1], "cores": 2})[:7]
+    for row, point in zip(rows, figures[1]["points"], strict=True):
+        assert point["epochs"] == pytest.approx(point["tokens"] / there, rel=0.2)
+        assert f"{point['epochs']:.3g}" in row.split()
 
 
 def test_text_that_is_read_again_is_no_more_text(shard_folder, tmp_path):

@@ -15,7 +15,7 @@ import triton
 from torch import Tensor
 
 from train.attention.flash import backward, forward
-from train.attention.flash.ranges import Spans, bounds_of_ends, reach_of
+from train.attention.flash.spans import Spans, bounds_of_ends, reach_of
 from train.errors import TrainError
 
 # Block sizes by head_dim and GPU. Fixed, not tuned at run time: other blocks add up in another

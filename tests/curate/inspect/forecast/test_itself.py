@@ -8,7 +8,7 @@ import pytest
 
 from curate.inspect.forecast.figures import package_table, read_figures
 from curate.inspect.forecast.forecast import Prices, forecast
-from curate.run.driver import make_plan
+from curate.run.plan import make_plan
 from curate.steps.recipe import load
 
 STEPS = ["c4", {"dedup_exact": {"key": "url", "survivor": "newest"}}, "newline_runs"]

@@ -12,7 +12,7 @@ import pytest
 
 from curate.api.outcome import carry_out
 from curate.inspect.report import page
-from curate.inspect.report.page import gather, render
+from curate.inspect.report.page import bytes_a_token, gather, product_values, render
 from curate.pages import charts
 from curate.pages.html import ids_of, linked
 from curate.run import records
@@ -233,3 +233,13 @@ def test_columns_of_the_input_may_have_any_name(bench: Any) -> None:
     assert record["figures"]["rules"]["c4.few_sentences"]["marked"] == 4
     assert 'a"b' in record["figures"]["measures"]
     assert not [n for n in record["notices"] if "could not" in n]
+
+
+def test_tokens_are_estimated_by_the_tokenizer_that_the_run_trained() -> None:
+    card = {"measured": {"bytes_a_token": 4.656, "fertility": 1.25, "tokens": 9}}
+    tokenizer = {"makes": "tokenizer", "card": card}
+    shards = {"makes": "shards", "bytes": 900, "tokens": 200}
+    assert bytes_a_token({"products": [tokenizer]}) == (4.656, False)
+    assert bytes_a_token({"products": [tokenizer, shards]}) == (4.5, True)
+    assert bytes_a_token({"products": []}) == (4.0, False)
+    assert product_values(card) == [("bytes a token", "4.656"), ("tokens a word", "1.250")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.documents.documents import CORE, NUMBER, documents
+from curate.documents.limits import ByLang, Limit
 from curate.inspect.report import rules
 from curate.inspect.report.rules import RuleFigures
 from curate.inspect.report.store import opened, read_rows
@@ -53,6 +55,19 @@ def figures(out: Path) -> RuleFigures:
         return rules.gather(store)
 
 
+@pytest.mark.parametrize(("main", "threshold"), [("en", 60.0), ("th", 20.0), (None, 60.0)])
+def test_a_rule_with_limits_by_language_has_the_main_languages(
+    out: Path, main: str | None, threshold: float
+) -> None:
+    thai = SimpleNamespace(of=lambda label: SimpleNamespace(code="th") if label == "th" else None)
+    limit = Limit("few", "judge.size", "few", 60, above=False, by_lang=ByLang({"th": 20.0}, thai))
+    with opened(out) as store:
+        assert store is not None
+        rule = rules.gather(store, {"judge.few": limit}, main).rules["judge.few"]
+    assert (rule.threshold, rule.above, rule.language) == (threshold, False, main)
+    assert rule.column == "judge.size" and rule.all is not None
+
+
 def test_threads_count_the_same(out: Path, figures: RuleFigures) -> None:
     with opened(out, threads=3) as store:
         assert store is not None
@@ -87,9 +102,10 @@ def test_a_column_that_does_not_part_kept_from_dropped_is_not_the_rules(
 
 def test_a_column_that_the_step_declares_is_the_rules(out: Path, figures: RuleFigures) -> None:
     columns = {"judge.nine": "judge.half", "judge.silent": "judge.gone"}
+    limits = {rule: Limit(rule, column, "", 4, above=True) for rule, column in columns.items()}
     with opened(out) as store:
         assert store is not None
-        gathered = rules.gather(store, columns)
+        gathered = rules.gather(store, limits)
     assert gathered.rules["judge.nine"].column == "judge.half"
     assert sum(gathered.rules["judge.nine"].dump()["histogram"]["marked"]) == 40
     # One that no file has is none, and the others are found as without.

@@ -1,0 +1,86 @@
+"""The few numbers a position that say what a mask lets it see, of any device and without Triton."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Spans:
+    """The few numbers a position that say what a mask lets it see. The kernels take each document
+    to lie in one piece, with positions counted on by one in it, as everywhere in training.
+
+    Of each position, int32 [batch, keys]: where its document starts and ends (``starts``,
+    ``ends``), where the last prefix key of its document ends (``reach``, with ``prefix``), and
+    where position 0 of its document is or would be (``origins``, [batch or 1, keys], for sinks).
+    ``prefix``: bool [batch, keys]. None: the row is one document, no prefix, counted from 0.
+    """
+
+    starts: Tensor | None = None
+    ends: Tensor | None = None
+    origins: Tensor | None = None
+    prefix: Tensor | None = None
+    reach: Tensor | None = None
+
+
+def bounds(documents: Tensor) -> tuple[Tensor, Tensor]:
+    """Start and end of each token's document, for documents [batch, keys] by number."""
+    batch, keys = documents.shape
+    index = torch.arange(keys, device=documents.device, dtype=torch.int32).expand(batch, keys)
+    fresh = torch.ones_like(documents, dtype=torch.bool)
+    fresh[:, 1:] = documents[:, 1:] != documents[:, :-1]
+    last = torch.ones_like(fresh)
+    last[:, :-1] = fresh[:, 1:]
+    starts = torch.where(fresh, index, 0).cummax(dim=1).values
+    ends = torch.where(last, index + 1, keys).flip(1).cummin(dim=1).values.flip(1)
+    return starts.int(), ends.int().contiguous()
+
+
+def bounds_of_ends(ends: Tensor, keys: int) -> tuple[Tensor, Tensor]:
+    """The same from cumulative document ends, int [batch, documents], padded by repeating the last.
+
+    A token behind the last end is in no document: it sees nothing, and nothing sees it.
+    """
+    ends = ends.contiguous()
+    batch, count = ends.shape
+    index = torch.arange(keys, device=ends.device, dtype=ends.dtype).expand(batch, keys)
+    slot = torch.searchsorted(ends, index.contiguous(), right=True)
+    begins = torch.nn.functional.pad(ends, (1, 0))
+    stop = ends.gather(1, slot.clamp(max=count - 1))
+    inside = slot < count
+    start = torch.where(inside, begins.gather(1, slot.clamp(max=count)), 0)
+    return start.int().contiguous(), torch.where(inside, stop, 0).int().contiguous()
+
+
+def reach_of(prefix: Tensor, starts: Tensor | None, ends: Tensor | None) -> Tensor:
+    """One past the last prefix key of each token's document, or 0: int32 [batch, keys]."""
+    batch, keys = prefix.shape
+    index = torch.arange(keys, device=prefix.device, dtype=torch.int32).expand(batch, keys)
+    latest = torch.where(prefix, index + 1, 0).cummax(dim=1).values.int()
+    if starts is None or ends is None:
+        return latest[:, -1:].expand(batch, keys).contiguous()
+    reach = latest.gather(1, (ends.long() - 1).clamp(min=0))
+    return torch.where(reach > starts, reach, 0).contiguous()
+
+
+def spans(
+    *,
+    keys: int,
+    documents: Tensor | None,
+    prefix: Tensor | None,
+    positions: Tensor | None,
+) -> Spans:
+    """The spans of a mask's parts; ``positions`` int [batch or 1, keys], where sinks need them."""
+    starts = ends = origins = reach = None
+    if documents is not None:
+        starts, ends = bounds(documents)
+    if prefix is not None:
+        reach = reach_of(prefix, starts, ends)
+        prefix = prefix.contiguous()
+    if positions is not None:
+        index = torch.arange(keys, device=positions.device)
+        origins = (index - positions).int().contiguous()
+    return Spans(starts=starts, ends=ends, origins=origins, prefix=prefix, reach=reach)
