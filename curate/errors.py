@@ -12,6 +12,7 @@ class CurateError(Exception):
     """Something the user can act on; the message is one line and says what to do."""
 
     exit_code = 1
+    trace = ""  # of the worker that raised it, for --debug
 
     def _render_traceback_(self) -> list[str]:
         """What a notebook (IPython) shows of it, in place of a traceback: the line alone."""
@@ -28,6 +29,10 @@ class RunFailed(CurateError):
     """The run cannot go on; what is committed stays, and running again resumes."""
 
     exit_code = 1
+
+
+class Unforeseen(RunFailed):
+    """An exception that no rule foresaw; the message says where it was raised."""
 
 
 class Damaged(RunFailed):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from curate.api.result import Location, Result, names_of, result_of
+from curate.api.result import Location, Result, result_of
 from curate.api.run import sbatch
+from curate.api.tables import names_of
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,10 +34,11 @@ class Corpus:
     reading: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, *inputs: Location | Iterable[Location], **settings: Any) -> Corpus:
+    def read(cls, *inputs: Any, **settings: Any) -> Corpus:
         """The documents of files, folders, patterns or URLs, or of lists of them: WARC, JSON lines,
         parquet, CSV and more. A folder that a run wrote, or its `Result`, stands for the documents
-        that it kept.
+        that it kept. A frame of pandas or polars, an Arrow table, a data set of `datasets` and a
+        list of dicts hold documents, a row each; they are kept in the cache for workers to read.
 
         settings: of the section `read` of recipes, as limit=1000 (the first documents), share=0.01
         (drawn by id) or split="test"; text_column="content" names the column of the texts,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +16,6 @@ if TYPE_CHECKING:
     from curate.steps.recipe import Recipe
 
 Location = str | os.PathLike[str]  # of a file or folder, or a URL
-
-
-def names_of(inputs: Location | Iterable[Location]) -> list[str]:
-    """The names of one input or of several."""
-    inputs = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
-    return [os.fspath(name) for name in inputs]
 
 
 class Report:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.api.result import Location, Result, names_of, result_of
+from curate.api.result import Location, Result, result_of
+from curate.api.tables import names_of
 from curate.errors import UsageError
 
 if TYPE_CHECKING:

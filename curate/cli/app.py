@@ -94,7 +94,7 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
         if debug:
             import traceback
 
-            tell(getattr(error, "trace", "") or "", end="")
+            tell(getattr(error, "trace", ""), end="")
             tell(traceback.format_exc(), end="")
         return _report(error)
     finally:

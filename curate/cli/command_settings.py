@@ -369,8 +369,8 @@ class Export(CommandSettings):
     format: Literal["jsonl", "warc", "minhash", "bloom", "hf"] = Field(
         "jsonl",
         description="jsonl writes a corpus as JSON lines, warc as WARC records of plain text,"
-        " minhash its signatures for datasketch, bloom a filter for pybloom-live; hf writes a"
-        " trained model for transformers.",
+        " minhash its signatures for datasketch, bloom a filter for pybloom-live; hf, the"
+        " default of a folder with a trained model, writes it for transformers.",
     )
     compression: Literal["zst", "gz", "none"] = Field(
         "zst", description="Compression of the JSON lines."

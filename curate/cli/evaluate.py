@@ -50,11 +50,13 @@ def evaluate(
     import tempfile
 
     from curate.cli.model_settings import Evaluate
+    from curate.formats.folders import needs
     from curate.products.eval_texts import as_shards, named_paths
     from curate.terminal.progress import say
 
     no_model = "=" in model and not Path(model).exists()
     folder = newest("model", None if no_model else Path(model), "MODEL")
+    needs(folder, "model", "transformers")
     chosen = Evaluate.of(settings)
     paths = named_paths([model] * no_model + (named or []))
     if not paths:

@@ -30,10 +30,19 @@ from curate.terminal.output import echo, echo_json
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
 
+
+def _a_run(folder: Path | None) -> Path | None:
+    """The folder of a run; UsageError where it is one of another kind."""
+    from curate.formats.folders import needs
+
+    return needs(folder, "run", "home")
+
+
 Run = Annotated[
     Optional[Path],
     typer.Argument(
         metavar="RUN",
+        callback=_a_run,
         help="The folder OUT of a finished run, or HOME of a refresh. In a workspace the default is"
         " the newest.",
     ),
@@ -68,6 +77,7 @@ def explain(
 
     if out is not None:
         outs = runs_that_read(out.resolve(), id) or [out]
+        _a_run(out)
     else:
         outs = [folder for _, folder in reversed(workspace("--in").numbered())]
     if not outs or not any((folder / "run.json").exists() for folder in outs):

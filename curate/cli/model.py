@@ -256,6 +256,7 @@ def model_rope_search(
 
 def _config(model: str, vocab: int | None, sets: list[str]) -> ModelConfig:
     """A preset, or the configuration of a trained model, with other settings."""
+    from curate.cli.training import a_model
     from curate.products.pretraining import NAMES
     from curate.steps.recipe import Change
     from train.model.presets import PRESETS, preset
@@ -271,6 +272,7 @@ def _config(model: str, vocab: int | None, sets: list[str]) -> ModelConfig:
     if model not in PRESETS and folder.is_dir():
         checkpoint = newest(folder / "checkpoints")
         if checkpoint is None:
+            a_model(folder)
             raise UsageError(f"{model}: no finished checkpoint in this folder")
         return change(model_of(checkpoint), changes, "model")
     return change(preset(model), changes, "model")

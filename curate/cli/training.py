@@ -35,10 +35,21 @@ if TYPE_CHECKING:
     from curate.run.workspace import Workspace
 
 _SOURCES = re.compile(r"(pretrain\.)?sources=")
+
+
+def a_model(folder: Path | None) -> Path | None:
+    """The folder of a trained model; UsageError where it is one of another kind."""
+    from curate.formats.folders import needs
+
+    return needs(folder, "model")
+
+
 Trained = Annotated[
     Optional[Path],
     typer.Option(
-        metavar="PATH", help="Folder of a trained model. In a workspace the default is the newest."
+        metavar="PATH",
+        callback=a_model,
+        help="Folder of a trained model. In a workspace the default is the newest.",
     ),
 ]
 
@@ -88,6 +99,7 @@ def pretrain(
     from dataclasses import replace
 
     from curate.cli.execution import execute
+    from curate.formats.folders import needs
     from curate.products.eval_texts import named_paths
     from curate.steps.recipe import compose
 
@@ -101,6 +113,7 @@ def pretrain(
         if options.dry_run and not folder.exists():
             echo(f"pretrain: after that, on the shards in {folder}")
             return
+        needs(folder, "shards")
         if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
             raise UsageError(f"{folder} holds no token shards")
         settings = {**settings, "shards": str(folder)}
@@ -301,13 +314,16 @@ def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -
     Examples:
     llmcurate export corpus/ -o out
     llmcurate export corpus/ -o out --format warc
-    llmcurate export model/ -o hf-model --format hf --dtype bfloat16
+    llmcurate export model/ -o hf-model --dtype bfloat16
     """
 
     from curate.cli.command_settings import Export
+    from curate.formats.folders import OF_DOCUMENTS, kinds_of
 
     chosen = Export.of(settings)
-    if chosen.format == "hf":
+    kinds = kinds_of(Path(inputs[0])) if inputs else []
+    is_model = "model" in kinds and set(kinds).isdisjoint(OF_DOCUMENTS)
+    if chosen.format == "hf" or ("format" not in settings and is_model):
         export_model(inputs or [], chosen.dtype, options)
     else:
         settings = chosen.model_dump(include={"format", "compression", "key"})
@@ -323,6 +339,7 @@ def export_model(inputs: list[str], dtype: str, options: CommandOptions) -> None
     if out is None:
         raise UsageError("give -o OUT, the folder to write")
     run = newest("model", Path(inputs[0]) if inputs else None, "IN")
+    a_model(run)
     with needs_training():
         from curate.disk.files import set_aside
         from curate.terminal.progress import say
@@ -380,6 +397,9 @@ def import_(
     llmcurate import gpt2/ -o gpt2-run
     llmcurate generate "The river" --model gpt2-run
     """
+    from curate.formats.folders import needs
+
+    needs(folder, "transformers")
     with needs_training():
         from train.hf.load import import_model
 

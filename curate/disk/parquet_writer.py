@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.disk.files import replacing
-from curate.errors import name_file
+from curate.errors import RunFailed, name_file
 
 GROUP_ROWS = 10_000
 GROUP_BYTES = 16 << 20
@@ -30,15 +30,23 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with exactly the schema's columns; absent ones are null."""
+    """The table with exactly the schema's columns; absent ones are null. RunFailed names one whose
+    values are of another type."""
     if table.schema == schema:
         return table
-    columns = [
-        one_array(table[f.name]).cast(f.type)
-        if f.name in table.column_names
-        else pa.nulls(table.num_rows, f.type)
-        for f in schema
-    ]
+    columns = []
+    for f in schema:
+        if f.name not in table.column_names:
+            columns.append(pa.nulls(table.num_rows, f.type))
+            continue
+        column = one_array(table[f.name])
+        try:
+            columns.append(column.cast(f.type))
+        except pa.ArrowException as error:
+            raise RunFailed(
+                f"column {f.name} was {f.type} and is now {column.type}, which does not fit: a"
+                f" step has to give a column one type in all batches ({error})"
+            ) from error
     return pa.Table.from_arrays(columns, schema=schema)
 
 

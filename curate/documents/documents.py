@@ -123,6 +123,11 @@ class Documents:
         """New text for the rows, and what was cut or replaced to get it."""
         if len(spans.rows) == 0:
             return self
+        size = np.diff(self.buffers()[1])[spans.rows]
+        ordered = (spans.start >= 0) & (spans.start <= spans.end) & (spans.end <= size)
+        listed = spans.rule.max() < len(spans.rules)
+        if not (ordered.all() and listed and spans.replacement.max() < len(spans.replacements)):
+            raise ValueError("a span lies beyond its text, or names no rule or replacement")
         table = self._with("text", as_large_string(text))
         return replace(self, table=table, edits=(*self.edits, (self.step, spans)), _cache=None)
 

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from curate.errors import CurateError, Damaged, RunFailed
+from curate.errors import CurateError, Damaged, RunFailed, Unforeseen
 
 Task = dict[str, Any]
 Self = TypeVar("Self", bound="TaskLoop")
@@ -39,7 +39,7 @@ class Death:
         return f"exit status {self.status}"
 
 
-class WorkerBug(RunFailed):
+class WorkerBug(Unforeseen):
     """An exception in a worker that no rule foresaw; carries the worker's traceback."""
 
     def __init__(self, message: str, trace: str) -> None:
@@ -166,5 +166,6 @@ def failure(error: dict[str, Any]) -> CurateError:
     if error["kind"] == "known":
         failed = RunFailed(error["message"])
         failed.exit_code = error["code"]
+        failed.trace = error.get("traceback", "")
         return failed
     return WorkerBug(error["message"], error["traceback"])

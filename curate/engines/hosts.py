@@ -92,8 +92,8 @@ class Host:
         except WorkerBug as error:
             return {"error": {"kind": "bug", "message": str(error), "traceback": error.trace}}
         except CurateError as error:
-            code = error.exit_code
-            return {"error": {"kind": kind_of(error), "message": str(error), "code": code}}
+            known = {"message": str(error), "code": error.exit_code, "traceback": error.trace}
+            return {"error": {"kind": kind_of(error), **known}}
         return {"result": result, "cpu": self._engine.cpu - began}
 
 

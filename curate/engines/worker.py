@@ -100,7 +100,8 @@ def _end_after(parent: int) -> None:
 
 def _run(task: dict[str, Any]) -> dict[str, Any]:
     from curate.engines.base import kind_of
-    from curate.errors import CurateError, disk_error
+    from curate.errors import CurateError, Unforeseen, disk_error
+    from curate.steps.failures import described
 
     try:
         function = resolve_name(task["function"])
@@ -111,12 +112,12 @@ def _run(task: dict[str, Any]) -> dict[str, Any]:
         return {"error": {"kind": "memory", "message": "out of memory"}}
     except Exception as error:
         full = disk_error(error)
-        expected = full or (error if isinstance(error, CurateError) else None)
+        known = full or (error if isinstance(error, CurateError) else None)
         return {
             "error": {
-                "kind": kind_of(expected) if expected else "bug",
-                "message": str(expected or f"{type(error).__name__}: {error}"),
-                "code": expected.exit_code if expected else 1,
+                "kind": "bug" if known is None or isinstance(known, Unforeseen) else kind_of(known),
+                "message": str(known or described(error)),
+                "code": getattr(known, "exit_code", 1),
                 "traceback": traceback.format_exc(),
             }
         }

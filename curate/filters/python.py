@@ -153,7 +153,7 @@ class PythonFilter(Step):
         columns = [] if self._alone else docs.table.select(names).to_pylist()
         for row in rows.tolist():
             arguments = [texts[row].as_py(), *columns[row : row + 1]]
-            with self._failing(docs, row, "document"):
+            with self._failing(docs, row, f"step {self.label} on document"):
                 answers.append((row, self._call(*arguments)))
         return answers
 
@@ -164,7 +164,8 @@ class PythonFilter(Step):
         hidden = HIDDEN - {"text"}
         names = [n for n in docs.table.column_names if n not in hidden]
         table = docs.table.select(names).take(pa.array(rows))
-        with self._failing(docs, int(rows[0]), "the batch that begins with"):
+        first = int(rows[0])
+        with self._failing(docs, first, f"step {self.label} on the batch that begins with"):
             result = self._call(table)
             array = pa.array(result) if not isinstance(result, pa.ChunkedArray) else result
         if len(array) != len(rows):

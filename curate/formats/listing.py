@@ -24,6 +24,7 @@ from curate.formats import standard_input
 from curate.formats.columns import Columns
 from curate.formats.compression import escaped, open_input, path_of, sniff
 from curate.formats.data_sets import MOST_CARD, Choice, chosen_files
+from curate.formats.folders import needs
 from curate.formats.input_file import InputFile, file_system, stamp_of, state_of
 from curate.formats.kinds import (
     FORMATS,
@@ -247,6 +248,8 @@ def _listed(
         raise UsageError(f"input {location} does not exist")
     folder = fs.isdir(root)
     if folder:
+        if _is_local(fs):
+            needs(Path(root), "documents", "run", "home", "workspace", shown=location)
         root = _documents_of(fs, root)
         names, runs, problems = _below(fs, root)
         if problems and not skip_unreadable:

@@ -100,6 +100,7 @@ class PretrainProduct(Product):
     """Trains a language model on token shards: checkpoints, metrics, a sample."""
 
     name: ClassVar[str] = "pretrain"
+    described_in: ClassVar[type | None] = TrainConfig
     makes: ClassVar[str] = "model"
     needs: ClassVar[tuple[str, ...]] = ("shards",)
     reads_corpus: ClassVar[bool] = False

@@ -34,6 +34,7 @@ class TokenizerProduct(Product):
     a folder each."""
 
     name: ClassVar[str] = "tokenizer"
+    described_in: ClassVar[type | None] = TrainingOptions
     makes: ClassVar[str] = "tokenizer"
 
     model: str = _setting("model")

@@ -21,11 +21,13 @@ from curate.disk.publish import manifests
 from curate.disk.seals import seal, verify
 from curate.engines.local import call_apart
 from curate.errors import UsageError
+from curate.pages.html import plain
 from curate.run import made
 from curate.run.intact import Intact, newest
 from curate.run.ledger import Ledger, ledger_path
 from curate.run.plan import ProductStage, RunPlan, stage_folder
 from curate.steps.contracts import Estimate, ProductContext
+from curate.steps.failures import failing
 from curate.terminal.progress import Progress, say
 
 BATCH_ROWS = 500
@@ -96,12 +98,26 @@ def build_product(
     if in_place:
         # From here on what stands there is this product's, unfinished.
         ledger.commit_stage(f"published:{product.makes}", {"key": stage.key, "files": []})
-    with Progress(product.label, steps, quiet or not steps) as progress:
+    ids: list[Any] = []  # of the first and the last document of the batch that the product reads
+
+    def corpus_of(columns: list[str] | None = COLUMNS) -> Iterator[pa.RecordBatch]:
+        batches = direct.batches(columns) if direct else corpus_batches(corpus, columns)
+        for batch in batches:
+            named = batch.num_rows and "id" in batch.schema.names
+            ids[:] = [batch["id"][0], batch["id"][batch.num_rows - 1]] if named else []
+            yield batch
+        ids.clear()
+
+    def place() -> str:
+        return "a document from {} to {}".format(*map(plain, ids)) if ids else ""
+
+    with (
+        Progress(product.label, steps, quiet or not steps) as progress,
+        failing(product.label, place),
+    ):
         context = ProductContext(
             out=folder,
-            corpus=lambda columns=COLUMNS: (
-                direct.batches(columns) if direct else corpus_batches(corpus, columns)
-            ),
+            corpus=corpus_of,
             call_apart=call_apart,
             inputs={k: stage_folder(home, s.folder_name) for k, s in inputs.items()},
             workers=workers,

@@ -17,6 +17,7 @@ from curate.disk.files import replacing
 from curate.disk.seals import seal
 from curate.disk.units import counted
 from curate.errors import TooMuchGone
+from curate.steps.failures import failing
 
 if TYPE_CHECKING:
     from curate.steps.contracts import CorpusStep, Settings
@@ -57,7 +58,7 @@ def resolve(
         dated = isinstance(step, DedupStep) and step.survivor == "newest"
         if dated or not step.in_tasks:
             sketches.fetch()
-        with journal.resolving(own):
+        with journal.resolving(own), failing(step.label):
             counts = step.resolve(sketches)
             if earlier and isinstance(step, DedupStep) and step.replaces(step.model_dump()):
                 counts["superseded"] = _superseded(db, whole, own / SUPERSEDED)

@@ -34,6 +34,7 @@ from curate.run.outcome import Options, Outcome, sum_up
 from curate.run.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_folder
 from curate.run.worker.specification import for_rehearsal, named_files, relative_paths
 from curate.steps.contracts import CorpusStep, Step
+from curate.steps.failures import failing
 from curate.terminal.progress import Progress, say
 
 RESOLVE = "curate.run.resolve:resolve_one_partition"
@@ -232,7 +233,8 @@ class Stages:
             file = step.prepared(folder)
             if file is not None:
                 work = partial(step.prepare, file)
-                results.append(self._once(f"{stage.key}:{step.label}", file, work)[0])
+                with failing(step.label):
+                    results.append(self._once(f"{stage.key}:{step.label}", file, work)[0])
         return results
 
     def _intact(self, engine: Engine, key: str, folder: Path, *kinds: str) -> tuple[bytearray, int]:

@@ -38,6 +38,7 @@ class Settings(BaseModel):
     version: ClassVar[int] = 1  # raised where the same settings give another output than before
     # Whether the step leaves texts as they are, and marks a document whatever else marked it.
     only_measures: ClassVar[bool] = False
+    described_in: ClassVar[type | None] = None  # the dataclass whose settings `field_of` gives it
     # The setting that a recipe may give alone, as `- python: my_rules.py:keep` does.
     plain_setting: ClassVar[str | None] = None
     _label: str | None = PrivateAttr(default=None)

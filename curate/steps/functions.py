@@ -5,22 +5,26 @@ Whatever such code raises ends the run with one line that names its file and lin
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import re
 import sys
+import textwrap
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from curate.disk.files import cache_folder, text_digest, write_text
 from curate.errors import RunFailed, UsageError
-from curate.pages.html import plain
+from curate.steps.failures import named, shown
 from curate.steps.sources import digest_of, file_sources, names_in
 
 FORM = "FILE.py:FUNCTION"
-MOST_SHOWN = 200  # characters of an exception, which may quote a document
 _NAMED = re.compile(r"(.+\.py):([^\W\d]\w*)", re.DOTALL)
 
 
@@ -49,10 +53,11 @@ class FunctionInFile:
         name = getattr(function, "__qualname__", repr(function))
         file = getattr(getattr(function, "__code__", None), "co_filename", "")
         if not str(file).endswith(".py") or not Path(file).is_file():
-            raise UsageError(
-                f"{name} is in no file, where workers could find it: write it to one (in a notebook"
-                f" by %%writefile my_rules.py) and name it: 'my_rules.py:{name}'"
-            )
+            if not name.isidentifier() or function.__code__.co_freevars:
+                raise UsageError(
+                    f"{name} cannot be shipped to workers: write it as `def` at the top"
+                )
+            return cls(_written(function), name)
         if not name.isidentifier():
             raise UsageError(
                 f"{name} of {file} has no name of its own there: make it a function of the module"
@@ -65,7 +70,7 @@ class FunctionInFile:
     @property
     def shown(self) -> str:
         """The name for messages."""
-        return f"{_shown(self.path)}:{self.name}"
+        return f"{shown(self.path)}:{self.name}"
 
     def sources(self) -> dict[str, Path]:
         """The file and those beside it that it imports, by module. UsageError where one of them
@@ -73,7 +78,7 @@ class FunctionInFile:
         try:
             sources, names = file_sources(self.path), names_in(self.path)
         except SyntaxError as error:
-            where = _shown(Path(str(error.filename)))
+            where = shown(Path(str(error.filename)))
             raise UsageError(f"{where}:{error.lineno}: {error.msg}") from None
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"
@@ -81,7 +86,7 @@ class FunctionInFile:
         if names is not None and self.name not in names:
             near = get_close_matches(self.name, names, 1, 0.5)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise UsageError(f"{_shown(self.path)} has no function {self.name!r}{hint}")
+            raise UsageError(f"{shown(self.path)} has no function {self.name!r}{hint}")
         return sources
 
     def digest(self) -> str:
@@ -124,19 +129,61 @@ class FunctionInFile:
         while trace is not None:
             file = trace.tb_frame.f_code.co_filename
             if file in files:
-                place = f"{_shown(Path(file))}:{trace.tb_lineno}"
+                place = f"{shown(Path(file))}:{trace.tb_lineno}"
             trace = trace.tb_next
-        reason = " ".join(plain(str(error), MOST_SHOWN).split())
-        message = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
-        return RunFailed(f"{place}: {message} ({self.name}, {where})")
+        return RunFailed(f"{place}: {named(error)} ({self.name}, {where})")
+
+
+def _written(function: Callable[..., Any]) -> Path:
+    """A file in the cache, named for its content, with a function of a notebook and all that it
+    uses. UsageError names what has no source."""
+    parts: dict[str, str] = {}
+    _collect(function.__name__, function, parts)
+    text = "\n".join(["from __future__ import annotations", *parts.values()])
+    path = cache_folder() / "functions" / text_digest(text)[:16] / "notebook.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text)
+    return path
+
+
+def _collect(name: str, value: Any, parts: dict[str, str]) -> None:
+    """Adds the source of a value, behind those of the names that it uses."""
+    if name in parts:
+        return
+    parts[name] = ""
+    home = getattr(value, "__module__", None)
+    written = isinstance(value, (type, types.FunctionType))
+    if isinstance(value, types.ModuleType):
+        text = f"import {value.__name__} as {name}"
+    elif home not in (None, "__main__") and getattr(value, "__qualname__", "").isidentifier():
+        text = f"from {home} import {value.__qualname__} as {name}"
+    elif written:
+        try:
+            text = textwrap.dedent(inspect.getsource(value))
+        except (OSError, TypeError):
+            raise UsageError(
+                f"the source of {name} is not known here: write it to a file (in a notebook by"
+                f" %%writefile my_rules.py) and name it: 'my_rules.py:{name}'"
+            ) from None
+        around = vars(sys.modules["__main__"]) | getattr(value, "__globals__", {})
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Name) and node.id in around:
+                _collect(node.id, around[node.id], parts)
+    elif isinstance(value, re.Pattern):
+        text = f"import re\n{name} = re.compile({value.pattern!r}, {value.flags})"
+    else:
+        with suppress(ValueError, SyntaxError):
+            if ast.literal_eval(repr(value)) == value:
+                parts[name] = f"{name} = {value!r}"
+                return
+        raise UsageError(
+            f"the function uses {name}, a {type(value).__name__} that workers do not have: make it"
+            " in the function, or write both to a file (in a notebook by %%writefile my_rules.py)"
+        )
+    del parts[name]  # behind what it uses
+    parts[name] = text
 
 
 def is_function(text: str) -> bool:
     """Whether a text is of the form FILE.py:FUNCTION."""
     return _NAMED.fullmatch(text) is not None
-
-
-def _shown(path: Path) -> str:
-    """A path as from here where it lies below."""
-    folder = Path.cwd()
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

@@ -10,7 +10,7 @@ import importlib
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from curate.errors import UsageError
+from curate.errors import CurateError, RunFailed, UsageError
 from kernel_cache import start
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ def _plugins() -> dict[str, str]:
 
 
 def step_class(name: str) -> type[Settings]:
-    """The class behind a name; UsageError names the nearest one."""
+    """The class behind a name; UsageError names the nearest one, RunFailed says why it cannot be
+    loaded."""
     location = REGISTRY.get(name) or _plugins().get(name)
     if location is None:
         near = get_close_matches(name, step_names(), 1, 0.5)
@@ -89,5 +90,16 @@ def step_class(name: str) -> type[Settings]:
         raise UsageError(f"unknown step {name!r}{hint}")
     module, _, attribute = location.partition(":")
     start.plug_ins.update({module.partition(".")[0]} - start.OURS)
-    cls: type[Settings] = getattr(importlib.import_module(module), attribute)
+    try:
+        cls: type[Settings] = getattr(importlib.import_module(module), attribute)
+    except CurateError:
+        raise
+    except Exception as error:
+        from curate.steps.failures import described
+
+        raise RunFailed(
+            f"step {name} cannot be loaded from {location}: {described(error)}"
+        ) from error
+    if getattr(cls, "name", None) != name:
+        raise RunFailed(f"step {name}: the class {location} needs `name: ClassVar[str] = {name!r}`")
     return cls

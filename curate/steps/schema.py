@@ -2,7 +2,8 @@
 
 Editors check recipes with it, and the command line and docs/reference.md are made from it, so that
 a setting is written once: as a field of its step. `make reference` writes the schema into
-pipelines/recipe.schema.json, from where commands read it without loading a step.
+pipelines/recipe.schema.json, from where commands read it without loading a step. An entry holds a
+digest of the source of its fields; of a step whose source has changed since, the class is loaded.
 """
 
 from __future__ import annotations
@@ -11,21 +12,23 @@ import json
 from functools import cache
 from typing import Any
 
+from curate.steps.registry import REGISTRY, step_class, step_names
 from curate.steps.shipped import FOLDER
+from curate.steps.sources import fields_digest
 
 FILE = "recipe.schema.json"
 STEPS = "#/$defs/"
+PLACES = {"read": "curate.formats.read_settings:ReadSettings", **REGISTRY}
 
 
 def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
     """The schema of recipes of the named steps; by default of all, plug-ins included."""
     from curate.formats.read_settings import ReadSettings
-    from curate.steps.registry import step_class, step_names
 
     names = step_names() if names is None else names
     definitions: dict[str, Any] = {}
     for name in names:
-        definitions[name] = class_schema(step_class(name))
+        definitions[name] = _with_source(name, step_class(name))
         definitions |= definitions[name].pop("$defs", {})
     variants = [n for n in names if "variant" in definitions[n]["properties"]]
     alone = {n: [{"type": "string"}] if step_class(n).plain_setting else [] for n in names}
@@ -62,7 +65,7 @@ def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
         },
         "required": ["steps"],
         "additionalProperties": False,
-        "$defs": {"read": class_schema(ReadSettings), **definitions},
+        "$defs": {"read": _with_source("read", ReadSettings), **definitions},
     }
 
 
@@ -92,25 +95,36 @@ def shipped_schema() -> dict[str, Any]:
 
 
 def definition_of(step: str) -> dict[str, Any]:
-    """Description, paper and settings of a step; of a plug-in its class is loaded. UsageError for
-    a step that is not there."""
-    definition: dict[str, Any] | None = shipped_schema()["$defs"].get(step)
-    if definition is None or step[0].isupper():
-        from curate.steps.registry import step_class
+    """Description, paper and settings of a step: as they were written, where the source of its
+    fields is the same, else of the class, which is loaded. UsageError for an unknown step."""
+    definition: dict[str, Any] = shipped_schema()["$defs"].get(step, {})
+    digest, _, modules = definition.get("$comment", "").partition(" ")
+    if step in PLACES and digest == fields_digest(PLACES[step], modules.split()):
+        return definition
+    from curate.formats.read_settings import ReadSettings
 
-        definition = class_schema(step_class(step))
-    return definition
+    return class_schema(ReadSettings if step == "read" else step_class(step))
+
+
+def _with_source(step: str, model: Any) -> dict[str, Any]:
+    """The schema of a step with a digest of the source of its fields, and with its modules."""
+    definition = class_schema(model)
+    with_fields = (kind for kind in model.__mro__ if getattr(kind, "model_fields", None))
+    kinds = (model, *with_fields, getattr(model, "described_in", None) or model)
+    modules = list(dict.fromkeys(kind.__module__ for kind in kinds))
+    digest = fields_digest(PLACES.get(step, ""), modules)
+    return {"$comment": " ".join([digest, *modules]), **definition}
 
 
 def settings_of(step: str) -> dict[str, dict[str, Any]]:
-    """The settings of a step of the package: schema of each, by name."""
-    settings: dict[str, dict[str, Any]] = shipped_schema()["$defs"][step]["properties"]
+    """The settings of a step: schema of each, by name."""
+    settings: dict[str, dict[str, Any]] = definition_of(step)["properties"]
     return settings
 
 
 def summary_of(step: str) -> str:
     """One line on the step."""
-    return str(shipped_schema()["$defs"][step].get("description", ""))
+    return str(definition_of(step).get("description", ""))
 
 
 LIMITS = {

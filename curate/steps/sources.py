@@ -2,16 +2,20 @@
 
 A plug-in's step is a module of a package, a function of the user's a file by its path. Either is
 followed into what it imports from its own package, or, where it is in none, from files beside it.
+The fields of a step of ours have a digest too, which says if the schema of recipes is still theirs.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 from curate.disk.files import text_digest
+from kernel_cache.start import HOME
 
 
 def source_digest(module: str) -> str | None:
@@ -38,6 +42,30 @@ def digest_of(sources: dict[str, Path]) -> str:
     """A digest of modules' names and texts."""
     texts = (f"{name}\0{sources[name].read_text(encoding='utf-8')}" for name in sorted(sources))
     return text_digest("\0".join(texts), "xxh3-128")
+
+
+def fields_digest(location: str, modules: Iterable[str]) -> str:
+    """A digest of a class's location and of all that its modules say outside of functions: fields,
+    constants, docstrings of classes. No module is loaded; one without a file has no lines."""
+    lines = [location]
+    for module in modules:
+        lines += _outside_functions(module)
+    return text_digest("\n".join(lines))[:16]
+
+
+@cache
+def _outside_functions(module: str) -> list[str]:
+    lines: list[str] = []
+    depth: float = math.inf  # of the function or import that a line belongs to
+    path = Path(HOME, *module.split(".")).with_suffix(".py")
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and (indent < depth or (indent == depth and line[indent] not in ")]}")):
+            left_out = line.lstrip().startswith(("def ", "async ", "@", "import ", "from ", "#"))
+            depth = indent if left_out else math.inf
+        if depth == math.inf and line.strip():
+            lines.append(line)
+    return lines
 
 
 def _sources(root: Path, first: dict[str, Path], package: str | None) -> dict[str, Path]:

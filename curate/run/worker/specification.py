@@ -29,6 +29,7 @@ from curate.formats.inputs import InputPlan
 from curate.formats.read_settings import ReadSettings
 from curate.run.worker.traces import Traces
 from curate.steps.contracts import CorpusStep, Settings, Step
+from curate.steps.failures import failing, on_batch
 from curate.steps.registry import step_class
 
 # The numbers of documents that a worker works on before the first one, and while it reads.
@@ -129,14 +130,16 @@ def open_steps(spec: dict[str, Any], *kinds: str) -> None:
             spec["closed"].remove(kind)
             if kind == "steps":
                 for step in spec["steps"]:
-                    step.open_in(Path(spec["folder"]))
+                    with failing(step.label):
+                        step.open_in(Path(spec["folder"]))
             elif spec[kind] is not None:
-                spec[kind].open()
+                with failing(spec[kind].label):
+                    spec[kind].open()
 
 
 def sketch_rows(step: CorpusStep, kept: pa.Table, part: int) -> pa.Table:
     """The step's sketch of kept rows, with their keys."""
-    rows = step.sketch(Documents(kept).within(step.label))
+    rows = on_batch(step.label, step.sketch, Documents(kept).within(step.label))
     rows = rows.append_column("part", pa.array(np.full(kept.num_rows, part, np.int32)))
     rows = rows.append_column("n", one_array(kept[NUMBER]))
     return rows.append_column("id", one_array(kept["id"]))
@@ -181,16 +184,18 @@ class Work:
             self.lap("read")
             before = docs
             entering = docs.within(step.label)
-            if step is corpus_step:
-                docs = corpus_step.apply(entering, self.decided(docs))
-            else:
-                docs = step.apply(entering)
+            apply = step.apply if isinstance(step, Step) else self._decide
+            docs = on_batch(step.label, apply, entering)
             self.seconds[step.label] += time.perf_counter() - start
             self.lap(step.label)
             worker.ready(step.label, self.spec["later"]["of"])
             if traced:
                 self.traces.step(step.label, before, docs)
         return docs
+
+    def _decide(self, docs: Documents) -> Documents:
+        corpus_step: CorpusStep = self.spec["apply"]
+        return corpus_step.apply(docs, self.decided(docs))
 
     def decided(self, docs: Documents) -> pa.Table:
         """The decisions on the documents of a batch."""

@@ -126,9 +126,11 @@ def test_memory_exhaustion_is_one_line_with_advice(bench):
         bench.run(STEPS, source, read=SMALL)
 
 
-def test_a_defect_of_a_step_is_one_line_and_keeps_the_trace(bench):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_defect_of_a_step_names_step_source_and_document_and_keeps_the_trace(bench, workers):
     source = bench.jsonl("in.jsonl", rows((7, "ERROR")))
-    with pytest.raises(WorkerBug, match="ValueError: a defect") as failure:
-        bench.run(STEPS, source, read=SMALL)
+    line = r"step crash failed on document d07 of in\.jsonl: ValueError: a defect .* at .*\.py:\d+$"
+    with pytest.raises(WorkerBug, match=line) as failure:
+        bench.run(STEPS, source, workers=workers, read=SMALL)
     assert isinstance(failure.value, CurateError)
     assert "in apply" in failure.value.trace

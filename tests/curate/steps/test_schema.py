@@ -11,10 +11,18 @@ import jsonschema
 import pytest
 import yaml
 
+from curate.steps import sources
 from curate.steps.contracts import Step
 from curate.steps.recipe import parse
 from curate.steps.registry import REGISTRY, step_class
-from curate.steps.schema import FILE, recipe_schema, shipped_schema, text_of
+from curate.steps.schema import (
+    FILE,
+    class_schema,
+    definition_of,
+    recipe_schema,
+    shipped_schema,
+    text_of,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 RECIPES = sorted((ROOT / "pipelines").glob("*.yaml"))
@@ -34,6 +42,37 @@ def test_the_checked_in_schema_is_that_of_the_fields(schema: dict[str, Any]) -> 
     written = (ROOT / "pipelines" / FILE).read_text(encoding="utf-8")
     assert written == text_of(schema), "run `make reference`"
     assert json.loads(written) == schema
+
+
+def test_an_entry_that_is_missing_or_of_an_older_source_falls_back_to_the_class(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shipped, fields = shipped_schema()["$defs"], class_schema(step_class("c4"))
+    assert definition_of("c4") is shipped["c4"]
+    older = {**shipped["c4"], "$comment": "0 curate.filters.c4", "properties": {}}
+    monkeypatch.setitem(shipped, "c4", older)
+    assert definition_of("c4") == fields
+    monkeypatch.delitem(shipped, "c4")
+    assert definition_of("c4") == fields
+
+
+def test_the_digest_of_fields_changes_with_a_field_and_with_no_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def digest(text: str) -> str:
+        (tmp_path / "module.py").write_text(text, encoding="utf-8")
+        sources._outside_functions.cache_clear()
+        return sources.fields_digest("module:A", ["module"])
+
+    monkeypatch.setattr(sources, "HOME", str(tmp_path))
+    text = "class A:\n    most: int = 1\n\n    def apply(self,\n    ) -> None:\n        a = 1\n"
+    before = digest(text)
+    for changed in (text.replace("a = 1", "b = 2"), "import os\n" + text, "# why\n" + text):
+        assert digest(changed) == before
+    added = text.replace("    def", "    least: int = 0\n\n    def", 1)
+    for changed in (text.replace("most", "least"), text.replace("int", "float", 1), added):
+        assert digest(changed) != before
+    sources._outside_functions.cache_clear()
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

@@ -1,0 +1,93 @@
+"""Kinds of folders, told by the files in them, and the command for each where another is needed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+
+from curate.errors import UsageError
+from curate.formats.kinds import format_by_name
+
+
+@dataclass(frozen=True)
+class Kind:
+    """what: its name, with an article; marks: patterns, one of which its files match; use: the
+    command that takes it, with {} for the folder; made: the commands that make one of documents."""
+
+    what: str
+    marks: tuple[str, ...]
+    use: str = ""
+    made: str = ""
+
+
+KINDS = {
+    "home": Kind("the HOME of a refresh", ("refresh.db",)),
+    "run": Kind(
+        "the OUT of a run on documents",
+        ("corpus.json",),
+        made="`llmcurate run RECIPE {} -o OUT` makes a run of it",
+    ),
+    "model": Kind(
+        "a trained model",
+        ("checkpoints/step-*", "train.json"),
+        "`llmcurate generate --model {}` uses it, and `llmcurate export {} -o OUT` writes it for"
+        " transformers",
+        "`llmcurate tokenizer encode {} --tokenizer TOKENIZER -o SHARDS` and `llmcurate pretrain"
+        " SHARDS -o MODEL` train one on it",
+    ),
+    "checkpoint": Kind("a checkpoint of a trained model", ("optimizer.safetensors",)),
+    "transformers": Kind(
+        "a model of transformers",
+        ("model*.safetensors", "pytorch_model*.bin"),
+        "`llmcurate import {} -o MODEL` makes a trained model of it",
+        "`save_pretrained` of transformers writes one",
+    ),
+    "shards": Kind(
+        "token shards",
+        ("tokens-*.bin",),
+        "`llmcurate pretrain {} -o MODEL` trains a model on them",
+        "`llmcurate tokenizer encode {} --tokenizer TOKENIZER -o SHARDS` makes them of it",
+    ),
+    "tokenizer": Kind(
+        "a tokenizer",
+        ("tokenizer.json", "tokenizer.model"),
+        "`llmcurate tokenizer encode IN... --tokenizer {} -o SHARDS` encodes documents with it",
+    ),
+    "workspace": Kind("a workspace", ("llmcurate.yaml",), "work in it: `cd {}`"),
+    "documents": Kind("a folder of documents", ()),
+}
+MOST_LOOKED_AT = 1000  # files and folders below one that is of another kind
+OF_DOCUMENTS = ("run", "home", "documents")  # what readers of documents take
+
+
+def kinds_of(folder: Path) -> list[str]:
+    """The kinds of a folder on this machine, the most telling one first; none for a file, or if
+    nothing in it is known."""
+    kinds = [name for name, kind in KINDS.items() if any(any(folder.glob(m)) for m in kind.marks)]
+    if "checkpoint" in kinds:
+        return ["checkpoint"]
+    if kinds in ([], ["tokenizer"]):  # others hold such files that are no documents
+        _, _, files = next(os.walk(folder), ("", [], []))
+        own = (".json", ".txt", ".md") if kinds else ()
+        kinds += ["documents"] * any(format_by_name(f) for f in files if not f.endswith(own))
+    return kinds
+
+
+def needs(folder: Path | None, *wanted: str, shown: str = "") -> Path | None:
+    """The folder as it is, if it is of a wanted kind, or of none that is known. UsageError says of
+    another kind what it is, and names the folder or the command that would do. shown: its name."""
+    kinds = kinds_of(folder) if folder is not None else []
+    if folder is None or not kinds or not set(wanted).isdisjoint(kinds):
+        return folder
+    kind, first, shown = KINDS[kinds[0]], KINDS[wanted[0]], shown or str(folder)
+    below = [*sorted(folder.glob("*"), reverse=True), *sorted(folder.glob("*/*"), reverse=True)]
+    near = (*folder.absolute().parents[:2], *filter(Path.is_dir, below[:MOST_LOOKED_AT]))
+    fitting = [path for path in near if ({*wanted} - {"documents"}) & {*kinds_of(path)}]
+    advice = kind.use.replace("{}", quote(shown))
+    if fitting:
+        advice = f"name {os.path.relpath(fitting[0])}"
+    elif first.made and kinds[0] in OF_DOCUMENTS:
+        advice = first.made.replace("{}", quote(shown))
+    raise UsageError(f"{shown} is {kind.what}, not {first.what}" + (advice and f": {advice}"))
