@@ -63,8 +63,7 @@ class TokenizerProduct(Product):
     pad_to: int = _setting("pad_to")
     min_frequency: int = _setting("min_frequency")
     max_token_length: int | None = _setting("max_token_length")
-    superwords: Size | Literal["auto"] | None = _setting("superwords")
-    whole_words: bool = _setting("whole_words")
+    superwords: int | None = _setting("superwords")
     character_coverage: float | None = _setting("character_coverage")
     character_seeds: bool = _setting("character_seeds")
     sample_bytes: int | None = _setting("sample_bytes")
@@ -72,8 +71,6 @@ class TokenizerProduct(Product):
     weights: str | None = _setting("weights")
     temperature: float | None = _setting("temperature")
     by: str | None = _setting("by")
-    parity_by: str | None = _setting("parity_by")
-    parity_dev: str | None = _setting("parity_dev")
 
     @field_validator("vocab", mode="before")
     @classmethod
@@ -103,7 +100,7 @@ class TokenizerProduct(Product):
         return TrainingOptions(sizes=sizes, **settings)
 
     def identity(self) -> dict[str, Any]:
-        named = ("dictionary", "chat_template", "parity_dev")
+        named = ("dictionary", "chat_template")
         files = {name: getattr(self, name) for name in named}
         read = {name: sha256(Path(path)) for name, path in files.items() if path}
         return super().identity() | read

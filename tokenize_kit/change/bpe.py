@@ -93,7 +93,7 @@ def spell_merges(
     spellings = set(old)
     new: list[Text] = []
     merges: list[tuple[Text, Text]] = []
-    for left, right, token_id in learned[:, :3].tolist():
+    for left, right, token_id in learned.tolist():
         if left not in spelled or right not in spelled:
             continue  # made of one that may not be
         pair = spelled[left], spelled[right]

@@ -51,7 +51,7 @@ def learn_own(
     bounds = np.cumsum([0, *map(len, banned)])
     text = lay_out(words.symbols, np.append(0, np.cumsum(words.sizes)), words.counts)
     merges = learn(text, words.bases, most, least, longest, joined, bounds)
-    return [(left, right, merged) for left, right, merged in merges[:, :3].tolist()]
+    return [(left, right, merged) for left, right, merged in merges.tolist()]
 
 
 def learn_sentencepiece(

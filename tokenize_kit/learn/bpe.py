@@ -25,9 +25,7 @@ from tokenize_kit.learn.byte_words import (
 )
 from tokenize_kit.learn.cutting import run_merges
 from tokenize_kit.learn.options import TrainingOptions
-from tokenize_kit.learn.parity import Parity, learn_parity
 from tokenize_kit.learn.superwords import learn_superwords
-from tokenize_kit.learn.whole_words import WordTable, check_special, more_tokens, prune_parts
 
 if TYPE_CHECKING:
     from tokenize_kit.segment.dictionary import Dictionary
@@ -71,31 +69,22 @@ def train_sizes(
     options: TrainingOptions,
     scale: int = 1,
     dictionary: Dictionary | None = None,
-    parity: Parity | None = None,
 ) -> list[Tokenizer]:
     """A tokenizer of each of the sizes, from one count and one learning.
 
     documents: texts, each with the number of times that it counts; scale: what that number is of a
-    text that counts once; parity: with it, documents have the numbers of their groups. Special
-    tokens take ids 0, 1, ...; then come the 256 bytes, then what merges make, then tokens that pad.
-    A small corpus gives fewer tokens than asked. Equal counts are broken by the pair's ids, so the
-    result depends on the texts alone.
+    text that counts once. Special tokens take ids 0, 1, ...; then come the 256 bytes, then what
+    merges make, then tokens that pad. A small corpus gives fewer tokens than asked. Equal counts
+    are broken by the pair's ids, so the result depends on the texts alone.
     """
     first, parts, padding = options.first_tokens, options.cutting.parts, options.padding
-    if options.whole_words:
-        check_special((*first, *padding), parts)
-    whole: WordTable | None = None
     most = max(options.sizes) - options.unlearned
     banned = [token.encode() for token in options.banned]
     longest = options.max_token_length or LONGEST
     least, cut = options.min_frequency * scale, options.counted_parts
     if options.learner == "tokenizers":
         names, merges = learn_tokenizers(documents, cut, most, least, longest, banned)
-    elif parity is not None:
-        names, merges = learn_parity(
-            documents, parity, cut, dictionary, most, banned, least, longest
-        )
-    elif isinstance(options.superwords, int):
+    elif options.superwords is not None:
         subwords = options.superwords - options.unlearned
         names, merges = learn_superwords(
             documents, cut, parts, subwords, most, banned, least, longest
@@ -104,23 +93,16 @@ def train_sizes(
         counted = count_words(documents, cut, dictionary)
         if options.learner == "own":
             text = lay_out_words(*counted.words())
-            whole = counted.words() if options.whole_words else None
             del counted  # as much memory again
-            room = more_tokens(most) if options.whole_words else most
-            names, merges = learn_merges(text, room, banned, least, longest)
+            names, merges = learn_merges(text, most, banned, least, longest)
         else:
             names, merges = _by_sentencepiece(counted.words(), most, longest, banned)
     tokenizers = []
     for size in options.sizes:
         fewer = first_merges(names, merges, size - options.unlearned)
-        if whole is not None:
-            more = first_merges(names, merges, more_tokens(size - options.unlearned))
-            fewer = prune_parts(more, fewer, whole)
         fewer = add_space_runs(*fewer, 256, b" ", options.space_runs)
         last = padding[: -(len(first) + len(fewer[0])) % options.pad_to]
-        tokenizers.append(
-            build_tokenizer(*fewer, first, last, parts, options.space_token, options.whole_words)
-        )
+        tokenizers.append(build_tokenizer(*fewer, first, last, parts, options.space_token))
     return tokenizers
 
 

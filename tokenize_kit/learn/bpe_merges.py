@@ -25,7 +25,6 @@ from tokenize_kit.learn.bpe_pairs import (
     EVENTS,
     FREE,
     LIVE,
-    MERGED,
     PAIRS,
     TOUCHED,
     add_pair,
@@ -62,7 +61,7 @@ Beside = namedtuple("Beside", "sums less touched event position")
 def learn(
     text, bases, most, least, longest, banned, banned_ends, share=SHARE, step=STEP, begun=None
 ):
-    """Merges: int64[n, 4] of left, right and merged id, and how often the pair occurred.
+    """Merges: int64[n, 3] of left, right and merged id.
 
     text: words.lay_out's, of symbols 0 to bases - 1, which is merged in; most: tokens at most,
     bases included; least: the count under which nothing is merged; longest: symbols of a token at
@@ -118,7 +117,7 @@ def _words_in(letters, start, end, gaps):
 
 
 @njit(nogil=True)
-def token_slot(letters, ends, names, token):
+def _token_slot(letters, ends, names, token):
     """Slot of names: int64[slots] that holds the token spelled as this one is, or a free one."""
     start, size = ends[token], ends[token + 1] - ends[token]
     value = np.uint64(size)
@@ -140,7 +139,7 @@ def token_slot(letters, ends, names, token):
 
 
 @njit(nogil=True, allocates=True)
-def spell_token(letters, ends, a, b, new):
+def _spell_token(letters, ends, a, b, new):
     """Spells token `new` as a and b are; returns letters, grown where need be."""
     at = ends[new]
     letters = enlarged(letters, at + ends[a + 1] - ends[a] + ends[b + 1] - ends[b])
@@ -201,14 +200,12 @@ def _merge_pair(
     """Merges a pair at its positions, as far as it is still there, and counts what stands
     beside."""
     first, second, width = lengths[a], lengths[b], len(less) // 2
-    touches, left_again, right_again = np.int64(0), np.int64(0), np.int64(0)
-    events, merged = 0, np.int64(0)
+    touches, left_again, right_again, events = np.int64(0), np.int64(0), np.int64(0), 0
     for k in range(len(where)):
         at = np.int64(where[k])
         if cells[at] != a or cells[at + first] != b:
             continue
         weight = weight_at(blocks, bounds, values, at)
-        merged += weight
         behind = at + first + second
         left, right = np.int64(cells[at - 1]), np.int64(cells[behind])
         cells[at + first] = _GONE
@@ -239,7 +236,7 @@ def _merge_pair(
         touches = _subtract(sums, less, touched, touches, width + a, left_again)
     if right_again:
         touches = _subtract(sums, less, touched, touches, b, right_again)
-    n[TOUCHED], n[EVENTS], n[MERGED] = touches, events, merged
+    n[TOUCHED], n[EVENTS] = touches, events
 
 
 @njit(nogil=True)
@@ -287,7 +284,7 @@ def _fill_positions(event, position, less, starts, sizes, where, n):
 
 
 @njit(nogil=True, allocates=True)
-def merge_entry(text, pairs, entries, beside, n, entry, new, again, threshold, longest):
+def _merge_entry(text, pairs, entries, beside, n, entry, new, again, threshold, longest):
     """Merges an entry's pair; (pairs, entries, beside) with what has come up."""
     cells, lengths, blocks, bounds, values, _ = text
     sums, less, touched, event, position = beside
@@ -330,7 +327,7 @@ def _drop_entry(entries, pairs, n, entry):
 
 
 @njit(nogil=True)
-def is_refused(letters, start, end, longest, banned, banned_ends, gaps, words):
+def _is_refused(letters, start, end, longest, banned, banned_ends, gaps, words):
     """Whether no merge may make a token that is spelled so."""
     if end - start > longest or _is_banned(letters, start, end, banned, banned_ends):
         return True
@@ -351,9 +348,9 @@ def _learn(
     names = np.full(1 << (np.int64(np.log2(width)) + 2), -1, np.int64)
     for t in range(bases):
         if ends[t + 1] - ends[t] > 1:
-            names[token_slot(letters, ends, names, t)] = t
+            names[_token_slot(letters, ends, names, t)] = t
     again = np.zeros(width, np.bool_)  # tokens that several merges make
-    merges = np.empty((4 * (most + 16)), np.int64)
+    merges = np.empty((3 * (most + 16)), np.int64)
     merged, tokens = 0, bases
     pairs, entries = scan(text, pairs, entries, n, threshold, _ALL, longest)
     while tokens < most:
@@ -367,11 +364,11 @@ def _learn(
             pairs, entries = scan(text, pairs, entries, n, threshold, _ALL, longest)
             continue
         a, b = entries.key[entry] >> 32, entries.key[entry] & 0xFFFFFFFF
-        letters = spell_token(letters, ends, a, b, tokens)
-        refused = is_refused(
+        letters = _spell_token(letters, ends, a, b, tokens)
+        refused = _is_refused(
             letters, ends[tokens], ends[tokens + 1], longest, banned, banned_ends, gaps, words
         )
-        slot = token_slot(letters, ends, names, tokens)
+        slot = _token_slot(letters, ends, names, tokens)
         new = names[slot]
         if refused or (len(gaps) > 0 and new >= 0):
             _drop_entry(entries, pairs, n, entry)
@@ -384,11 +381,10 @@ def _learn(
         elif not again[new]:
             pairs, entries = scan(text, pairs, entries, n, _ONCE, new, longest)
             again[new] = True
-        merges = enlarged(merges, 4 * merged + 4)
-        merges[4 * merged], merges[4 * merged + 1], merges[4 * merged + 2] = a, b, new
-        merges[4 * merged + 3] = entries.count[entry]
+        merges = enlarged(merges, 3 * merged + 3)
+        merges[3 * merged], merges[3 * merged + 1], merges[3 * merged + 2] = a, b, new
         merged += 1
-        pairs, entries, beside = merge_entry(
+        pairs, entries, beside = _merge_entry(
             text, pairs, entries, beside, n, entry, new, again, threshold, longest
         )
-    return merges[: 4 * merged].reshape(-1, 4)
+    return merges[: 3 * merged].reshape(-1, 3)

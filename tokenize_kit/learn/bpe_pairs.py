@@ -24,9 +24,9 @@ Pairs = namedtuple("Pairs", "table key count waiting")
 # which lie there in the order of entries. heap: entries that wait.
 Entries = namedtuple("Entries", "pair key count start size heap where")
 # n: int64[COUNTERS], how many there are: pairs, entries, entries in the heap, positions, positions
-# of entries that wait; and of one turn neighbours, occurrences, and the weight of all merged.
-PAIRS, ENTRIES, HEAP, POSITIONS, LIVE, TOUCHED, EVENTS, MERGED = range(8)
-COUNTERS = 8
+# of entries that wait; and of one turn neighbours and occurrences.
+PAIRS, ENTRIES, HEAP, POSITIONS, LIVE, TOUCHED, EVENTS = range(7)
+COUNTERS = 7
 
 
 @njit(nogil=True, allocates=True)
@@ -168,7 +168,7 @@ def add_entry(pair, key, count, start, size, heap, waiting, n, p, tokens, occurr
     n[HEAP] += 1
     while k > 0:
         parent = (k - 1) >> 1
-        if not before(count, key, e, heap[parent]):
+        if not _before(count, key, e, heap[parent]):
             break
         heap[k] = heap[parent]
         k = parent
@@ -177,7 +177,7 @@ def add_entry(pair, key, count, start, size, heap, waiting, n, p, tokens, occurr
 
 
 @njit(nogil=True)
-def before(count, key, a, b):
+def _before(count, key, a, b):
     """Whether entry a goes before entry b: the larger count, then the smaller pair."""
     return count[a] > count[b] or (count[a] == count[b] and key[a] < key[b])
 
@@ -190,9 +190,9 @@ def _sift_down(heap, count, key, size):
         child = 2 * k + 1
         if child >= size:
             break
-        if child + 1 < size and before(count, key, heap[child + 1], heap[child]):
+        if child + 1 < size and _before(count, key, heap[child + 1], heap[child]):
             child += 1
-        if not before(count, key, heap[child], entry):
+        if not _before(count, key, heap[child], entry):
             break
         heap[k] = heap[child]
         k = child

@@ -103,7 +103,7 @@ def spelled(tokens: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
 def merged_names(merges: np.ndarray) -> tuple[list[bytes], list[tuple[int, int]]]:
     """Learned merges as `learn_merges` returns them."""
     names = [bytes([byte]) for byte in ORDER]
-    for left, right, merged in merges[:, :3].tolist():
+    for left, right, merged in merges.tolist():
         if merged == len(names):
             names.append(names[left] + names[right])
     return names, [(left, right) for left, right in merges[:, :2].tolist()]
@@ -116,15 +116,14 @@ def build_tokenizer(
     last: Sequence[str],
     parts: Sequence[str],
     space: str | None = None,
-    whole: bool = False,
 ) -> Tokenizer:
     """The tokenizer of learned tokens; special ones take the ids before (first) and behind (last)
-    them. parts: the patterns, one after the other; space: the one of `first` that spaces become;
-    whole: a piece that is a token needs no merges."""
+    them. parts: the patterns, one after the other; space: the one of `first` that spaces
+    become."""
     words = [to_letters(name) for name in names]
     ids = {token: number for number, token in enumerate([*first, *words, *last])}
     pairs = [(words[left], words[right]) for left, right in merges]
-    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs, ignore_merges=whole))
+    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs))
     splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]

@@ -16,7 +16,7 @@ from tokenize_kit.card.figures import Sample, measure
 from tokenize_kit.card.page import write_card
 from tokenize_kit.errors import TokenizerError, counted
 from tokenize_kit.files import to_json, write_atomic
-from tokenize_kit.formats.gguf import WHOLE, names_in, to_metadata
+from tokenize_kit.formats.gguf import names_in, to_metadata
 from tokenize_kit.formats.json_forms import form_from_json
 from tokenize_kit.formats.tokenizer_json import load_tokenizer, special_tokens_map, tokenizer_config
 from tokenize_kit.judge.compare import HARD_TEXTS, round_trip_failures
@@ -72,24 +72,14 @@ _ALGORITHMS = {
 }
 
 
-def _algorithm(options: TrainingOptions, details: dict[str, Any]) -> str:
-    if options.superwords == "auto":
-        over = counted(details["superwords"], "token")
-        return f"BoundlessBPE: byte-level BPE with {over} over words"
+def _algorithm(options: TrainingOptions) -> str:
     if options.superwords is not None:
         return f"SuperBPE: byte-level BPE whose tokens span words from {options.superwords} on"
-    if options.whole_words:
-        return "byte-level BPE whose whole words need no merges"
-    if options.parity_by is not None:
-        measure = (
-            "tokens a compressed byte" if options.parity_dev is None else "tokens a parallel text"
-        )
-        return f"parity-aware byte-level BPE by {options.parity_by}, in {measure}"
     return _ALGORITHMS[options.model]
 
 
 # Of the options, what the card has elsewhere, with the content of the files that they name.
-_NOT_SETTINGS = ("sizes", "dictionary", "chat_template", "parity_dev")
+_NOT_SETTINGS = ("sizes", "dictionary", "chat_template")
 
 
 class Reading(Protocol):
@@ -116,8 +106,6 @@ def describe_cutting(options: TrainingOptions) -> dict[str, Any]:
     pattern, name = options.cutting, options.pattern_name
     kept = options.model == "bpe" and options.lossless  # it has no place for normal forms
     gguf = pattern.gguf if kept else None
-    if options.whole_words and gguf not in WHOLE:
-        gguf = None
     return {
         "pattern": name,
         "pattern_source": pattern.source,
@@ -143,9 +131,6 @@ def _gguf_note(options: TrainingOptions) -> str:
         return f"{begin}no text that is changed before it is cut; any other program can use it"
     if options.superwords is not None:
         return f"{begin}no pattern that leaves lines whole; any other program can use it"
-    if options.whole_words:
-        hint = "--pattern llama3 --digits triples"
-        return f"{begin}whole words without merges for {hint} alone; any other program can use it"
     names = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
     named_pattern = PATTERNS.get(options.pattern_name)
     around = options.forbid or options.newlines or options.space_runs or options.script_boundaries
@@ -208,7 +193,7 @@ def write_tokenizer(
     end_of_text = options.special_tokens[0]
     card: dict[str, Any] = {
         "file": "tokenizer.json",
-        "algorithm": _algorithm(options, details),
+        "algorithm": _algorithm(options),
         "model": options.model,
         "trainer": _trainer(options.learner),
         "vocab_asked": size,
@@ -290,7 +275,7 @@ def _trainer(learner: str) -> str:
 def _coverage_warnings(size: int, options: TrainingOptions, details: dict[str, Any]) -> list[str]:
     """A warning where the vocabulary holds fewer characters than were asked for."""
     coverage = details.get("character_coverage")
-    if options.model == "bpe" or coverage is None or coverage >= options.coverage:
+    if coverage is None or coverage >= options.coverage:
         return []
     fate = "unknown" if options.model == "wordpiece" else "spelled in bytes"
     return [

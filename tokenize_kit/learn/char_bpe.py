@@ -48,17 +48,17 @@ def split_characters(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) 
 
 
 def choose_characters(
-    characters: Counter[str], available: int, coverage: float = COVERAGE, part: int = 2
+    characters: Counter[str], available: int, coverage: float = COVERAGE
 ) -> tuple[list[str], float]:
     """The characters that become pieces, commonest first, and the share of the text they cover.
 
-    The commonest that cover so much of the text, but at most half of the ``available`` tokens (the
-    ``part``-th part), so that words find a place too. Ties go by code point.
+    The commonest that cover so much of the text, but at most half of the ``available`` tokens, so
+    that words find a place too. Ties go by code point.
     """
     total, covered = characters.total(), 0
     kept: list[str] = []
     for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
-        if covered >= coverage * total or len(kept) >= max(1, available // part):
+        if covered >= coverage * total or len(kept) >= max(1, available // 2):
             break
         kept.append(character)
         covered += count

@@ -6,9 +6,7 @@ takes a reading of the corpus before the one that trains, and some 50 bytes of m
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,7 +56,6 @@ class Mixture:
         self.limit: np.uint64 | None = None  # the highest hash that is in the sample
         self.column = options.column
         self.read: dict[str, list[int]] = {}  # value: documents, bytes
-        self.groups: dict[str, int] = {}  # of parity-by: numbers by value, in the order met
         self.whole = [0, 0]  # documents and bytes before the sample
         self._found_column = False
         if options.sample_bytes is not None or options.temperature is not None:
@@ -116,7 +113,7 @@ class Mixture:
 
     def documents(self) -> Iterator[tuple[str, int]]:
         """(text, weight times `scale`) of every document in the sample; those of weight 0 are
-        counted in the card alone. With parity-by (text, number of its group)."""
+        counted in the card alone."""
         for batch in self.batches():
             if self.limit is not None:
                 data, offsets = _texts(batch)
@@ -129,9 +126,6 @@ class Mixture:
                 tally = self.read.setdefault(value, [0, 0])
                 tally[0] += 1
                 tally[1] += len(text.encode("utf-8")) if self.column else 0
-                if self.options.parity_by is not None:
-                    yield text, self.groups.setdefault(value, len(self.groups))
-                    continue
                 weight = self.weights.times(value) if self.weights else 1
                 if weight:
                     yield text, weight
@@ -151,18 +145,7 @@ class Mixture:
                 "bytes_of": self.whole[1],
             }
         mixture = self._mixture(self.weights) if self.weights else None
-        return {"sample": sample, "mixture": mixture, "parity": self._parity()}
-
-    def _parity(self) -> dict[str, Any] | None:
-        if self.options.parity_by is None:
-            return None
-        values = {
-            value: {"documents": documents, "bytes": size}
-            for value, (documents, size) in sorted(self.read.items())
-        }
-        dev = self.options.parity_dev
-        digest = hashlib.sha256(Path(dev).read_bytes()).hexdigest() if dev else None
-        return {"column": self.column, "dev_sha256": digest, "values": values}
+        return {"sample": sample, "mixture": mixture}
 
     def _mixture(self, weights: Weights) -> dict[str, Any]:
         counted = {v: weights.times(v) * size for v, (_, size) in self.read.items()}

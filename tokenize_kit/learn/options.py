@@ -175,26 +175,18 @@ class TrainingOptions:
         ),
     ] = None
     superwords: Annotated[
-        int | Literal["auto"] | None,
+        int | None,
         Setting(
             "Size of the vocabulary from which on tokens may span words, four at most (SuperBPE, "
-            "Liu et al. 2025); `auto`: words that are one token each merge as often as they come "
-            "(BoundlessBPE, Schmidt et al. 2025). Without a value no token does."
+            "Liu et al. 2025). Without a value no token does.",
+            ge=2,
         ),
     ] = None
-    whole_words: Annotated[
-        bool,
-        Setting(
-            "Words that are tokens need no merges, so tokens that stand in longer ones alone leave "
-            "the vocabulary (after PickyBPE, Chizhov et al. 2024)."
-        ),
-    ] = False
     character_coverage: Annotated[
         float | None,
         Setting(
-            "Share of the text whose characters are tokens. Without a value 0.9995, and 1 for "
-            "wordpiece; bpe merges bytes without one, and with one makes these characters first, a "
-            "tenth of its vocabulary at most.",
+            "Share of the text whose characters are tokens; bpe has none. Without a value 0.9995, "
+            "and 1 for wordpiece.",
             gt=0,
             le=1,
         ),
@@ -235,21 +227,6 @@ class TrainingOptions:
         str | None,
         Setting("Column of the groups that the temperature weighs. Without a value `lang`."),
     ] = None
-    parity_by: Annotated[
-        str | None,
-        Setting(
-            "Column of groups, as `lang`, that are to be encoded alike: each merge is that of the "
-            "group encoded worst (parity-aware BPE, Foroutan et al. 2025)."
-        ),
-    ] = None
-    parity_dev: Annotated[
-        str | None,
-        Setting(
-            "Path of a JSONL file of parallel texts, each with its group: the group with the most "
-            "tokens a text is encoded worst. Without a value the one with the most for what bz2 "
-            "makes of its texts."
-        ),
-    ] = None
 
     def __post_init__(self) -> None:
         check(self)
@@ -273,7 +250,6 @@ class TrainingOptions:
             excluded = {
                 "dictionary": self.dictionary is not None,
                 "several sizes": len(self.sizes) > 1,
-                "character-coverage": self.character_coverage is not None,
                 "weights": self.weights is not None,
                 "temperature": self.temperature is not None,
             }
@@ -391,8 +367,6 @@ class TrainingOptions:
         """The column whose values decide how a document counts, if any does."""
         if self.weights is not None:
             return parse_weights(self.weights).column
-        if self.parity_by is not None:
-            return self.parity_by
         return None if self.temperature is None else self.by or "lang"
 
     @property
@@ -401,7 +375,7 @@ class TrainingOptions:
         in the tokenizer."""
         pattern = self._pattern
         if self.superwords is not None:
-            pattern = superwords(pattern.digits, whole_words=self.superwords == "auto")
+            pattern = superwords(pattern.digits)
         return compose(pattern, self.forbid, self.newlines, self.space_runs, self.script_boundaries)
 
     @property

@@ -15,10 +15,7 @@ def check_together(options: TrainingOptions) -> None:
     """Raises TokenizerError (exit code 2) for the first that do not."""
     _check_mixture(options)
     _check_model(options)
-    _check_parity(options)
     _check_superwords(options)
-    if options.whole_words:
-        _check_whole_words(options)
     if options.character_seeds:
         _check_character_seeds(options)
     if options.model == "unigram":
@@ -44,6 +41,8 @@ def _check_model(options: TrainingOptions) -> None:
         _refuse(excluded, "wordpiece is cut as BERT cuts; leave it out")
     if options.model not in ("wordpiece", "unigram") and options.pattern == "bert":
         raise usage_error("pattern bert: only for wordpiece, which leaves white space out")
+    if options.model == "bpe" and options.character_coverage is not None:
+        raise usage_error("character-coverage: bpe merges bytes; leave it out, or use char-bpe")
 
 
 def _check_unigram(options: TrainingOptions) -> None:
@@ -72,43 +71,21 @@ def _check_character_seeds(options: TrainingOptions) -> None:
     _refuse(given, "not with character-seeds; leave one of them out")
 
 
-def _only_own_bpe(name: str, options: TrainingOptions) -> None:
-    if (options.model, options.learner) != ("bpe", "own"):
-        raise usage_error(f"{name}: only for the model bpe and the backend own")
-
-
-def _check_parity(options: TrainingOptions) -> None:
-    if options.parity_by is None:
-        _refuse({"parity-dev": options.parity_dev is not None}, "only with parity-by")
-        return
-    _only_own_bpe("parity-by", options)
-    for name in ("superwords", "weights", "temperature", "character_coverage"):
-        if getattr(options, name) is not None:
-            raise usage_error(f"parity-by and {name.replace('_', '-')}: give one of them")
-
-
 def _check_superwords(options: TrainingOptions) -> None:
     if options.superwords is None:
         return
-    _only_own_bpe("superwords", options)
+    if (options.model, options.learner) != ("bpe", "own"):
+        raise usage_error("superwords: only for the model bpe and the backend own")
     excluded = {
         "regex": bool(options.regex),
         "graphemes": options.pattern_name == "graphemes",
         "dictionary": options.dictionary is not None,
         "space-token": options.space_token is not None,
-        "character-coverage": options.character_coverage is not None,
     }
     _refuse(excluded, "not with superwords; leave one of them out")
-    least, size, chosen = options.least_size, min(options.sizes, default=0), options.superwords
-    if chosen != "auto" and (isinstance(chosen, str) or not least <= chosen < size):
-        raise usage_error(f"superwords {chosen}: give {least} to {size - 1}, or auto")
-
-
-def _check_whole_words(options: TrainingOptions) -> None:
-    _only_own_bpe("whole-words", options)
-    names = ("superwords", "parity_by", "dictionary", "space_token", "character_coverage")
-    excluded = {name.replace("_", "-"): getattr(options, name) is not None for name in names}
-    _refuse(excluded, "not with whole-words; leave one of them out")
+    least, size = options.least_size, min(options.sizes, default=0)
+    if not least <= options.superwords < size:
+        raise usage_error(f"superwords {options.superwords}: give {least} to {size - 1}")
 
 
 def _check_mixture(options: TrainingOptions) -> None:

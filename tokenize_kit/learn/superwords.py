@@ -52,14 +52,14 @@ def learn_superwords(
     ids, sizes = Encoder(build_tokenizer(names, merges, (), (), lines)).encode(letters, ends)
     del letters
     text = lay_out(ids.astype(np.int32), np.append(0, np.cumsum(sizes)), counts)
-    learned = learn(text, len(names), tokens, least, longest, *spelled(banned), begun=whole(names))
+    learned = learn(text, len(names), tokens, least, longest, *spelled(banned), begun=_begun(names))
     for left, right in learned[:, :2].tolist():
         merges.append((left, right))
         names.append(names[left] + names[right])
     return names, merges
 
 
-def whole(names: Sequence[bytes]) -> Begun:
+def _begun(names: Sequence[bytes]) -> Begun:
     """The tokens that there are, as learning goes on with them over words."""
     gaps = np.zeros(256, np.bool_)
     gaps[byte_ids()[list(_WHITE_SPACE)]] = True

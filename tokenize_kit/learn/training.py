@@ -14,14 +14,11 @@ from tokenizers.normalizers import Normalizer
 
 from tokenize_kit.card.figures import Sample
 from tokenize_kit.errors import TokenizerError, counted
-from tokenize_kit.learn.boundless import train_boundless
 from tokenize_kit.learn.bpe import train_sizes
 from tokenize_kit.learn.card import Trained, describe_cutting, read_template, write_tokenizer
 from tokenize_kit.learn.char_bpe import train_char_bpe
 from tokenize_kit.learn.cutting import normaliser
 from tokenize_kit.learn.options import TrainingOptions
-from tokenize_kit.learn.parity import Parity, read_parity
-from tokenize_kit.learn.whole_characters import train_whole_characters
 from tokenize_kit.learn.wordpiece import train_wordpiece
 from tokenize_kit.segment.dictionary import Dictionary, read_dictionary
 
@@ -155,9 +152,8 @@ def _train(
     normal = normaliser(options.normalise, options.model == "unigram")
     template = read_template(Path(options.chat_template)) if options.chat_template else None
     stages = reading.stages
-    parity = read_parity(options, mixture.groups, normal) if mixture and options.parity_by else None
     scale = mixture.scale if mixture else 1
-    trained = _learned(reading, options, scale, dictionary, normal, parity)
+    trained = _learned(reading, options, scale, dictionary, normal)
     if not reading.bytes:
         raise TokenizerError(_EMPTY)
     stages.done(f"learned {counted(max(t.tokenizer.get_vocab_size() for t in trained), 'token')}")
@@ -187,7 +183,6 @@ def _learned(
     scale: int,
     dictionary: Dictionary | None,
     normal: Normalizer | None,
-    parity: Parity | None,
 ) -> list[Trained]:
     """A tokenizer of every size, by the model that the options name."""
     documents: Iterable[tuple[str, int]] = reading
@@ -205,12 +200,8 @@ def _learned(
             for spm, tokenizer, more in train_unigram(documents, options, dictionary, scale)
         ]
     tokenizers: list[tuple[Tokenizer, dict[str, Any]]]
-    if options.model == "bpe" and options.character_coverage is not None:
-        tokenizers = train_whole_characters(documents, options, scale, dictionary)
-    elif options.superwords == "auto":
-        tokenizers = train_boundless(documents, options, scale)
-    elif options.model == "bpe":
-        learned = train_sizes(documents, options, scale, dictionary, parity)
+    if options.model == "bpe":
+        learned = train_sizes(documents, options, scale, dictionary)
         tokenizers = [(tokenizer, {}) for tokenizer in learned]
     elif options.model == "char-bpe":
         tokenizers = train_char_bpe(documents, options, scale, dictionary)

@@ -268,19 +268,12 @@ def _superwords(digits: str) -> str:
     return rf"{digits}|[^\r\n:\p{{N}}]+:*[\r\n]*|:+[\r\n]*|[\r\n]+"
 
 
-def _whole_words(digits: str) -> str:
-    body = r"(?:[^\s:\p{N}]|[^\S\r\n](?=\S))+"
-    return rf"{digits}|\s*[\r\n]+|\s+(?!\S)|{body}:*[\r\n]*|:+[\r\n]*"
-
-
-def superwords(digits: Digits, whole_words: bool = False) -> Pattern:
+def superwords(digits: Digits) -> Pattern:
     """What is left of a pattern where tokens may span words: numbers stand apart, and a piece ends
-    behind a colon and at the end of a line. whole_words: white space before a word stands apart but
-    for its last character, as words are cut, lest merges of spaces take in that one, too."""
-    cut = _whole(_whole_words if whole_words else _superwords)
+    behind a colon and at the end of a line."""
+    cut = _whole(_superwords)
     parts = cut(RIGHT if digits == "triples-right" else _RULES[digits])
-    paper = "Schmidt et al. 2025 (BoundlessBPE)" if whole_words else "Liu et al. 2025 (SuperBPE)"
-    return Pattern(parts, f"{paper}, and lines", digits, cut)
+    return Pattern(parts, "Liu et al. 2025 (SuperBPE), and lines", digits, cut)
 
 
 def pattern_with(name: str, digits: Digits) -> Pattern:

@@ -17,12 +17,14 @@ from tokenize_kit.change.convert import convert
 from tokenize_kit.change.source import open_source
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.formats.forms import CannotHold
+from tokenize_kit.formats.forms import ByteBpe, CannotHold
 from tokenize_kit.formats.gguf import ARRAY, STRING, Typed, read_metadata, write_metadata
 from tokenize_kit.formats.json_forms import pieces_tokenizer
 from tokenize_kit.formats.sentencepiece_model import read_form, write_form
+from tokenize_kit.formats.tiktoken import to_ranks
 from tokenize_kit.judge.compare import HARD_TEXTS, SCRIPTS
 from tokenize_kit.learn.training import train_tokenizer
+from tokenize_kit.pattern.named import PATTERNS
 
 TEXTS = [
     "the cat sat on the mat, then that; can't 'LL \n\t x  12345 ½",
@@ -262,6 +264,23 @@ def test_a_special_token_that_text_would_give_is_no_conversion(byte_level, tmp_p
 
     with pytest.raises(CannotHold, match="not be faithful: in 'hello'"):
         convert(changed(byte_level, tmp_path, forge, "llama3"), tmp_path / "x.gguf", "gguf")
+
+
+def test_a_token_without_merges_is_none_of_most_patterns_of_llama_cpp(byte_level, tmp_path):
+    def without_merge(parts):
+        parts["model"]["ignore_merges"] = True
+        parts["model"]["merges"].pop()
+
+    with pytest.raises(CannotHold, match="some have none"):
+        convert(changed(byte_level, tmp_path, without_merge), tmp_path / "x.gguf", "gguf")
+
+
+def test_tiktoken_would_merge_a_whole_word_of_two_tokens_and_leaves_others():
+    tokens = {bytes([byte]): byte for byte in range(256)} | {b"ab": 256, b"xyz": 257}
+    merges, cut_by = ((b"a", b"b"),), PATTERNS["cl100k"].parts
+    assert b"257" in to_ranks(ByteBpe(tokens, merges, cut_by, (), True))
+    with pytest.raises(CannotHold, match="tiktoken makes 'abc' of other parts"):
+        to_ranks(ByteBpe(tokens | {b"abc": 258}, merges, cut_by, (), True))
 
 
 def changed(byte_level, tmp_path, change, name="gpt2"):

@@ -150,6 +150,7 @@ def test_real_texts_come_back_from_ids_that_both_encoders_give(real_texts, tmp_p
         ({"space_token": "<_>"}, "space-token: not with superwords"),
         ({"superwords": 500}, "superwords 500: give 258 to 499"),
         ({"superwords": 257}, "superwords 257: give 258 to 499"),
+        ({"superwords": 1}, "superwords 1: give a number from 2"),
     ],
 )
 def test_what_does_not_go_with_superwords_is_refused(changed, reason):

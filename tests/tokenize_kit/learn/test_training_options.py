@@ -286,10 +286,7 @@ def test_the_files_beside_it_say_what_transformers_asks_for(tmp_path, model):
         ({"backend": "tokenizers", "sizes": (300, 400)}, "several sizes: not with backend"),
         ({"backend": "tokenizers", "weights": "lang=th:2"}, "weights: not with backend"),
         ({"backend": "sentencepiece", "min_frequency": 3}, "SentencePiece has none"),
-        (
-            {"backend": "tokenizers", "character_coverage": 0.99},
-            "character-coverage: not with backend tokenizers",
-        ),
+        ({"character_coverage": 0.99}, "character-coverage: bpe merges bytes; leave it out"),
         ({"model": "char-bpe", "character_coverage": 1.5}, "a number above 0, up to 1"),
         ({"model": "char-bpe", "special_tokens": ("</s>", "<0x41>")}, "the token of a byte"),
         ({"model": "char-bpe", "pattern": "bert"}, "only for wordpiece"),
