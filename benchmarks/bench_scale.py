@@ -24,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 from benchmarks.page_variants import write_variants  # noqa: E402
-from benchmarks.shared_texts import SHARED, reached  # noqa: E402
+from benchmarks.shared_texts import SHARED, need, reached  # noqa: E402
 
 CPU, BYTES, SLACK = 0.25, 0.10, 2.0
 ONCE = "what is done once"
@@ -95,6 +95,7 @@ def main() -> None:
     parser.add_argument("--archives", type=int, default=60)
     parser.add_argument("--recipe", default="fineweb")
     options = parser.parse_args()
+    need("models/lid.176.ftz"), need("web/*.warc.gz")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         whole, tenth = folder / "whole", folder / "tenth"
