@@ -27,6 +27,7 @@ SHARED = Path(os.environ.get("LLMCURATE_SHARED", ROOT.parent / "shared"))
 PEER = ROOT / ".bench" / "datatrove" / "bin" / "python"
 FIGURES: list[str] = []  # what the processes of this one have measured
 SMOKE = "LLMCURATE_SMOKE" in os.environ  # smoke.py
+NO_TEXTS = SMOKE and not SHARED.is_dir()
 Size = TypeVar("Size")
 
 
@@ -58,6 +59,11 @@ def need(pattern: str) -> list[Path]:
     return paths
 
 
+def own_pages() -> Iterator[str]:
+    """The pages of docs/, which stand for prose that is not there in a smoke run."""
+    return (page.read_text("utf-8") for page in sorted((ROOT / "docs").rglob("*.md")))
+
+
 def english() -> Iterator[str]:
     """English novels and documentation, one document each."""
     return longtext("en-*")
@@ -70,8 +76,8 @@ def novels() -> Iterator[str]:
 
 def longtext(name: str) -> Iterator[str]:
     """The texts of the files of that name; of a smoke run without them the pages of docs/."""
-    if SMOKE and not SHARED.is_dir():
-        yield from (page.read_text("utf-8") for page in sorted((ROOT / "docs").rglob("*.md")))
+    if NO_TEXTS:
+        yield from own_pages()
         return
     import zstandard
 

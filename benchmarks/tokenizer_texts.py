@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Iterator
 
-from benchmarks.shared_texts import need
+from benchmarks.shared_texts import NO_TEXTS, need, own_pages
 
 KINDS = {
     "English": "longtext/en-*.jsonl.zst",
@@ -32,7 +32,12 @@ def documents(kind: str, limit: float) -> list[str]:
 
 
 def kind_texts(pattern: str) -> Iterator[str]:
-    """The texts of the files of that pattern, in their folder of real texts."""
+    """The texts of the files of that pattern, in their folder of real texts; of a smoke run without
+    it the pages of docs/.
+    """
+    if NO_TEXTS:
+        yield from own_pages()
+        return
     import zstandard
 
     for path in need(pattern):
