@@ -26,7 +26,7 @@ KINDS = {
     "home": Kind("the HOME of a refresh", ("refresh.db",)),
     "run": Kind(
         "the OUT of a run on documents",
-        ("corpus.json",),
+        ("run.json", "corpus.json"),
         made="`llmcurate run RECIPE {} -o OUT` makes a run of it",
     ),
     "model": Kind(
