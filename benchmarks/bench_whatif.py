@@ -25,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 from benchmarks.shared_texts import reached  # noqa: E402
+
 BATCH, PART, SECONDS = 10_000, 100_000, 2.0
 STEPS = ["gopher_quality", "gopher_repetition", "fineweb_quality", "document_length"]
 CHILD = """
