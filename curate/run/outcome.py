@@ -117,7 +117,9 @@ class Outcome:
                 for first in of_input.get("corrupt_examples", [])[:1]
             ]
             if totals["passed_over"]:
-                reasons.append(f"read.share passed over {totals['passed_over']:,} documents")
+                reasons.append(
+                    f"read.share passed over {counted(totals['passed_over'], 'document')}"
+                )
             if totals["skipped"]:
                 reasons.append(
                     f"{counted(totals['skipped'], 'record')} of other types were skipped"

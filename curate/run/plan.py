@@ -228,8 +228,8 @@ def _check_extraction(recipe: Recipe, inputs: InputPlan) -> None:
     for file in inputs.files:
         if file.holds_pages:
             raise UsageError(
-                f"input {file.path} holds web pages, not text: begin the recipe with the step"
-                " `extract`"
+                f"input {file.path} holds web pages, not text: make text of them with `llmcurate"
+                " extract`, or begin the recipe with the step `extract`"
             )
 
 

@@ -72,7 +72,7 @@ def on_batch(label: str, call: Callable[[Documents], Any], docs: Documents) -> A
         answered = call(docs)
         rows = getattr(getattr(answered, "table", answered), "num_rows", None)
         if rows != len(docs):
-            what = type(answered).__name__ if rows is None else f"{rows:,} rows"
+            what = type(answered).__name__ if rows is None else counted(rows, "row")
             raise Unforeseen(
                 f"step {label} returned {what} for {counted(len(docs), 'document')}: it has to"
                 " return a row for each, and to mark by `drop` those that go"

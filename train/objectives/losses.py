@@ -28,14 +28,14 @@ from train.objectives.example import IGNORED, Example
 from train.objectives.replaced import put_in, sampled
 from train.objectives.tasks import span_losses
 
-# Of a chunk at most: on a GPU 512 MiB in bfloat16, and as much again for their gradient.
-LOGITS = {"cpu": 1 << 26, "cuda": 1 << 28}
+LOGITS = 1 << 26  # of a chunk at most, on a CPU
+GPU_LOGITS = 1 << 28  # 512 MiB in bfloat16, and as much again for their gradient
 TOKENS = 256  # of a chunk on a CPU: more leave its cache, fewer make poor products
 
 
 def chunk_of(vocab: int, asked: int = 0, device: str = "cpu") -> int:
     """Tokens of a chunk: as ``asked``, or what suits the device."""
-    most = max(1, LOGITS[device] // vocab)
+    most = max(1, (LOGITS if device == "cpu" else GPU_LOGITS) // vocab)
     return asked or (min(TOKENS, most) if device == "cpu" else most)
 
 

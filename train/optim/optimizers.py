@@ -186,9 +186,9 @@ def _adamw_state(weight: Tensor) -> dict[str, torch.Size]:
 
 
 _NEWTON_SCHULZ_STEPS = 5
-# Of the matrices that one process iterates over together: what a CPU's cache bears, and a GPU's
-# memory, where each launch costs more than a small matrix.
-PIECE_BYTES = {"cpu": 16 << 20, "cuda": 256 << 20}
+# Of the matrices that one process iterates over together: what a CPU's cache bears; on a GPU each
+# launch costs more than a small matrix.
+PIECE_BYTES, GPU_PIECE_BYTES = 16 << 20, 256 << 20
 # Jordan et al. 2024: the steepest quintic at 0 that keeps (0, 1] within about 0.7 to 1.2.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 
@@ -226,7 +226,8 @@ class Muon(torch.optim.Optimizer):
                 if weight.grad is not None:
                     shapes.setdefault((weight.shape, mesh_of(weight)), []).append(weight)
             for weights in shapes.values():  # a few of one shape go through the iteration together
-                piece = PIECE_BYTES[weights[0].device.type]
+                on_cpu = weights[0].device.type == "cpu"
+                piece = PIECE_BYTES if on_cpu else GPU_PIECE_BYTES
                 size = max(1, piece // (weights[0].numel() * weights[0].element_size()))
                 turn = size * shares(weights[0])
                 for first in range(0, len(weights), turn):

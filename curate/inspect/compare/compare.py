@@ -23,7 +23,7 @@ from curate.inspect import results
 from curate.inspect.compare.method_run import Measured, folder_of, measure, recipes_of
 from curate.inspect.report.page import BYTES_A_TOKEN
 from curate.pages import templates
-from curate.run.plan import RunPlan, make_plan
+from curate.run.plan import make_plan
 from curate.terminal.progress import say
 from curate.terminal.tables import table
 
@@ -91,7 +91,7 @@ def compare(
     """
     recipes = recipes_of(methods, sets)
     for recipe in recipes.values():
-        check_text(make_plan(recipe, inputs))
+        make_plan(recipe, inputs)
     results.check_folder(out)
     count = _counter(tokenizer)
     runs: list[Measured] = []
@@ -104,15 +104,6 @@ def compare(
     comparison = _compared(inputs, sets, out, recipes, runs, count, tokenizer is not None)
     results.write(out, comparison.dump(), render(comparison), "compare")
     return comparison
-
-
-def check_text(plan: RunPlan) -> None:
-    """UsageError where the input holds web pages: every method would extract them anew."""
-    if any(file.holds_pages for file in plan.inputs.files):
-        raise UsageError(
-            "the input holds web pages: make text of them once with `llmcurate extract` and give"
-            " its corpus"
-        )
 
 
 def _is_of(item: str, labels: list[str]) -> bool:

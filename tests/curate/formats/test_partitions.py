@@ -68,9 +68,9 @@ def test_a_long_plan_is_read_by_batches(tmp_path: Path, monkeypatch) -> None:
 def test_partitions_grow_with_the_input_where_nothing_is_set(monkeypatch) -> None:
     assert partition_size(0) == partition_size(64 << 30) == 16 << 20
     assert partition_size(1 << 40) == 256 << 20 and partition_size(1 << 50) == 1 << 30
+    assert ReadSettings().identity() == ReadSettings(partition_bytes=16 << 20).identity()
     monkeypatch.setattr(inputs, "PARTITION_BYTES", 40)
     files = [InputFile(f"/in/{n}.txt", f"{n}", "text", "plain", 2, "s") for n in range(60)]
     for most, total in ((4096, 6), (1, 2)):  # 20 bytes, or half of the input, in a partition
         monkeypatch.setattr(inputs, "MANY_PARTITIONS", most)
         assert len(inputs.plan_files(files, None).partitions) == total
-    assert ReadSettings().identity() == ReadSettings(partition_bytes=16 << 20).identity()

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from curate.errors import UsageError
+from curate.errors import RunFailed, UsageError
 from curate.formats.read_settings import ReadSettings
 from curate.inspect import stats
 from tests.curate.pages.structure import check_structure
@@ -117,7 +117,7 @@ def test_web_pages_are_refused_with_advice(tmp_path: Path) -> None:
 
 def test_an_input_without_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text(json.dumps({"text": None, "id": "a"}) + "\n")
-    with pytest.raises(UsageError, match="no document of the input has text"):
+    with pytest.raises(RunFailed, match="no document is read: column text is no text"):
         stats.gather([str(tmp_path / "in.jsonl")])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from curate.errors import CurateError, UsageError
+from curate.errors import CurateError, Unforeseen, UsageError
 from curate.steps.recipe import compose
 
 STEPS = ["dedup_exact", {"tokenizer": {"vocab": 300}}, "shards"]
@@ -137,7 +137,7 @@ def test_a_failure_while_encoding_leaves_no_manifest(built, monkeypatch):
     source = built.folder / "in.jsonl"
     with monkeypatch.context() as patch:
         patch.setattr(tokenize_kit.shards.writer, "_commit", stop)
-        with pytest.raises(Stop):
+        with pytest.raises(Unforeseen):
             built.run(STEPS, source, out="stopped")
     out = built.folder / "stopped"
     assert not (out / "manifest.json").exists() and not list(out.glob("tokens-*"))

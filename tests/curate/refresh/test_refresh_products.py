@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.errors import UsageError
+from curate.errors import Unforeseen, UsageError
 from tests.curate.refresh.growing import Home, inputs
 
 FILTERS = [{"dedup_exact": {}}]
@@ -52,7 +52,7 @@ def test_products_that_were_stopped_are_gone_on_with(bench, parts, monkeypatch):
     def stop(*values, **named):
         raise RuntimeError("stopped")
 
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+    with monkeypatch.context() as patch, pytest.raises(Unforeseen):
         patch.setattr("tokenize_kit.shards.writer.encode_shards", stop)
         other.refresh(*parts, products=True)
     assert len(other.rows()) == len(home.rows()), "the snapshot stands"

@@ -102,7 +102,7 @@ def test_an_exported_model_is_to_be_imported_first(run, tmp_path, capsys):
     exported, imported = tmp_path / "hf", tmp_path / "run"
     assert invoke(["export", str(run), "-o", str(exported), "--format", "hf"]) == 0
     code, _, error = generate(capsys, "the cat", "--model", exported)
-    assert code == 2 and f"`llmcurate import {exported} -o OUT`" in error
+    assert code == 2 and f"`llmcurate import {exported} -o MODEL`" in error
     assert invoke(["import", str(exported), "-o", str(imported)]) == 0
     assert generate(capsys, "the cat", "--model", imported)[0] == 0
 

@@ -70,7 +70,7 @@ def test_a_dry_run_names_the_class_and_writes_nothing(run, tmp_path, capsys):
             ["export", "RUN", "-o", "OUT", "--format", "hf", "--dtype", "int4"],
             "choose float32 or bfloat16",
         ),
-        (["import", "RUN", "-o", "OUT"], "no config.json"),
+        (["import", "RUN", "-o", "OUT"], "is a trained model, not a model of transformers"),
     ],
     ids=["format", "two models", "no folder", "no model", "dtype", "not a model"],
 )

@@ -13,7 +13,7 @@ from curate.engines.local import LocalEngine
 from curate.inspect.forecast.figures import package_table, run_figures
 from curate.inspect.forecast.forecast import Prices, forecast
 from curate.inspect.report import page
-from curate.run import driver
+from curate.run import plan
 
 PLUGINS = Path(__file__).parents[2] / "engines" / "plugins"
 STEPS = ["compiling", "compiling_dedup"]
@@ -53,7 +53,7 @@ def numbers(value):
 
 
 def test_no_phase_of_a_run_counts_what_it_compiles(bench, make_pages, compiling, monkeypatch):
-    compiles_first(monkeypatch, driver, "plan_reading", compiling)
+    compiles_first(monkeypatch, plan, "plan_reading", compiling)
     compiles_first(monkeypatch, page, "gather", compiling)
     source = bench.jsonl("in.jsonl", make_pages(30))
     outcome = bench.run(STEPS, source, read={"partition_bytes": 2000})
