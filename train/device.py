@@ -43,9 +43,9 @@ def computes_in(device: torch.device, precision: str) -> torch.dtype:
 
 @contextmanager
 def same_bits(device: torch.device, wanted: bool) -> Iterator[None]:
-    """Where ``wanted``, computing on a GPU with the same bits each time: PyTorch's deterministic
+    """Computing on a GPU with the same bits each time, if ``wanted``: PyTorch's deterministic
     operations (one that has none raises ``RuntimeError``), cuBLAS with a fixed workspace, and a
-    compiler that chooses nothing by a clock. A CPU computes so anyway.
+    compiler that chooses nothing by a clock. A CPU always computes so.
 
     Enter before the GPU is first used: cuBLAS reads its setting once.
     """

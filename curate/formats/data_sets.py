@@ -85,7 +85,7 @@ def chosen_files(
 
 
 def _card(files: list[str], read: Callable[[str], bytes]) -> dict[str, Any] | None:
-    """The metadata of the card of a folder; None where it is no data set of the hub."""
+    """The metadata of the card of a folder; None if it is no data set of the hub."""
     metadata: Any = None
     if CARD in files:
         text = read(CARD).decode("utf-8", "replace").removeprefix("\ufeff")
@@ -100,7 +100,7 @@ def _card(files: list[str], read: Callable[[str], bytes]) -> dict[str, Any] | No
 
 
 def _holds_rows(name: str) -> bool:
-    """Whether a file is a table, lines or an archive, rather than one document."""
+    """True for a table, lines or an archive; False for a file that is one document."""
     kind = format_by_name(name)
     beside = name.rpartition("/")[2] in _BESIDE
     return kind is not None and FORMATS[kind].module != "whole" and not beside
@@ -140,7 +140,7 @@ def _of_data_set(
 def _picked(
     place: str, what: str, given: str | None, names: list[str], default: list[str]
 ) -> list[str]:
-    """The names that are chosen. UsageError where there are none."""
+    """The names that are chosen. UsageError if there are none."""
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     if given is None:
         if not default and names:

@@ -138,9 +138,9 @@ def _shares(rows: int, matrix: Tensor, exact: torch.dtype) -> Shares:
     """The function that gives, of at most ``rows`` tokens, the logits of their targets, the
     logarithms of their normalisers, and their softmax, in ``exact``.
 
-    On a CPU logits and softmax stand in memory of their own, the same for each chunk: the C library
-    would take what is so large anew from the system each time, page by page. Elsewhere they are
-    written as what a compiler makes one reading of the logits of.
+    On a CPU all chunks use the same memory for logits and softmax: the C library would take blocks
+    so large anew from the system each time, page by page. Elsewhere a compiler makes one reading of
+    the logits of these operations.
     """
     if matrix.device.type != "cpu" or torch.compiler.is_compiling():
 

@@ -44,8 +44,8 @@ def rows_kernel(
 
 @triton.jit
 def _numbers(at, rows, real, MASKED: tl.constexpr):
-    """The two numbers of ``rows``. Read in pairs: one after the other the compiler would let each
-    thread read those of its own columns, which takes the registers that a tile needs.
+    """The two numbers of ``rows``, read in pairs. Two reads would be laid out as the columns of the
+    products, with an address for each, and take the registers that a tile needs.
     """
     here = at + rows[:, None] * 2 + tl.arange(0, 2)[None, :]
     if MASKED:

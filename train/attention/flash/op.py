@@ -283,7 +283,7 @@ def backward_operator(
 
 
 def _long(k: Tensor, starts: Tensor | None, window: int) -> bool:
-    """Whether each query may see ``LONG`` keys, as far as the mask's kind says."""
+    """True if the mask's kind lets a query see ``LONG`` keys or more."""
     return starts is None and not window and k.shape[2] >= LONG
 
 
