@@ -125,7 +125,7 @@ def _rules(answer: Answer) -> list[str]:
         lines.append(f"and {len(shown) - MOST_RULES} more (--json has all)")
     idle = sum(1 for r in answer.rules if r.rule is not None and r not in shown)
     if idle:
-        lines.append(f"{counted(idle, 'rule')} that no document fails are left out")
+        lines.append(f"left out: {counted(idle, 'rule')} that no document fails")
     return lines
 
 
