@@ -18,11 +18,10 @@ import re
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from curate.formats import delimited
-from curate.formats.columns import Columns
-from curate.formats.compression import decompressed_chunks, open_input
+if TYPE_CHECKING:  # arrow takes a fifth of a second, and who asks for a format may need no reader
+    from curate.formats.columns import Columns
 
 
 @dataclass(frozen=True)
@@ -104,13 +103,16 @@ def format_by_name(name: str) -> str | None:
 
 def format_by_content(path: str, columns: Columns) -> str | None:
     """A file's format as its first bytes tell it."""
+    from curate.formats.compression import decompressed_chunks, open_input
+    from curate.formats.delimited import names_in
+
     with open_input(path) as file:
         head = next(iter(decompressed_chunks(file, None, lambda offset, what: None)), b"")[:HEAD]
     head = bytes(head).removeprefix(b"\xef\xbb\xbf")
     for kind in _FORMATS:
         if kind.begins is not None and re.match(kind.begins, head):
             return kind.name
-    return "csv" if "text" in map(columns.name, delimited.names_in(head)) else None
+    return "csv" if "text" in map(columns.name, names_in(head)) else None
 
 
 def why_no_documents(path: str, kind: str, columns: Columns) -> str | None:
