@@ -83,7 +83,8 @@ def needs(folder: Path | None, *wanted: str, shown: str = "") -> Path | None:
         return folder
     kind, first, shown = KINDS[kinds[0]], KINDS[wanted[0]], shown or str(folder)
     below = [*sorted(folder.glob("*"), reverse=True), *sorted(folder.glob("*/*"), reverse=True)]
-    near = (*folder.absolute().parents[:2], *filter(Path.is_dir, below[:MOST_LOOKED_AT]))
+    below = [path for path in below[:MOST_LOOKED_AT] if path.is_dir() and path.name[0] != "."]
+    near = (*folder.absolute().parents[:2], *below)
     fitting = [path for path in near if ({*wanted} - {"documents"}) & {*kinds_of(path)}]
     advice = kind.use.replace("{}", quote(shown))
     if fitting:

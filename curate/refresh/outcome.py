@@ -89,9 +89,10 @@ class Refreshed:
             forgotten = counted(self.forgotten, "document")
             return f"{where}: {forgotten} forgotten; corpus {documents}"
         t = self.totals
+        why = f" ({t['nothing_kept']})" if t.get("nothing_kept") else ""
         return (
             f"{where}: {counted(self.inputs, 'new input')}, {counted(t['read'], 'document')} read,"
-            f" {t['kept']:,} kept{gone}; corpus {documents}; {self.seconds:.1f} s"
+            f" {t['kept']:,} kept{why}{gone}; corpus {documents}; {self.seconds:.1f} s"
         )
 
     def json(self) -> dict[str, Any]:
@@ -106,6 +107,7 @@ class Refreshed:
             "rejected": self.totals.get("rejected", 0),
             "corrupt": self.totals.get("corrupt", 0),
             "by_rule": self.totals.get("by_rule", {}),
+            "nothing_kept": self.totals.get("nothing_kept"),
             "forgotten": self.forgotten,
             "superseded": self.superseded,
             "emptied": self.scrubbed.documents,

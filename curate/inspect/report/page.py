@@ -22,6 +22,7 @@ from curate.disk.units import (
     format_duration,
     format_estimate,
     format_percent,
+    format_scaled,
 )
 from curate.documents.limits import Limit, limits_of
 from curate.engines.cpu_time import cpu_seconds
@@ -307,7 +308,9 @@ def training_values(summary: dict[str, Any]) -> list[tuple[str, Any]]:
     for name, unit in (("tokens_per_second", "tokens"), ("flops_per_second", "FLOP")):
         if _finite(timing.get(name)):
             value = timing[name]
-            pairs.append((f"{unit} a second", f"{value:,.0f}" if value < 1e7 else f"{value:.3g}"))
+            pairs.append(
+                (f"{unit} a second", f"{value:,.0f}" if value < 1e7 else format_scaled(value))
+            )
     if _finite(timing.get("mfu")):
         pairs.append(("of the GPU's peak (MFU)", format_percent(timing["mfu"])))
     if timing.get("processes", 1) > 1:

@@ -11,7 +11,10 @@ from curate.errors import UsageError
 from curate.formats.folders import kinds_of, needs
 
 FILES = {
-    "model": ["checkpoints/step-0000001/optimizer.safetensors", "tokenizer.json", "sample.txt"],
+    "model": [
+        *("checkpoints/step-0000001/optimizer.safetensors", "tokenizer.json", "sample.txt"),
+        ".run/run.json",  # no OUT of documents, so no advice
+    ],
     "checkpoint": ["model.safetensors", "optimizer.safetensors", "config.json"],
     "transformers": ["model.safetensors", "config.json", "tokenizer.json"],
     "shards": ["tokens-00000.bin", "manifest.json", "documents-00000.parquet"],
@@ -51,7 +54,7 @@ def test_documents_beside_a_tokenizer_are_read_and_an_unknown_folder_passes(tmp_
         ("documents", "evaluate {} a=b.jsonl", "`llmcurate tokenizer encode {} --tokenizer"),
         ("documents", "whatif {}", "`llmcurate run RECIPE {} -o OUT` makes a run of it"),
         ("documents", "pretrain {} -o out", "`llmcurate tokenizer encode {} --tokenizer"),
-        ("model", "run c4 {} -o out", "a trained model, not a folder of documents"),
+        ("model", "run c4 {} -o out", "not a folder of documents: `llmcurate generate"),
         ("transformers", "verify {}", "a model of transformers, not the OUT of a run"),
     ],
 )

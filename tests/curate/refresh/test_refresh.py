@@ -99,6 +99,15 @@ def test_nothing_new_makes_no_snapshot(grown):
     assert len(home.snapshots()) == 3
 
 
+def test_a_refresh_that_keeps_nothing_says_why(bench):
+    done = Home(bench, [{"document_length": {"min": 60}}]).refresh(
+        bench.jsonl("a.jsonl", [{"text": "One."}, {"text": "Two."}])
+    )
+    why = "nothing was kept: document_length dropped 2 of 2 (too_short 2)"
+    assert f"2 documents read, 0 kept ({why}); corpus 0 documents" in done.line()
+    assert done.json()["nothing_kept"] == why
+
+
 def test_a_folder_a_pattern_and_a_list_take_in_only_what_is_new(bench):
     a, b, c = inputs(10)
     bench.jsonl("in/a.jsonl", a)

@@ -180,8 +180,10 @@ def test_a_study_recommends_a_size_and_draws_it(tmp_path: Path, capsys: Any) -> 
     check_structure(page)
     assert page.count("<svg") == page.count(">recommended</text>") == 4
     assert "could not be drawn" not in page
-    assert invoke([*arguments, "--worth", "1"]) == 0
-    assert "recommended: 265, the last size" in capsys.readouterr().out
+    assert invoke([*arguments, "--worth", "1", "-q"]) == 0
+    quiet = capsys.readouterr()
+    assert "recommended: 265, the last size" in quiet.out
+    assert {line.split()[0] for line in quiet.err.splitlines()} <= {"wrote"}
 
 
 @pytest.mark.parametrize("vocab", ["many", "12", "300,"], ids=["word", "too-small", "comma"])

@@ -57,7 +57,7 @@ def test_what_was_done_and_how_fast_is_said_and_no_share_of_an_unknown_peak() ->
     page = training(record())
     for name, value in (("optimizer", "muon"), ("tokens a second", "1,234"), ("rows", "4")):
         assert f"<dt>{name}</dt><dd>{value}</dd>" in page
-    assert "2.5e+12" in page and "MFU" not in page and "<dt>ema</dt>" not in page
+    assert "<dd>2.50 T</dd>" in page and "MFU" not in page and "<dt>ema</dt>" not in page
     measured = record()
     measured["summary"]["timing"]["mfu"] = 0.413
     assert "<dt>of the GPU&#39;s peak (MFU)</dt><dd>41.3 %</dd>" in training(measured)
