@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from curate.demo.texts import Article, load_articles
-from curate.disk.units import format_percent
+from curate.disk.units import counted, format_percent
 from curate.engines.local import call_apart
 from curate.scoring.language.examples import Training, pieces
 from curate.scoring.language.train import train
@@ -57,7 +57,7 @@ def train_demo_model(folder: Path, quiet: bool = False) -> Path:
     card = train(examples(), folder, TRAINING, call_apart)
     held = card["held_out"]
     say(
-        f"language model of {len(card['labels'])} languages: {format_percent(held['accuracy'])} of"
+        f"language model of {counted(len(card['labels']), 'language')}: {format_percent(held['accuracy'])} of"
         f" {held['texts']} held-out pieces of {_PIECE_CHARS} characters right",
         quiet,
     )

@@ -197,7 +197,7 @@ def world(folder: Path) -> Path:
         "new/n",
         "more/m",
     ):
-        write_lines(folder / f"{name}.jsonl", rows[:40])
+        write_lines(folder / f"{name}.jsonl", [{**row, "lang": "en"} for row in rows[:40]])
     for name in (
         "wikipedia.jsonl.zst",
         "wikipedia-nl.jsonl.gz",
@@ -224,7 +224,11 @@ def world(folder: Path) -> Path:
         write_lines(folder / name, [{"id": str(k), "text": text} for k, text in enumerate(thai)])
     write_lines(
         folder / "labelled.jsonl",
-        [{"text": f"{k} {word}", "label": word} for k in range(40) for word in ("en", "th")],
+        [
+            {"text": f"{k} {word}", "label": word, "lang": word}
+            for k in range(40)
+            for word in ("en", "th")
+        ],
     )
     write_lines(folder / "quiz.jsonl", [{"context": "The sky is", "continuation": " blue"}] * 5)
     write_lines(folder / "prompts.jsonl", [{"prompt": "The river"}])

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pydantic import Field, PrivateAttr, field_validator
 
 from curate.disk.files import file_digest
+from curate.disk.units import counted
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide, langs_of
 from curate.errors import UsageError
@@ -172,7 +173,7 @@ class Language(Profiled):
     def notes(self) -> list[str]:
         by = "" if self.model else f" (by {VARIABLE})" if os.environ.get(VARIABLE) else ""
         labels = len(read_header(self._path()).labels)
-        return [f"{self.label}: model {effective(self.model)}{by}, {labels} labels"]
+        return [f"{self.label}: model {effective(self.model)}{by}, {counted(labels, 'label')}"]
 
     def _path(self) -> str:
         return str(model_path(effective(self.model)))

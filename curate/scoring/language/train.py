@@ -112,7 +112,10 @@ def train(
         lines.add_all(examples)
         if len(lines.labels_in_training()) < 2:
             labels = ", ".join(sorted(lines.names)) or "none"
-            raise UsageError(f"a language model needs two labels at least; found: {labels}")
+            raise UsageError(
+                f"a language model needs two labels at least; found: {labels}"
+                " (--label names their column)"
+            )
         lines.write(Path(name) / "train.txt")
         with replacing(target) as aside:
             fit_apart(Path(name) / "train.txt", aside, training, call_apart)
