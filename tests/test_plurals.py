@@ -15,8 +15,8 @@ from train.errors import counted as in_train
 ROOT = Path(__file__).parents[1]
 NOUNS = (
     "checkpoint", "cluster", "document", "file", "input", "item", "label", "language", "page",
-    "partition", "passage", "record", "row", "shard", "snapshot", "source", "step", "stretch", "text",
-    "token", "window",
+    "partition", "passage", "record", "row", "shard", "snapshot", "source", "step", "stretch",
+    "text", "token", "window",
 )  # fmt: skip
 # Expressions that are no numbers, or whatever a damaged file says.
 TEXTS = {"kind", "of", "vocab", "tokens", "dtype.name", "manifest.get('documents')"}

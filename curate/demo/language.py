@@ -57,8 +57,8 @@ def train_demo_model(folder: Path, quiet: bool = False) -> Path:
     card = train(examples(), folder, TRAINING, call_apart)
     held = card["held_out"]
     say(
-        f"language model of {counted(len(card['labels']), 'language')}: {format_percent(held['accuracy'])} of"
-        f" {held['texts']} held-out pieces of {_PIECE_CHARS} characters right",
+        f"language model of {counted(len(card['labels']), 'language')}:"
+        f" {format_percent(held['accuracy'])} of {held['texts']} held-out pieces of {_PIECE_CHARS} characters right",
         quiet,
     )
     return folder / card["file"]

@@ -171,8 +171,8 @@ def text_of(result: dict[str, Any]) -> str:
     totals = result["known"]
     lines = [
         f"{counted(result['texts'], 'text')}, accuracy {_percent(result['accuracy'])}",
-        f"{counted(totals['texts'], 'text')} in the {counted(totals['labels'], 'language')} that the model"
-        " knows:"
+        f"{counted(totals['texts'], 'text')} in the"
+        f" {counted(totals['labels'], 'language')} that the model knows:"
         f" accuracy {_percent(totals['accuracy'])}, macro F1 {_percent(totals['macro_f1'])}",
     ]
     error = result["calibration"]["all"]["error"]
