@@ -58,7 +58,8 @@ def train_demo_model(folder: Path, quiet: bool = False) -> Path:
     held = card["held_out"]
     say(
         f"language model of {counted(len(card['labels']), 'language')}:"
-        f" {format_percent(held['accuracy'])} of {held['texts']} held-out pieces of {_PIECE_CHARS} characters right",
+        f" {format_percent(held['accuracy'])} of {held['texts']} held-out pieces of"
+        f" {_PIECE_CHARS} characters right",
         quiet,
     )
     return folder / card["file"]
