@@ -72,6 +72,7 @@ SMALLER: tuple[tuple[str, str], ...] = (
     (r"(ablate.*)--minutes [0-9]+", r"\1--tokens 3000"),
     (r"--tokens [0-9]{4,}", "--tokens 3000"),
     (r"--total [12]e9", "--total 1e4"),
+    (r"^(llmcurate mix search.*)", r"\1 --runs 4 --context 64 --vocab 400"),
     (r"--step 120", "--step 1"),
     (r"web=80,wiki=15,books=5", "web=40,wiki=40,books=20"),
     (r"--warmup [0-9]+", "--warmup 1"),
