@@ -15,6 +15,7 @@ from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from textwrap import dedent
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -73,6 +74,7 @@ SMALLER: tuple[tuple[str, str], ...] = (
     (r"--tokens [0-9]{4,}", "--tokens 3000"),
     (r"--total [12]e9", "--total 1e4"),
     (r"^(llmcurate mix search.*)", r"\1 --runs 4 --context 64 --vocab 400"),
+    (r"keep=\[nl\]", "keep=[de]"),  # of the demo's model
     (r"--step 120", "--step 1"),
     (r"web=80,wiki=15,books=5", "web=40,wiki=40,books=20"),
     (r"--warmup [0-9]+", "--warmup 1"),
@@ -89,7 +91,7 @@ SMALLER: tuple[tuple[str, str], ...] = (
 BEFORE: dict[str, tuple[str, ...]] = {
     "models": (
         f"pretrain shards -o dense-run {STEPS}",
-        f"pretrain shards -o mha {STEPS} --set model.attention.kv_heads=4",
+        f"pretrain shards -o mha {STEPS} --set model.attention.kv_heads=6",
         f"pretrain shards -o decoder {STEPS}",
         "tokenizer train corpus/ -o tok-new --vocab 600",
     ),
@@ -113,7 +115,7 @@ def names(path: Path) -> str:
 def blocks(page: Path) -> list[tuple[str, str]]:
     """(language, text) of each block of a page."""
     text = page.read_text(encoding="utf-8")
-    return [(kind, PROMPT.sub("", body)) for _, kind, body in BLOCK.findall(text)]
+    return [(kind, dedent(body)) for _, kind, body in BLOCK.findall(text)]
 
 
 def commands(page: Path) -> list[str]:
