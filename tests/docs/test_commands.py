@@ -74,6 +74,7 @@ SMALLER: tuple[tuple[str, str], ...] = (
     (r"--tokens [0-9]{4,}", "--tokens 3000"),
     (r"--total [12]e9", "--total 1e4"),
     (r"^(llmcurate mix search.*)", r"\1 --runs 4 --context 64 --vocab 400"),
+    (r"(rope-search|-o long)(.*)--context 8192", r"\1\2--context 256"),
     (r"keep=\[nl\]", "keep=[de]"),  # of the demo's model
     (r"--step 120", "--step 1"),
     (r"web=80,wiki=15,books=5", "web=40,wiki=40,books=20"),
