@@ -55,6 +55,10 @@ MARKED = {
     ),
     "a GPU": ("python benchmarks/attention.py", "python benchmarks/pretrain.py"),
     "an hour": ("sh pipelines/experiments/", "python benchmarks/planted_mixture.py"),
+    "trafilatura": (
+        "llmcurate extract crawl/*.warc.gz -o text --extractor trafilatura",
+        "llmcurate extract-eval gold.jsonl crawl.warc.gz --extractor trafilatura",
+    ),
     "a person": ("llmcurate browse out",),
 }
 STEPS = "--steps 2 --rows 2 --context 64"
@@ -108,6 +112,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
         "tokenizer encode corpus/ --tokenizer tok -o fineweb10B --format nanogpt",
     ),
     "tokenizers/changing": ("tokenizer train corpus/ -o tok --vocab 700 --pattern llama3",),
+    "filters": ("extract crawl/*.warc.gz -o text",),
     "looking": ("run limits.yaml crawl/ -o out",),
     "dedup/bloom": ("dedup january -o out-01 --method bloom",),
     "dedup/compare": ("tokenizer encode corpus/ --tokenizer tok -o shards --val-fraction 0.2",),
@@ -241,6 +246,7 @@ def world(folder: Path) -> Path:
             for word in ("en", "th")
         ],
     )
+    write_lines(folder / "gold.jsonl", [{"url": row["url"], "text": row["text"]} for row in rows])
     write_lines(folder / "quiz.jsonl", [{"context": "The sky is", "continuation": " blue"}] * 5)
     write_lines(folder / "prompts.jsonl", [{"prompt": "The river"}])
     pq.write_table(pa.Table.from_pylist(texts[:20]), folder / "test.parquet")
