@@ -23,7 +23,7 @@ for _name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):
 if _kernels := kernels_folder():
     os.environ["NUMBA_CACHE_DIR"] = str(_kernels)
 
-# No test is about a loss of power, and a run of ten documents waits for the disk seventy times.
+# A run of ten documents waits for the disk seventy times; tests/curate/durability.py does so, too.
 os.fsync = lambda file: None
 
 settings.register_profile("same", derandomize=True)

@@ -51,7 +51,7 @@ def _bytes(text: str) -> float:
 
 def format_bytes(size: float) -> str:
     """Bytes to three figures: `12.3 MB`, `950 B`."""
-    return f"{format_scaled(size)}B" if size >= 1000 else f"{size:.0f} B"
+    return f"{format_scaled(size)}B" if size >= 999.5 else f"{size:.0f} B"
 
 
 def format_scaled(number: float) -> str:

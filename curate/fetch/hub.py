@@ -48,7 +48,8 @@ def pinned(urls: Iterable[str]) -> tuple[list[str], list[str]]:
                 raise UsageError(f"input {url}: write hf://datasets/ORG/NAME[@REVISION]/PATH")
             paths.append(url)
             continue
-        repository, revision = f"{parts['type'] or ''}{parts['id']}", parts["revision"]
+        repository = f"{(parts['type'] or '').lower()}{parts['id']}"
+        revision = parts["revision"]
         if not _COMMIT.fullmatch(revision or ""):
             key = (repository, revision or "main")
             if key not in commits:

@@ -69,9 +69,9 @@ UNBOUNDED = ("ja", "th", "zh")
 
 
 def language_of(label: str) -> str:
-    """`fr` of `fr-CA-u-sd-caqc`, `fra_Latn` and `fr`."""
-    language = label.split("-")[0]
-    return TWO.get(comparable(language), language.split("_")[0])
+    """`fr` of `fr-CA-u-sd-caqc`, `fra_Latn`, `FR_ca` and `fr`."""
+    language = comparable(label.partition("-")[0])
+    return TWO.get(language, language)
 
 
 def published_lists(location: str) -> dict[str, Published]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import orjson
@@ -22,12 +22,15 @@ from curate.disk.files import replacing
 from curate.documents.documents import Documents
 from curate.errors import RunFailed, UsageError
 from curate.filters.opt_out_robots import Policy, forbidding, path_of
-from curate.filters.opt_out_sites import Reservation, Site, Sites
+from curate.filters.opt_out_sites import (
+    FORBIDDEN,
+    NOTHING,
+    Reservation,
+    Site,
+    Sites,
+    origin_of,
+)
 from curate.steps.contracts import Step
-
-if TYPE_CHECKING:
-    from curate.filters.opt_out_sites import Sites
-
 
 VERSION = 2  # of the file of sites
 CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
@@ -196,8 +199,6 @@ class OptOut(Step):
         """Reads the archives; what of them cannot be read is listed beside the input's."""
         import pyarrow.parquet as pq
 
-        from curate.disk.files import replacing
-
         sites = self._read()
         rows = [dict(zip(CORRUPT.names, place, strict=True)) for place in sites.places]
         if rows:
@@ -213,8 +214,6 @@ class OptOut(Step):
         self.open()
 
     def _read(self) -> Sites:
-        from curate.filters.opt_out_sites import FORBIDDEN, NOTHING, Sites
-
         unreachable = FORBIDDEN if self.unreachable == "disallow" else NOTHING
         return Sites(self.agents, unreachable, self.signals).read(self._files)
 
@@ -233,8 +232,6 @@ class OptOut(Step):
     def _by_site(self, docs: Documents) -> Documents:
         """Drops by robots.txt, its signals and ai.txt; `robots_known`: whether a robots.txt is held
         for the page's site."""
-        from curate.filters.opt_out_sites import Sites, origin_of
-
         sites = self._sites
         assert isinstance(sites, Sites)
         robots_known = np.zeros(len(docs), np.bool_)
@@ -294,8 +291,6 @@ class OptOut(Step):
         return docs
 
     def _tdm_of_site(self, docs: Documents, stated: list[tuple[bool, str] | None]) -> None:
-        from curate.filters.opt_out_sites import Sites, origin_of
-
         sites = self._sites
         assert isinstance(sites, Sites)
         if not sites.reserve:

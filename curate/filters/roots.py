@@ -24,6 +24,7 @@ from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.errors import UsageError
 from curate.steps.contracts import Step
+from curate.text.codes import TWO, comparable
 
 LANG = "{lang}"  # in the path of a list
 
@@ -63,12 +64,6 @@ PARAMETERS = {
     "vi": Parameters(25, 30, 10, 0.15, 0.2, 0.34, 0.08, 0.005, 5, " "),
     "zh": Parameters(0, 1, 3, 0.2, 0.96, 0.3, 0.1691, 0.001, 5, ""),
 }
-# Labels of models with ISO 639-3 codes, such as `eng_Latn`.
-_TWO_LETTERS = dict(
-    pair.split(":")
-    for pair in "ara:ar arb:ar ben:bn cat:ca eng:en spa:es eus:eu fra:fr hin:hi ind:id por:pt"
-    " urd:ur vie:vi zho:zh cmn:zh".split()
-)
 MOST_WORDS = 100_000  # number_words_max_cutoff; 1,000,000 in Chinese
 ADDRESS_PARTS = ("http", "www", ".com", "href", "//")  # incorrect_word_substrings
 RULES = ("address", "long_word")
@@ -150,8 +145,7 @@ def share_of(words: list[str], listed: frozenset[str], pairs: str | None) -> flo
 def _language(docs: Documents, sole: str | None) -> list[str]:
     """The language of each row by two letters where there are parameters for it; else empty."""
     langs = [sole] * len(docs) if sole else docs.table["lang"].to_pylist()
-    names = [re.split("[-_]", lang or "")[0].lower() for lang in langs]
-    names = [_TWO_LETTERS.get(name, name) for name in names]
+    names = [TWO.get(comparable((lang or "").partition("-")[0]), "") for lang in langs]
     return [name if name in PARAMETERS else "" for name in names]
 
 

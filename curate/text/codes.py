@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -55,6 +56,8 @@ MACROLANGUAGE = {
     "ydd": "yid",
     "zsm": "msa",
 }
+# A language with a script, a region or both: BCP 47's `zh-Hant-TW`, and with underscores.
+_TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Z][a-z]{3})?(?:[-_][A-Za-z]{2})?")
 
 
 def script(label: str) -> str | None:
@@ -80,8 +83,10 @@ def iso639_3(label: str) -> str | None:
 
 
 def comparable(label: str) -> str:
-    """What two labels of one language have in common: the macrolanguage's code, or the label."""
-    code = iso639_3(label)
+    """The code that labels of one language share: the macrolanguage's, else the label itself. Of
+    `zh-TW` and `EN_us` the language alone counts, in any case."""
+    tag = _TAG.fullmatch(label)
+    code = iso639_3(label) or (iso639_3(tag[1].lower()) if tag else None)
     return label if code is None else MACROLANGUAGE.get(code, code)
 
 

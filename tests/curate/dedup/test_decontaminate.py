@@ -131,6 +131,18 @@ def test_n_grams_in_more_documents_than_max_hits_are_ignored(bench):
     assert run.items[0]["documents"] == 1
 
 
+def test_a_share_of_exactly_the_threshold_is_enough_and_of_equal_items_the_first_is_named(bench):
+    """Two items of ten windows, of which documents hold seven, or six."""
+    words = [f"w{i}" for i in range(11)]
+    texts = [{"id": "b", "text": " ".join(words)}, {"id": "a", "text": " ".join(words)}]
+    items = bench.jsonl("set.jsonl", texts)
+    rows = [{"id": str(n), "text": " ".join(words[:n])} for n in (7, 8, 9)]
+    for threshold, kept in ((0.7, ["7"]), (0.71, ["7", "8"]), (0.8, ["7", "8"]), (0.6, [])):
+        run = here(rows, evals=str(items), mode="overlap", ngram=2, threshold=threshold)
+        assert list(run.rows) == kept
+        assert {d["partner_id"] for d in run.decisions} == {"b"}
+
+
 def test_other_limits_use_the_same_sketches(bench):
     source = bench.jsonl("in.jsonl", corpus(ITEMS, COMMON))
     step = {"evals": sets_of(bench, ITEMS)}

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from curate.dedup.minhash import signatures as kernel
 from curate.dedup.minhash.banding import PRESETS, curve_lines, estimate, midpoint, predicted
+from curate.dedup.minhash.components import NONE
 from curate.dedup.minhash.signatures import normal_form
-from curate.dedup.minhash.verify import Compared, for_kernels, jaccard, match_buckets
+from curate.dedup.minhash.verify import Compared, for_kernels, jaccard, keep_best, match_buckets
 from curate.text.buffers import text_buffers
 from curate.text.words import ascii_fold, character_tables, word_hashes, word_table
 from tests.callable_kernels import callable_kernel
@@ -223,6 +224,20 @@ def test_sets_of_shingles_are_as_large_and_as_alike_as_those_of_plain_python(tex
     ours = sets(kernel.WORD, size, *(" ".join(t) for t in texts))
     assert [len(s) for s in ours] == [len(s) for s in expected]
     assert len(ours[0] & ours[1]) == len(expected[0] & expected[1])
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_of_equally_similar_partners_the_lesser_is_kept_in_any_order(forward):
+    """5 has three partners, of which two are equally and most similar, and 7 has one."""
+    pairs = [(5, 1, 0.8), (5, 3, 0.9), (5, 2, 0.9), (7, 5, 0.9)]
+    none = int(NONE)
+    both = [none, 5, 5, 5, none, 2, none, 5]
+    for order in itertools.permutations(pairs):
+        k, other, similar = map(np.array, zip(*order, strict=True))
+        partner, best = np.full(8, NONE, np.uint32), np.zeros(8)
+        keep_best(k.astype(np.uint32), other.astype(np.uint32), similar, forward, partner, best)
+        assert partner.tolist() == ([none] * 5 + [2, none, 5] if forward else both)
+        assert best[[5, 7]].tolist() == [0.9, 0.9]
 
 
 def test_a_bucket_of_unlike_documents_is_cut_short():

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.dedup.semantic import clusters as semantic_clusters
-from curate.dedup.semantic.resolve import curve
+from curate.dedup.semantic.resolve import Nearest, count_removed, curve, removed_share
 from curate.dedup.semantic.step import DedupSemantic
 from curate.errors import RunFailed, UsageError
 from curate.run.stages import Stages
@@ -204,6 +204,23 @@ def test_a_killed_resolve_ends_with_the_same_decisions(base, monkeypatch, broken
     semantic(base, [], f"killed-{broken}", inputs=[source])
     assert base.decisions(f"killed-{broken}") == base.decisions("base")
     assert not list(own.glob(".part-*"))
+
+
+def test_a_similarity_at_a_limit_is_kept_as_the_decisions_keep_it() -> None:
+    similarity, epsilons = np.array([0.3, 0.9, 0.9, 0.95]), np.array([0.05, 0.1, 0.100001, 0.7])
+    assert count_removed(similarity, epsilons).tolist() == [0, 1, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("keep", "gone", "least"),
+    [(0.8, [0], 0.9), (0.6, [0, 2], 0.9), (0.2, [0, 2, 3], 0.5), (1.0, [], 1.0)],
+)
+def test_of_equally_similar_ones_the_first_rows_go(keep, gone, least) -> None:
+    """Row 5 is of an earlier corpus, and goes where own ones as similar do; 4 is like none."""
+    similarity = np.array([0.9, 0.0, 0.9, 0.5, 0.9, 0.9])
+    nearest = Nearest(similarity, np.array([1, -1, 1, 1, -1, 1]), np.arange(6) != 5)
+    removed, lowest = removed_share(nearest, keep)
+    assert np.flatnonzero(removed).tolist() == gone + [5] * bool(gone) and lowest == least
 
 
 def test_the_curve_says_what_another_epsilon_removes(base):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, run_here, view
 from curate.dedup.semantic import clusters as semantic_clusters
-from curate.dedup.semantic import compare
+from curate.dedup.semantic import compare, resolve
 from curate.dedup.semantic.step import DedupSemantic
 from curate.disk.database import scratch_database
 from curate.documents.documents import documents
@@ -122,6 +122,23 @@ def test_a_resolve_that_died_in_any_task_decides_the_same(tmp_path):
     # What is left of a group's tasks is one alone, which no worker is asked for.
     assert [a for a in dying.asked if "group" in a[0]] == [("count_group", 3), ("embed_group", 3)]
     assert [*dict(dying.asked)] == NAMES
+
+
+def test_a_similarity_at_the_limit_is_no_duplicate(tmp_path, monkeypatch):
+    step = STEPS["longest"]
+    files = write(tmp_path, step, 1)
+    similarity = np.zeros(len(texts(200)))
+    similarity[:2] = step.least, np.nextafter(step.least, 1)
+    partner = np.where(similarity > 0, 5, -1)
+    nearest = resolve.Nearest(similarity, partner, np.ones(len(similarity), np.bool_))
+    monkeypatch.setattr(resolve, "find", lambda step, sketches: nearest)
+    path = tmp_path / "decisions.parquet"
+    with scratch_database(tmp_path / "spill") as db:
+        view(db, files)
+        sketches = Sketches(db, path, tmp_path, files, run=lone_here(run_here), sizes=Sizes())
+        assert step.resolve(sketches)["dropped"] == 1
+    dropped = pq.read_table(path, filters=[("drop", "=", True)])
+    assert dropped["similarity"].to_pylist() == [similarity[1]]
 
 
 @given(st.integers(0, 99), st.integers(1, 3), st.integers(1, 60), st.integers(1, 400))

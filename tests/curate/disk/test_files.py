@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import xxhash
 
@@ -18,11 +20,15 @@ from curate.disk.files import (
     part_files,
     replacing,
     reserve,
+    set_aside,
     stream_digest,
     temporary_name,
     text_digest,
+    write_text,
 )
-from curate.errors import disk_error
+from curate.disk.parquet_writer import writing
+from curate.errors import UsageError, disk_error
+from tests.curate.durability import deeds
 
 CONTENT = "naïve".encode() * 100_000
 
@@ -65,6 +71,50 @@ def test_a_file_of_the_same_bytes_keeps_its_time(tmp_path: Path, text: str, stay
         aside.write_text(text)
     assert path.read_text() == text and (path.stat().st_mtime == 1) == stays
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_is_synced_when_it_is_whole_then_renamed_then_its_folder_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = deeds(monkeypatch)
+    write_text(tmp_path / "text", "whole")
+    with writing(tmp_path / "table") as writer:
+        writer.write(pa.table({"a": [1]}))
+    assert pq.read_table(tmp_path / "table")["a"].to_pylist() == [1]
+    size = (tmp_path / "table").stat().st_size
+    assert done == [
+        ("sync", "aside text", 5), ("rename", "text", 5), ("sync", tmp_path.name, 0),
+        ("sync", "aside table", size), ("rename", "table", size), ("sync", tmp_path.name, 0),
+    ]  # fmt: skip
+
+
+def test_what_a_phase_makes_durable_is_not_synced_file_by_file(tmp_path, monkeypatch) -> None:
+    done = deeds(monkeypatch)
+    with replacing(tmp_path / "file", sync=False) as aside:
+        aside.touch()
+    assert done == [("rename", "file", 0)]
+
+
+def test_a_file_that_fails_replaces_nothing(tmp_path, monkeypatch) -> None:
+    (tmp_path / "file").write_text("old")
+    done = deeds(monkeypatch)
+    with pytest.raises(ValueError, match="half"), replacing(tmp_path / "file") as aside:
+        aside.write_text("new")
+        raise ValueError("half")
+    assert done == [("remove", "aside file", 0)] and (tmp_path / "file").read_text() == "old"
+
+
+def test_what_is_set_aside_has_the_next_free_number_and_its_folder_is_synced(
+    tmp_path, monkeypatch
+) -> None:
+    for name in ("out", "out.1", "out.2"):
+        (tmp_path / name).mkdir()
+    done = deeds(monkeypatch)
+    assert set_aside(tmp_path / "out") == tmp_path / "out.3"
+    assert done == [("rename", "out.3", 0), ("sync", tmp_path.name, 0)]
+    monkeypatch.chdir(tmp_path / "out.1")
+    with pytest.raises(UsageError, match="is the folder that you are in"):
+        set_aside(tmp_path / "out.1")
 
 
 def test_two_machines_that_write_one_path_do_not_meet(tmp_path: Path) -> None:

@@ -47,6 +47,13 @@ def test_a_link_that_leads_out_is_refused_and_one_that_stays_is_not(out):
     assert inside(out, "link", follow=False) == out / "link"  # itself, to replace or remove
 
 
+def test_a_link_to_the_folder_itself_is_nothing_inside_it(out):
+    (out / "self").symlink_to(out)
+    with pytest.raises(RunFailed, match="leads out of"):
+        inside(out, "self")
+    assert inside(out, "self", follow=False) == out / "self"
+
+
 def test_an_out_that_is_a_link_itself_is_one_as_any(out, monkeypatch):
     (out.parent / "short").symlink_to(out)
     assert inside(out.parent / "short", "stages").name == "stages"

@@ -9,7 +9,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from curate.disk.publish import LIST, Store, publish, scratch_of, url_of
+from curate.disk.publish import LIST, Store, manifests, publish, scratch_of, url_of
 from curate.errors import RunFailed
 from tests.curate.conftest import pages
 
@@ -104,6 +104,26 @@ def test_only_what_changed_is_put_and_what_is_gone_goes(objects, tmp_path):
     assert (summary["put"], summary["removed"]) == (2, 1)
     assert objects.log == ["corpus/part-00000.parquet", "corpus.json"]
     assert "corpus/part-00001.parquet" not in there(store)
+
+
+def test_what_the_store_has_in_another_length_than_listed_is_put_again(objects, tmp_path):
+    store = Store("objects://bucket/out")
+    out = folder(tmp_path, **{"corpus/part-00000.parquet": "a", "corpus/part-00001.parquet": "b"})
+    publish(out, store)
+    objects.log.clear()
+    store.write("corpus/part-00001.parquet", b"cut")
+    store.fs.rm_file(f"{store.root}/corpus.json")
+    assert publish(out, store)["put"] == 2
+    assert objects.log == ["corpus/part-00001.parquet", "corpus.json"]
+    assert there(store)["corpus/part-00001.parquet"] == b"b"
+
+
+def test_manifests_of_inner_folders_stand_before_those_of_outer_ones():
+    names = ["manifest.json", "a/manifest.json", "a/b/part", "a/b.json", "c.json", "c/x", "d.json"]
+    assert manifests(names) == {
+        "a/b.json": "a/b", "a/manifest.json": "a", "c.json": "c", "manifest.json": "",
+    }  # fmt: skip
+    assert [*manifests(names[::-1])] == ["a/b.json", "a/manifest.json", "c.json", "manifest.json"]
 
 
 @pytest.mark.parametrize("at", ["part-00000.parquet", "part-00001.parquet", "corpus.json"])

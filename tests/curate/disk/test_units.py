@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from curate.disk.units import (
     counted,
     format_bytes,
+    format_duration,
     format_measure,
     format_percent,
     format_scaled,
@@ -23,7 +24,7 @@ from curate.errors import UsageError
     ("text", "size"),
     [
         ("100TB", 10**14), ("1.5 GiB", 3 << 29), ("2000", 2000), ("7kB", 7000), ("7K", 7000),
-        ("3 PB", 3 * 10**15),
+        ("7 KB", 7000), ("2KiB", 2048), ("3 PB", 3 * 10**15),
     ],
 )  # fmt: skip
 def test_sizes_are_decimal_and_binary_with_an_i(text: str, size: int) -> None:
@@ -51,6 +52,20 @@ def test_an_amount_reads_back_within_a_hundredth(size: int) -> None:
 def test_three_figures() -> None:
     scaled = [format_scaled(n) for n in (1.0, 999, 999.6, 12_345, 5.96e6, 1e14)]
     assert scaled == ["1 ", "999 ", "1.00 k", "12.3 k", "5.96 M", "100 T"]
+    borders = [format_scaled(n) for n in (999.4, 999.5, 9994, 9995, 99_940, 99_950, 999_500, -1e3)]
+    assert borders == ["999 ", "1.00 k", "9.99 k", "10.0 k", "99.9 k", "100 k", "1.00 M", "-1.00 k"]
+    assert [format_bytes(n) for n in (999.4, 999.5, 1000)] == ["999 B", "1.00 kB", "1.00 kB"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0.0 s"), (59.9, "59.9 s"), (60, "1.0 min"), (3599, "60.0 min"), (3600, "1.0 h"),
+        (172_799, "48.0 h"), (172_800, "2.0 d"),
+    ],
+)  # fmt: skip
+def test_a_duration_has_the_largest_unit_that_it_fills(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
 
 
 def test_measures_have_four_digits_at_most() -> None:
@@ -80,6 +95,7 @@ def test_what_is_no_count_is_refused(text: str) -> None:
 def test_large_numbers_have_no_power_of_ten() -> None:
     assert [format_measure(v) for v in (10_253.4, 1613.2, 999.94)] == ["10,253", "1,613", "999.9"]
     assert [format_short(v) for v in (1e11, 1e12)] == ["100G", "1T"]
+    assert [format_short(v) for v in (999, 1e3, 1e6, -1e9, 0)] == ["999", "1k", "1M", "-1G", "0"]
 
 
 def test_shares_have_the_digits_asked_for_and_what_is_not_nothing_is_not_shown_as_nothing() -> None:

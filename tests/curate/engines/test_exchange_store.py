@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -485,6 +486,50 @@ def test_an_object_is_published_into_a_store_of_any_file_system(out, opened):
     for store in (here, Store("memory://published")):
         opened.publish(version_of(path), store, "corpus/a")
         assert store.sizes() == {"corpus/a": 7} and store.read("corpus/a", 0, 7) == b"content"
+
+
+@pytest.mark.parametrize("short", [b"012", b""])
+def test_a_range_that_comes_short_is_asked_for_again_and_never_taken(
+    out, opened, monkeypatch, short
+):
+    (out / "a").write_bytes(b"0123456789")
+    version = version_of(out / "a")
+    opened.put(out / "a", version)
+    whole, answers = Store.read, [short]
+
+    def read(store: Store, name: str, first: int, end: int) -> bytes:
+        return answers.pop() if answers else whole(store, name, first, end)
+
+    monkeypatch.setattr(Store, "read", read)
+    opened.get_parts(version, [[0, 4]], out / "b")
+    assert (out / "b").read_bytes() == b"0123" + bytes(6)
+    answers += [short] * publish.TRIES
+    with pytest.raises(RunFailed, match=f"{version} is cut short: run again, it goes on"):
+        opened.get_parts(version, [[0, 4]], out / "b")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_object_that_came_damaged_is_asked_for_once_more_and_then_taken_away(
+    out, opened, monkeypatch, times
+):
+    (out / "a").write_bytes(b"content")
+    version = version_of(out / "a")
+    opened.put(out / "a", version)
+    whole, damages = Store.get, [b"contend"] * times
+
+    def get(store: Store, name: str, path: Path) -> None:
+        whole(store, name, path)
+        if damages:
+            path.write_bytes(damages.pop())
+
+    monkeypatch.setattr(Store, "get", get)
+    expected = (
+        pytest.raises(RunFailed, match="was damaged and is taken away") if times > 1 else None
+    )
+    with expected or nullcontext():
+        opened.get(version, out / "b")
+        assert (out / "b").read_bytes() == b"content"
+    assert (version in objects(out)) == (times == 1)
 
 
 def test_what_stays_is_given_to_the_next_tasks_without_being_fetched(out, opened):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from pathlib import Path
@@ -28,6 +29,15 @@ def spin() -> None:
 def hang(task: dict) -> None:
     worker.beat(3, 5, LIMIT, of_cpu=task["of_cpu"])
     spin() if task["spins"] else time.sleep(600)
+
+
+def end_early(task: dict) -> dict:
+    """A task that says what it works on, or one that dies in silence before it does."""
+    if task["part"]:
+        time.sleep(2 * LIMIT)
+        os._exit(3)
+    worker.beat(3, 5, LIMIT)
+    return {}
 
 
 def wait_long(task: dict) -> dict:
@@ -59,6 +69,18 @@ def test_a_worker_is_ended_when_its_time_is_over(spins, of_cpu):
     death = death_of(LocalEngine(1), {"spins": spins, "of_cpu": of_cpu})
     assert death == Death(-9, (3, 5), LIMIT)
     assert death.describe() == "took longer than 0.3 s"
+
+
+def test_a_task_is_not_judged_by_what_the_one_before_it_said():
+    deaths = []
+
+    def on_death(task: dict, death: Death) -> dict:
+        deaths.append(death)
+        raise RunFailed("it died")
+
+    with pytest.raises(RunFailed, match="it died"), LocalEngine(1) as engine:
+        list(engine.map(f"{__name__}:end_early", [{"part": 0}, {"part": 1}], on_death))
+    assert deaths == [Death(3, None)]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from curate.documents.documents import CORE, PAYLOAD, Documents, documents
+from curate.extract import tags
 from curate.extract.blocks import look_at, main_text, main_texts, tables
 from curate.extract.scan import count_tags
 from curate.extract.step import Extract
@@ -179,6 +180,8 @@ def test_a_page_of_too_many_elements_is_rejected_with_their_number(
         ("too_many_elements", [0], [MAX_ELEMENTS + 1])
     ]
     assert docs.drops[0].thresholds[0] == MAX_ELEMENTS
+    monkeypatch.setattr(tags, "MAX_ELEMENTS", 3)
+    assert [len(d.drops) for d in (extracted(b"<p>x" * 3), extracted(b"<p>x" * 4))] == [0, 1]
     assert docs.text[0].as_py() == "" and SENTENCES[0] in docs.text[1].as_py()
 
 

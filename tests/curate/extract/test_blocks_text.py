@@ -52,6 +52,11 @@ CONSTRUCTS: dict[str, tuple[str, list[str]]] = {
     "numbers that are no character": ("<p>a&#0;b&#xD800;c&#x110000;d&#1;e</p>", ["a�b�c�de"]),
     "a < in text": ("<p>1 < 2 and 3 <4, <3</p>", ["1 < 2 and 3 <4, <3"]),
     "tags in upper case": ("<P>one<DIV>two</DIV><Script>x()</SCRIPT>", ["one", "two"]),
+    "end tags with what browsers allow in them": (
+        "<p>a<script>x</script >b<script>x</SCRIPT\n>c<style>x</style\t>d<script>x</script/>e"
+        "<script>x</script \r\n type=x>f<script>'</scripts>'</script>g</p >h</P\n>i",
+        ["abcdefg", "h", "i"],
+    ),
     "attributes without quotes": ("<p class=a id=b>one<a href=/x/>two</a></p>", ["onetwo"]),
     "a > in an attribute": ("<p title='a > b' data-x=\"<p>\">one</p>", ["one"]),
     "comments": ("<p>a<!-- <p>no</p> -->b<!---->c<!-->d<!-- x --!>e", ["abcde"]),

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from curate.documents.documents import CORE, PAYLOAD, documents
-from curate.extract.embedded import embedded_text
+from curate.extract.embedded import ENOUGH, FEW, SURER, embedded_text
 from curate.extract.step import Extract
 
 BODY = (
@@ -68,6 +68,55 @@ def test_text_comes_from_where_the_page_has_it(name: str) -> None:
     )  # fmt: skip
 
 
+def prose(size: int) -> str:
+    """Text of so many characters that counts as prose."""
+    return ("A word or two. " * size)[: size - 1] + "."
+
+
+@pytest.mark.parametrize(
+    ("stated", "data", "template", "source"),
+    [
+        (ENOUGH, 0, 0, "json-ld"),
+        (ENOUGH - 1, 0, 0, None),
+        (0, ENOUGH, 0, "hydration"),
+        (0, ENOUGH - 1, 0, None),
+        (ENOUGH, 2 * ENOUGH, 0, "json-ld"),
+        (ENOUGH, SURER * ENOUGH - 1, 0, "json-ld"),
+        (ENOUGH, SURER * ENOUGH, 0, "hydration"),
+        (ENOUGH - 1, ENOUGH, 0, "hydration"),
+        (0, ENOUGH, SURER * ENOUGH - 1, "hydration"),
+        (0, ENOUGH, SURER * ENOUGH, "template"),
+        (ENOUGH, SURER * ENOUGH, SURER * ENOUGH, "hydration"),
+    ],
+)
+def test_a_source_less_sure_wins_by_three_times_the_text(
+    stated: int, data: int, template: int, source: str | None
+) -> None:
+    page = f"<template><p>{prose(template)}</p></template>" * bool(template)
+    page += script([prose(data)], "type='application/json'") * bool(data)
+    page += script({"@type": "Article", "articleBody": prose(stated)}) * bool(stated)
+    found = embedded_text(page)
+    assert (found and found[1]) == source
+    sizes = {"json-ld": stated, "hydration": data, "template": template}
+    assert found is None or len(found[0]) == sizes[found[1]]
+
+
+def test_strings_of_forty_characters_are_looked_at() -> None:
+    for size, source in ((40, "hydration"), (39, None)):
+        strings = [f"{n} {prose(size - 2)}" for n in range(9)]
+        assert {len(text) for text in strings} == {size}
+        found = embedded_text(script(strings, "type=application/json"))
+        assert (found and found[1]) == source
+
+
+def test_names_of_elements_and_types_count_in_any_case() -> None:
+    statement = json.dumps(ARTICLE)
+    for start, end in (("SCRIPT TYPE='Application/LD+JSON'", "Script"), ("script", "SCRIPT")):
+        attributes = "" if "TYPE" in start else " type=application/ld+json"
+        found = embedded_text(f"<{start}{attributes}>{statement}</{end}>")
+        assert found is not None and found[1] == "json-ld"
+
+
 NONE = {
     "no data": "<p>x",
     "no JSON": "<script type='application/ld+json'>{'a':</script>",
@@ -103,6 +152,19 @@ def test_hostile_data_costs_little_and_gives_storable_text(name: str) -> None:
     found = embedded_text(HOSTILE[name])
     assert time.process_time() - begin < 5
     assert found is None or found[0].encode()
+
+
+def test_data_stands_in_for_a_nearly_empty_page_and_only_if_it_is_longer() -> None:
+    sizes = ((FEW - 1, FEW), (FEW - 1, FEW - 1), (FEW, 2 * FEW))
+    pages = [
+        f"<p>{prose(own)}</p>" + script({"@type": "Article", "text": prose(data)})
+        for own, data in sizes
+    ]
+    docs = documents(
+        {"payload": [p.encode() for p in pages], "mime": ["text/html"] * 3}, (*CORE, *PAYLOAD)
+    )
+    out = Extract().apply(docs.within("extract"))
+    assert out.table["extract.source"].to_pylist() == ["json-ld", "page", "page"]
 
 
 def test_the_step_says_where_the_text_of_each_page_stood() -> None:

@@ -66,6 +66,25 @@ def test_text_is_decoded_whatever_the_header_claims(
     assert decode(text.encode(charset), claim)[0] == text.removeprefix("\ufeff")
 
 
+@pytest.mark.parametrize(
+    ("charset", "text"),
+    [
+        *((name, "ф") for name in ("ISO-8859-5", "iso_8859-5", "Iso8859-5", "CYRILLIC")),
+        *((name, "δ") for name in ("ISO-8859-7", "greek8", "ELOT_928")),
+        *((name, "ä") for name in ("Latin1", "US-ASCII", "Windows-1252", "x-cp1252", "nothing")),
+    ],
+)
+def test_a_charset_is_known_by_any_of_its_names(charset: str, text: str) -> None:
+    """By those of the Encoding Standard, in any case; the page is too short to tell by itself."""
+    assert decode(b"\xe4", charset)[0] == text
+
+
+def test_a_page_cut_off_inside_a_character_is_utf_8_still() -> None:
+    for rest in (b"\xc3", b"\xe4\xb8", b"\xf0\x9f\x98"):
+        assert decode(b"<p>text" + rest, "koi8-r") == ("<p>text\ufffd", "utf-8")
+    assert decode(b"<p>text\xe4\xb8ab", "koi8-r")[1] == "koi8-r"
+
+
 def test_a_meta_tag_counts_where_the_header_is_silent() -> None:
     page = '<html><head><meta charset="iso-8859-2"></head><body>Žluťoučký kůň</body></html>'
     assert "Žluťoučký kůň" in decode(page.encode("iso-8859-2"))[0]
@@ -83,8 +102,10 @@ def test_every_row_gets_text_or_a_reason() -> None:
         (b"", "text/html", None),
         (b"<html></html>", "text/html", None),
         (b"x" * 200, "text/html", None),
+        (b"x" * 150, "text/html", None),
         max_html_bytes=150,
     )
+    assert not [rule for rule, row in reasons(docs) if row == 5], "the limit itself is read"
     assert ("html_too_large", 0) in reasons(docs) and ("html_too_large", 4) in reasons(docs)
     assert ("no_text", 2) in reasons(docs) and ("no_text", 3) in reasons(docs)
     assert docs.text[1].as_py() == "plain words, not markup: a < b"

@@ -11,6 +11,7 @@ import pytest
 from curate.extract.blocks import main_texts
 from curate.extract.days import day_in
 from curate.extract.metadata import author, language_tag, published
+from curate.extract.stated import byline, name_of, signed, title_of
 
 
 def stated(page: str) -> list[str | None]:
@@ -30,6 +31,28 @@ PAGES: dict[str, tuple[str, list[str | None]]] = {
     "names in any case": (
         "<META NAME=Author CONTENT='Ada L.'><meta name='DC.Date' content=2020-01-02>",
         [None, "2020-01-02", "Ada L.", None],
+    ),
+    "of two statements of one rank the first": (
+        "<meta name=author content=Ada><meta name=author content=Bo><meta name=date content=2020-"
+        "01-02><meta name=pubdate content=2021-01-02><meta name=citation_title content=A>"
+        "<meta name=DC.title content=B><meta name=language content=de><meta name=language "
+        "content=fr>",
+        ["A", "2020-01-02", "Ada", "de"],
+    ),
+    "of two statements the one of the higher rank": (
+        "<html xml:lang=fr lang=de><meta name=dc.creator content=Ada><meta name=author content=Bo>"
+        "<meta property=og:article:published_time content=2020-01-02><meta property="
+        "article:published_time content=2021-01-02><meta name=twitter:title content=A>"
+        "<meta property=og:title content=B>",
+        ["B", "2021-01-02", "Bo", "de"],
+    ),
+    "a value too long to count, and the second best": (
+        f"<meta property=og:title content='{'A' * 1001}'><meta name=headline content=B>",
+        ["B", None, None, None],
+    ),
+    "a value as long as may be": (
+        f"<meta property=og:title content='{'A' * 1000}'><meta name=headline content=B>",
+        ["A" * 1000, None, None, None],
     ),
     "JSON-LD": (
         LD.format(
@@ -61,6 +84,29 @@ PAGES: dict[str, tuple[str, list[str | None]]] = {
         LD.format('{"@type":"Article","author":{"@type":"Organization","name":"Daily"}}')
         + "<h1>A</h1><p>By <a>Bo Li</a> <p>text",
         ["A", None, "Bo Li", None],
+    ),
+    "persons of the article before meta": (
+        LD.format('{"@type":"Article","author":{"@type":"Person","name":"Ada"}}')
+        + "<meta name=author content=Bo><p class=author>Cy</p>",
+        [None, None, "Ada", None],
+    ),
+    "a meta author before what readers see": (
+        "<p itemprop=author>Cy</p><meta name=author content=Bo>", [None, None, "Bo", None],
+    ),
+    "itemprop before rel before class": (
+        "<p class=author>Ada</p><a rel=author>Bo</a><p itemprop=author>Cy</p>",
+        [None, None, "Cy", None],
+    ),
+    "rel before class": ("<p class=author>Ada</p><a REL=Author>Bo</a>", [None, None, "Bo", None]),
+    "the day of JSON-LD before those of meta and time": (
+        LD.format('{"@type":"Article","datePublished":"2021-03-04","dateModified":"2022-01-01"}')
+        + "<meta name=date content=2020-01-02><time datetime=2019-01-02>",
+        [None, "2021-03-04", None, None],
+    ),
+    "the day of meta before those of time and of a change": (
+        LD.format('{"@type":"Article","author":"","dateModified":"2022-01-01"}')
+        + "<time datetime=2019-01-02></time><meta name=date content=2020-01-02>",
+        [None, "2020-01-02", None, None],
     ),
     "another script": ('<script>{"headline":"A"}</script>', [None] * 4),
     "time": ("<time datetime=2019-05-06>May</time>", [None, "2019-05-06", None, None]),
@@ -111,6 +157,9 @@ PAGES: dict[str, tuple[str, list[str | None]]] = {
     "the day's order by the language": (
         "<html lang=en-GB><h1>A</h1><p>3/4/2021", ["A", "2021-04-03", None, "en-GB"],
     ),
+    "the day's order by a language of any spelling": (
+        "<html lang=' EN_us '><h1>A</h1><p>3/4/2021", ["A", "2021-03-04", None, "EN_us"],
+    ),
     "a script in a heading": (
         "<h1><script>x</script>A<br>B<svg><text>c</svg></h1>", ["A B", None, None, None],
     ),
@@ -132,7 +181,8 @@ def test_each_page_of_a_batch_keeps_its_own() -> None:
 
 def test_languages_are_written_as_bcp_47_does() -> None:
     assert language_tag("de_at") == "de-AT" and language_tag("EN") == "en"
-    assert language_tag("zh-Hans") == "zh-Hans"
+    assert language_tag("zh-Hans") == "zh-Hans" and language_tag("ZH-tw") == "zh-TW"
+    assert language_tag("EN_us") == "en-US" and language_tag("sr-Latn-rs") == "sr-Latn-RS"
     for value in (None, "", "Deutsch!", "x", "de-", "<script>", "en\n"):
         assert language_tag(value) is None, value
 
@@ -169,6 +219,47 @@ def test_what_is_no_day_is_not_read() -> None:
         assert day_in(text) is None, text
     assert day_in("25/12/2021") == day_in("12/25/2021") == "2021-12-25"
     assert day_in("3/4/2021", month_first=False) == "2021-04-03"
+    assert day_in("12/5/2021", month_first=False) == day_in("12.5.2021") == "2021-05-12"
+    assert day_in("5/12/2021", month_first=False) == "2021-12-05"
+    assert day_in("12/5/2021") == day_in("5-12-2021") == "2021-12-05"
+
+
+def test_days_since_1990_are_read_and_the_first_of_them() -> None:
+    assert day_in("31 December 1989, printed on 1 January 1990") == "1990-01-01"
+    assert day_in("1989-12-31") is None
+    assert day_in("30 February 2021, 2 March 2021, 1 March 2021") == "2021-03-02"
+
+
+@pytest.mark.parametrize(
+    ("titles", "site", "headings", "title"),
+    [
+        ([], None, [], None),
+        ([], None, ["A", "B"], "A"),
+        (["old mills"], None, ["Old river", "Mills day"], "Old river"),  # of equals the first
+        (["old mills"], None, ["Rivers", "The old mills", "Old mills today"], "The old mills"),
+        (["old mills"], None, ["River", "Old river bank"], "old mills"),  # no more than 0.4 alike
+        (["old mills", "new mill"], None, ["Menu", "New mill"], "New mill"),
+        (["Abcd and more"], None, ["Abcd and"], "Abcd and"),
+        (["Abcdefgh"], None, ["Abcd"], "Abcd"),  # half of it
+        (["Abcdefghi"], None, ["Abcd"], "Abcdefghi"),
+        (["The mills | Daily News"], "DAILY NEWS", [], "The mills"),
+        (["Daily News | The mills"], "daily  news!", [], "The mills"),
+    ],
+)
+def test_a_title_is_the_heading_most_like_it(
+    titles: list[str], site: str | None, headings: list[str], title: str | None
+) -> None:
+    assert title_of(titles, site, headings) == title
+
+
+def test_names_are_of_two_to_a_hundred_characters_and_bylines_of_sixty() -> None:
+    for size, name in ((1, False), (2, True), (100, True), (101, False)):
+        assert (name_of("by " + "A" * size) is not None) == name
+    for size, name in ((60, True), (61, False)):
+        assert (byline(["A" * size]) is not None) == name
+    assert byline(["A B C D E F"]) == "A B C D E F" and byline(["A B C D E F G"]) is None
+    assert name_of("BY Ada Lovelace | Daily") == byline(["By: Ada Lovelace"]) == "Ada Lovelace"
+    assert signed(["B" * 200, "written BY", "Ada"]) == "Ada"
 
 
 def test_hostile_pages_cost_what_their_bytes_do() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import random
 import signal
@@ -20,8 +21,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 from curate.disk.units import parse_rate
 from curate.errors import RunFailed, UsageError
 from curate.fetch.download import Outcome, download, fetch_one
-from curate.fetch.sources import Refused, _checked_redirects
-from curate.fetch.transfer import Rate, Wanted
+from curate.fetch.sources import Answer, Http, Refused, _checked_redirects
+from curate.fetch.transfer import Manners, Rate, Wanted, transfer
+from tests.curate.durability import deeds
 from tests.curate.fetch.web import Web
 
 DATA = random.Random(5).randbytes(5000)
@@ -220,6 +222,8 @@ def test_what_will_not_pass_is_not_tried_again(
         ("http://x.test/a", ["https://x.test/a", "/b"], False),
         ("https://x.test/a", ["https://y.test/c", "http://y.test/d"], True),
         ("https://x.test/a", ["//y.test/c"], False),
+        ("HTTPS://x.test/a", ["HTTPS://y.test/c"], False),
+        ("HTTPS://x.test/a", ["HTTP://y.test/c"], True),
     ],
 )
 def test_no_redirect_leads_out_of_https(url: str, ways: list[str], refused: bool) -> None:
@@ -227,7 +231,7 @@ def test_no_redirect_leads_out_of_https(url: str, ways: list[str], refused: bool
 
     history = [SimpleNamespace(redirect_location=way) for way in ways]
     response = SimpleNamespace(retries=SimpleNamespace(history=history))
-    with pytest.raises(Refused, match="from https to http:") if refused else nullcontext():
+    with pytest.raises(Refused, match=r"(?i)from https to http:") if refused else nullcontext():
         _checked_redirects(response, url)
 
 
@@ -259,6 +263,42 @@ def test_a_wait_beyond_patience_is_a_failure(web: Web, tmp_path: Path) -> None:
     assert why == "the server answers 503 Service Unavailable and asks to wait 7200 seconds"
 
 
+def test_a_wait_as_long_as_patience_is_waited(web: Web, tmp_path: Path) -> None:
+    how = Manners(tries=2, pause=0.01, patience=0.01)
+    assert transfer(Wanted(web.put("/a", DATA, "drop"), tmp_path / "a"), Http(), how) == 5000
+    how.patience = 0.0099
+    with pytest.raises(RunFailed, match="asks to wait"):
+        transfer(Wanted(web.put("/b", DATA, "drop"), tmp_path / "b"), Http(), how)
+
+
+def test_what_came_is_synced_before_it_has_its_name(web: Web, tmp_path: Path, monkeypatch) -> None:
+    done = deeds(monkeypatch)
+    get(web.put("/a", DATA), tmp_path / "a")
+    of_file = [deed for deed in done if "json" not in deed[1]]
+    assert of_file[-3:] == [
+        ("sync", "a.part", 5000), ("rename", "a", 5000), ("sync", tmp_path.name, 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "why"), [(4, "more came than"), (5, ""), (6, "1 bytes are mis")])
+def test_a_file_is_as_long_as_its_source_says(tmp_path: Path, size: int, why: str) -> None:
+    class Source:
+        def open(self, url: str, offset: int, validator: str | None) -> Answer:
+            return Answer(0, size, None, io.BytesIO(b"12345").read, lambda: None)
+
+        def about(self, url: str) -> tuple[int | None, str | None]:
+            return size, None
+
+    expected = pytest.raises(RunFailed, match=why) if why else nullcontext()
+    with expected:
+        assert transfer(Wanted("x://a", tmp_path / "a"), Source(), Manners(tries=1)) == 5
+
+
+def test_a_scheme_in_upper_case_is_the_web_too(web: Web, tmp_path: Path) -> None:
+    url = web.put("/a", DATA).replace("http://", "HTTP://")
+    assert not get(url, tmp_path / "a").failed and is_alone(tmp_path / "a")
+
+
 def test_a_silent_server_is_left(web: Web, tmp_path: Path) -> None:
     why = reason(get(web.put("/a", DATA, "stall"), tmp_path / "a", tries=1, seconds=0.1))
     assert why == "the server was silent for too long"
@@ -286,6 +326,9 @@ def test_what_is_there_whole_is_not_fetched_again(web: Web, tmp_path: Path) -> N
 
 
 def test_a_file_of_more_bytes_than_allowed_is_refused(web: Web, tmp_path: Path) -> None:
+    exactly = Wanted(web.put("/b", DATA, chunked=True), tmp_path / "b", most=5000)
+    assert download([exactly]).fetched == [tmp_path / "b"]
+    (tmp_path / "b").unlink()
     wanted = Wanted(web.put("/a", DATA, chunked=True), tmp_path / "a", most=4999)
     assert "more than the 4999 bytes" in reason(download([wanted]))
     assert not list(tmp_path.iterdir())

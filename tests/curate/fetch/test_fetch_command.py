@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from curate.errors import RunFailed, UsageError
-from curate.fetch.file_lists import wanted_files
+from curate.fetch.file_lists import is_list, wanted_files
 from tests.curate.command_line import run_here
 from tests.curate.fetch.web import Web
 
@@ -92,6 +92,8 @@ def test_offline_is_wrong_use(web: Web, tmp_path: Path, monkeypatch: pytest.Monk
         (f"https://x.test/f  {SUM}", f"sha256:{SUM}"),
         (f"{SUM.upper()}  https://x.test/f", f"sha256:{SUM}"),
         (f"https://x.test/f sha256:{SUM}", f"sha256:{SUM}"),
+        (f"SHA256:{SUM.upper()} https://x.test/f", f"sha256:{SUM}"),
+        (f"https://x.test/f Md5:{SUM[:32]}", f"md5:{SUM[:32]}"),
         (f"md5:{SUM[:32]} https://x.test/f", f"md5:{SUM[:32]}"),
         (f"{SUM[:32]} *f", f"md5:{SUM[:32]}"),
         ("  f  ", None),
@@ -116,6 +118,7 @@ def test_a_line_is_a_url_or_path_and_a_checksum_or_none(
         ("http://[x/a", "is no URL: Invalid IPv6"),
         ("https://x.test/../../etc/passwd", "its path is no name for a file"),
         ("https://x.test/a/f\nhttps://x.test/b/f", "would both be called f; --keep-paths"),
+        ("https://x.test/a/F\nhttps://x.test/b/f", "would both be called f; --keep-paths"),
         (f"https://x.test/a {SUM}\nhttps://x.test/a {SUM[::-1]}", "with different checksums"),
         ("", "nothing to fetch"),
     ],
@@ -124,6 +127,18 @@ def test_a_wrong_list_is_refused_in_one_line(tmp_path: Path, line: str, why: str
     with pytest.raises(UsageError) as caught:
         listed(tmp_path, line)
     assert why in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("argument", "lists"),
+    [
+        ("https://x.test/warc.paths.gz", True), ("HTTPS://x.test/WARC.PATHS.GZ?v=1", True),
+        ("https://x.test/MD5SUMS", True), ("s3://b/a.SHA256", True), ("https://x.test/a", False),
+        ("https://x.test/a.warc.gz?a.txt", False), ("a.warc.gz", True), ("C:/a.txt", True),
+    ],
+)  # fmt: skip
+def test_a_url_is_a_list_by_its_ending_and_a_file_always_is(argument: str, lists: bool) -> None:
+    assert is_list(argument) == lists
 
 
 def test_kept_paths_stand_below_the_host(tmp_path: Path) -> None:

@@ -74,7 +74,8 @@ def test_japanese_has_no_boundaries(word_list):
 
 def test_the_language_decides_and_unknown_ones_use_the_default(word_list):
     assert found(word_list, "übel", lang="de") == "übel"
-    assert found(word_list, "übel", lang="de-AT") == "übel"
+    for lang in ("de-AT", "DE", "De_at", "deu", "deu_Latn", "de-x-wild"):
+        assert found(word_list, "übel", lang=lang) == "übel", lang
     assert found(word_list, "badword", lang="de") is None
     assert found(word_list, "übel", badwords_lang="de") == "übel"
     assert found(word_list, "badword", lang="xx") is None

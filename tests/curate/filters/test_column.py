@@ -25,6 +25,9 @@ def test_limits_are_kept_and_what_is_no_number_is_missing() -> None:
     step = ColumnFilter(column="score", min=2, max=5)
     assert rules(step, [1, 2, 5, 6, None]) == ["too_low", None, None, "too_high", "missing"]
     assert rules(step, ["3", "many", "nan"]) == [None, "missing", "missing"]
+    assert rules(ColumnFilter(column="score", min=2, max=2), [1, 2, 3]) == [
+        "too_low", None, "too_high",
+    ]  # fmt: skip
     step = ColumnFilter(column="score", min=2, missing="keep")
     assert rules(step, [1.5, None]) == ["too_low", None]
 

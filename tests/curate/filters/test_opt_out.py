@@ -129,6 +129,9 @@ def test_more_metas_than_were_thought_of_are_found() -> None:
         ("noindex, NoAI", "noai"),
         ("noindex", None),
         ("gptbot: noindex", "gptbot: noindex"),
+        ("all, GPTBot : NOINDEX", "gptbot: noindex"),
+        ("  GPTBOT:None ;x", "gptbot: none"),
+        ("Max-Snippet : 20 , NoAI", "noai"),
         ("GPTBot: nofollow, none", "gptbot: none"),
         ("googlebot: noai", None),
         ("googlebot: noindex, noai", None),  # the name holds for what stands behind it
@@ -156,6 +159,11 @@ def test_a_header_speaks_to_all_or_to_the_agents_that_it_names(
         ("<meta name=googlebot content=noai>", None, []),
         ("<meta http-equiv=X-Robots-Tag content=noai>", None, [("meta_robots", "noai")]),
         ("", "x-robots-tag: all\nx-robots-tag: noai", [("x_robots_tag", "noai")]),
+        ("", "x-robots-tag: GPTBot: none", [("x_robots_tag", "gptbot: none")]),
+        ("", "x-robots-tag: gptBOT: NOINDEX", [("x_robots_tag", "gptbot: noindex")]),
+        ("", "x-robots-tag: NoAI", [("x_robots_tag", "noai")]),
+        ("<meta name=GPTBOT content='None'>", None, [("meta_robots", "gptbot: none")]),
+        ("<meta name=' Robots ' content='NOAI'>", None, [("meta_robots", "robots: noai")]),
         ("", "tdm-reservation: 1", [("tdm_reservation", "header tdm-reservation: 1")]),
         ("", "tdm-reservation: 2", []),
         (
@@ -173,10 +181,32 @@ def test_each_word_has_its_rule_and_is_its_detail(
     assert reasons(page(text, headers), meta=False, headers=False, tdm=False) == []
 
 
+def test_a_page_counts_before_its_headers_and_these_before_the_file_of_its_site(
+    tmp_path: Path,
+) -> None:
+    tdm = b'[{"location": "/", "tdm-reservation": 1}]'
+    archive = tmp_path / "robots.warc"
+    archive.write_bytes(record("https://x.test/.well-known/tdmrep.json", tdm))
+    meta = "<meta name=TDM-Reservation content={}>"
+    for text, header, line in (
+        ("", None, "tdmrep.json: /"),
+        ("", "0", None),
+        ("", "1", "header tdm-reservation: 1"),
+        ("", "2", "tdmrep.json: /"),
+        (meta.format(0), None, None),
+        (meta.format(0), "1", None),
+        (meta.format(" 1 "), "0", "meta tdm-reservation: 1"),
+    ):
+        docs = page(text, header and f"tdm-reservation: {header}")
+        found = reasons(docs, robots_txt=str(archive))
+        assert found == ([("tdm_reservation", line)] if line else []), (text, header)
+
+
 def test_words_about_search_count_where_the_recipe_says_so() -> None:
     docs = page("<meta name=robots content=noindex>", "x-robots-tag: none")
     dropped = reasons(docs, directives=("noindex", "none"))
     assert dropped == [("x_robots_tag", "none"), ("meta_robots", "robots: noindex")]
+    assert reasons(docs, directives=("NoIndex", "NONE")) == dropped
 
 
 def test_pages_in_utf_16_are_read_and_plain_text_is_not() -> None:

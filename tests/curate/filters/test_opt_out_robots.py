@@ -191,6 +191,14 @@ def test_a_signal_speaks_to_agents_as_rules_do(text: str, who: str | None) -> No
     assert (signal or "").partition(":")[0] == (who or "")
 
 
+def test_names_of_uses_and_agents_are_compared_in_any_case() -> None:
+    text = b"User-Agent: gptBOT\nCONTENT-SIGNAL: Ai-Train=NO"
+    assert signals_of(text, ("GPTbot",), ("AI-train",)) == "GPTbot: Content-Signal: Ai-Train=NO"
+    assert policy_of(b"USER-AGENT: GPTBOT\nDISALLOW: /a", ["gptBot"]) == (
+        ("gptBot", ("Disallow: /a",)),
+    )  # fmt: skip
+
+
 def test_a_signal_is_no_rule_and_ends_no_list_of_agents() -> None:
     text = b"User-agent: a\nContent-Signal: ai-train=no\nUser-agent: b\nDisallow: /"
     ((agent, rules),) = policy_of(text, ["a"])

@@ -30,6 +30,13 @@ def test_a_site_is_scheme_and_host_and_the_newest_capture_counts(tmp_path: Path)
 @pytest.mark.parametrize(
     ("head", "expected"),
     [
+        ("HTTP/1.1 200 OK", None),
+        ("HTTP/1.1 300 Choose\nLocation: /robots.txt", None),
+        ("HTTP/1.1 399 Moved\nlocation: /robots.txt", None),
+        ("HTTP/1.1 400 Bad", NOTHING),
+        ("HTTP/1.1 499 Gone away", NOTHING),
+        ("HTTP/1.1 500 Broken", FORBIDDEN),
+        ("HTTP/1.1 599 Broken", FORBIDDEN),
         ("HTTP/1.1 404 Not Found", NOTHING),
         ("HTTP/1.1 403 Forbidden", NOTHING),
         ("HTTP/1.1 503 Busy", FORBIDDEN),
@@ -42,7 +49,37 @@ def test_a_site_is_scheme_and_host_and_the_newest_capture_counts(tmp_path: Path)
 )
 def test_an_answer_means_what_the_rfc_says(tmp_path: Path, head: str, expected) -> None:
     answer = record("http://x.test/robots.txt", ALL, head)
-    assert sites(tmp_path, answer, unreachable=FORBIDDEN).robots("http://x.test") == expected
+    policy = sites(tmp_path, answer, unreachable=FORBIDDEN).robots("http://x.test")
+    assert policy == ((("*", ("Disallow: /p",)),) if " 200 " in head else expected)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "newest"),
+    [("2026-01-01", "2026-01-02", 1), ("2026-01-02", "2026-01-01", 0), ("2026-01-01",) * 2 + (1,)],
+)
+@pytest.mark.parametrize("status", ["200 OK", "404 Not Found"])
+def test_the_newest_capture_of_each_file_counts_of_equals_the_later(
+    tmp_path: Path, first: str, second: str, newest: int, status: str
+) -> None:
+    """An answer that is none counts as one to robots.txt alone."""
+    tdm = '[{"location": "/%d", "tdm-reservation": 1}]'
+    answers = [
+        record(f"https://x.test{path}", body.encode(), f"HTTP/1.1 {answer}", date)
+        for n, (date, answer) in enumerate(((first, "200 OK"), (second, status)))
+        for path, body in (
+            ("/robots.txt", f"User-agent: *\nDisallow: /{n}\nContent-Signal: ai-train={'ny'[n]}o"),
+            ("/ai.txt", f"User-agent: *\nDisallow: /{n}"),
+            ("/.well-known/tdmrep.json", tdm % n),
+        )
+    ]
+    held = sites(tmp_path, *answers, signals=("ai-train",))
+    answered = newest if status == "200 OK" else 0
+    ai, rule = held.ai("https://x.test"), held.reservation("https://x.test", f"/{answered}")
+    assert ai == (("*", (f"Disallow: /{answered}",)),) and rule is not None
+    assert held.reservation("https://x.test", f"/{1 - answered}") is None
+    robots = (("*", (f"Disallow: /{newest}",)),)
+    assert held.robots("https://x.test") == (NOTHING if newest > answered else robots)
+    assert (held.signal("https://x.test") is not None) == (newest == 0)
 
 
 def test_five_redirects_are_followed_and_no_sixth(tmp_path: Path) -> None:

@@ -71,6 +71,15 @@ def test_a_menu_around_the_text_is_cut_and_a_page_of_menus_goes() -> None:
     check([f"Home\nAbout\n{LONG}\nand\n{LONG}\nImprint\n", "Home\nAbout\n" * 30, "", LONG])
 
 
+def test_three_fifths_of_the_characters_in_long_lines_are_enough() -> None:
+    long, short = "a" * 120, "b" * 80
+    for last, rule in (("b" * 80, []), ("b" * 81, ["short_lines"])):
+        assert rules(Oscar(), "\n".join([long, short, last, long])) == rule
+    edges = "\n".join(["a" * 101, "b" * 100, "a" * 101])  # 100 are no long line, and count as one
+    docs = Oscar().apply(documents({"text": [edges]}).within("oscar"))
+    assert docs.table["oscar.long_share"].to_pylist() == [1.0]
+
+
 def rules(step: Oscar, text: str) -> list[Any]:
     done = step.apply(documents({"id": ["a"], "text": [text]}).within("oscar"))
     return done.split()[1]["rule"].to_pylist()

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.documents.documents import CORE, PAYLOAD, Documents, documents
-from curate.filters.pii import EXAMPLES, Pii
+from curate.filters.pii import EXAMPLES, Pii, _apart
 from curate.filters.pii_address import is_public
 from curate.filters.pii_kernel import find_addresses
 from curate.filters.pii_keys import keys_in
@@ -233,6 +233,14 @@ def test_too_many_drop_the_document_with_its_own_text() -> None:
     assert rejected["text"].to_pylist() == [texts[1]]
     assert (rejected["value"].to_pylist(), rejected["threshold"].to_pylist()) == ([6.0], [5.0])
     assert "x.com" not in kept["text"].to_pylist()[0]
+
+
+def test_of_two_that_overlap_the_earlier_rule_counts_and_of_one_rule_the_first() -> None:
+    mail, later, number = (0, 4, 9, 1, "email"), (0, 7, 12, 1, "email"), (0, 2, 6, 4, "phone")
+    assert _apart([later, mail]) == [mail]
+    assert _apart([number, mail, later]) == [mail]
+    assert _apart([mail, (0, 9, 12, 4, "phone")]) == [mail, (0, 9, 12, 4, "phone")]
+    assert _apart([mail, (1, 5, 8, 4, "phone")]) == [mail, (1, 5, 8, 4, "phone")]
 
 
 def test_a_number_within_an_address_belongs_to_the_address() -> None:

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from curate.documents.documents import documents
 from curate.errors import UsageError
+from curate.filters import roots
 from curate.filters.roots import (
+    MOST_WORDS,
     PARAMETERS,
     SPECIAL,
     Roots,
@@ -76,7 +78,8 @@ def rules(step: Roots, text: str, lang: str) -> set[str]:
 def test_each_language_has_its_limits() -> None:
     text = " ".join(f"word{chr(97 + i)}" for i in range(18))
     assert rules(Roots(), text, "en") == {"few_words"}  # 20 in English
-    assert rules(Roots(), text, "eng_Latn") == {"few_words"}
+    for lang in ("eng_Latn", "EN_us", "en-GB", "ENG"):
+        assert rules(Roots(), text, lang) == {"few_words"}
     assert rules(Roots(), text, "ca_Latn") == set()  # 15 in Catalan
     assert rules(Roots(), text, "tlh") == set()  # 10 by default
     assert rules(Roots(lang="en"), "the river runs to the sea; " * 30, "tlh") >= {
@@ -85,6 +88,31 @@ def test_each_language_has_its_limits() -> None:
     }
     assert rules(Roots(), PROSE, "en") == set()
     assert rules(Roots(), "1 + 2 = 3; " * 3 + text, "eu") >= {"special_chars"}
+
+
+def test_a_measure_at_its_limit_is_kept_and_one_beyond_is_dropped() -> None:
+    p = PARAMETERS["zh"]
+    limits = {
+        "few_words": ("words", p.words, -1), "many_words": ("words", 10 * MOST_WORDS, 1),
+        "repeated_chars": ("repeated_chars", p.chars, 0.001),
+        "repeated_words": ("repeated_words", p.repeated, 0.001),
+        "special_chars": ("special_chars", p.special, 0.001),
+        "few_stop_words": ("stop_words", p.stop, -0.001),
+        "flagged_words": ("flagged_words", p.flagged, 0.001),
+    }  # fmt: skip
+    for rule, (name, limit, step) in limits.items():
+        values = {column: np.full(2, np.nan) for column, _, _ in limits.values()}
+        values[name][:] = limit, limit + step
+        docs = documents({"id": ["at", "beyond"], "text": ["", ""]}).within("roots")
+        done = Roots()._decided(docs, values, ["zh", "zh"])
+        assert [(d.rule, d.rows.tolist()) for d in done.drops if len(d.rows)] == [(rule, [1])]
+
+
+def test_the_most_words_are_ten_times_as_many_in_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roots, "MOST_WORDS", 30)
+    for lang, word, most in (("en", "word ", 30), ("zh", "水", 300)):
+        assert "many_words" not in rules(Roots(), word * most, lang)
+        assert "many_words" in rules(Roots(), word * (most + 1), lang)
 
 
 def test_lists_are_those_of_the_language(tmp_path: Path) -> None:

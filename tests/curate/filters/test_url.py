@@ -81,6 +81,17 @@ def test_keep_lists_keep_what_any_of_them_has_and_nothing_else(lists) -> None:
     assert reasons(step, "http://blog.example/other")[0] == [("not_listed", "blog.example")]
 
 
+def test_an_allowed_domain_is_spared_by_every_rule(lists) -> None:
+    listed = lists("a.example", name="hosts.txt")
+    words = {"banned_words": lists("a", name="words.txt"), "banned_subwords": lists("exam")}
+    for setting in (
+        {"domains": listed}, {"hosts": listed}, {"urls": listed}, {"exclude": "a.example"}, words,
+        {"keep_hosts": lists("b.example", name="keep.txt")},
+    ):  # fmt: skip
+        assert rules(UrlFilter(allow="A.Example", **setting), "http://a.example/") == [None]
+        assert reasons(UrlFilter(**setting), "http://a.example/") != [[]]
+
+
 def test_a_keep_list_spares_nothing_from_the_block_lists(lists) -> None:
     step = UrlFilter(
         keep_domains=lists("news.example", name="keep.txt"), exclude="ads.news.example"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from curate.errors import UsageError
 from curate.formats.columns import Columns
-from curate.formats.delimited import read_rows
+from curate.formats.delimited import names_in, read_rows
 from curate.formats.events import Corrupt, Row
 from curate.formats.part import plan_reading
 from curate.formats.read_settings import ReadSettings
@@ -139,3 +139,19 @@ def test_bad_rows_are_in_the_record_of_a_run(bench: Any) -> None:
     assert "in/b.csv: no column text; the files have" in result.stderr
     (line,) = (bench.folder / "o/corrupt.jsonl").read_text().splitlines()
     assert json.loads(line)["offset"] == 10
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        (b"a,b;c;d", ["a,b", "c", "d"]),
+        (b"a,b;c", ["a", "b;c"]),  # of as many the first of tab, comma, semicolon and bar
+        (b"a;b|c", ["a", "b|c"]),
+        (b"a\tb,c", ["a", "b,c"]),
+        (b"\xef\xbb\xbftext\r", ["text"]),
+        (b'a,"b', []),
+        (b"a,a", []),
+    ],
+)
+def test_the_header_tells_what_separates_fields(header: bytes, names: list[str]) -> None:
+    assert names_in(header + b"\nx") == names

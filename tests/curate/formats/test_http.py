@@ -13,6 +13,7 @@ import pytest
 import zstandard
 
 from curate.formats.http import (
+    OPT_OUT_HEADERS,
     content_type,
     decode_body,
     looks_like_text,
@@ -99,6 +100,9 @@ def packed(data: bytes) -> bytes:
         ("Transfer-Encoding: chunked\r\nContent-Encoding: gzip", chunked(packed(PAGE))),
         ("Transfer-Encoding: gzip, chunked", chunked(packed(PAGE))),
         ("Content-Encoding: gzip, br", brotli.compress(packed(PAGE))),
+        ("CONTENT-encoding : GZip", packed(PAGE)),
+        ("content-encoding: 'X-GZIP'", packed(PAGE)),
+        ("TRANSFER-ENCODING: Chunked", chunked(PAGE)),
         ("Content-Encoding: identity", PAGE),
         ("Content-Encoding: UTF-8", PAGE),
         ("Content-Encoding: gzip", PAGE),
@@ -114,6 +118,48 @@ def packed(data: bytes) -> bytes:
 def test_a_body_is_the_page_whatever_the_server_declares(headers: str, data: bytes) -> None:
     result = body(headers, data)
     assert (result.status, result.data) == ("ok", PAGE)
+
+
+@pytest.mark.parametrize(
+    ("headers", "data"),
+    [("X: y", PAGE), ("Content-Encoding: gzip", packed(PAGE)), ("Content-Encoding: br",
+     brotli.compress(PAGE)), ("Content-Encoding: zstd", zstandard.compress(PAGE)),
+     ("Transfer-Encoding: chunked", chunked(PAGE))],
+)  # fmt: skip
+def test_a_body_as_long_as_the_limit_is_whole(headers: str, data: bytes) -> None:
+    assert body(headers, data, limit=len(PAGE)).data == PAGE
+    assert body(headers, data, limit=len(PAGE) - 1).status == "too_large"
+
+
+@pytest.mark.parametrize(
+    ("stored", "data", "detail"),
+    [
+        (b"5\r\nhello", b"hello", None),
+        (b"5\r\nhello\r\n", b"hello", None),
+        (b"6\r\nhello", b"hello", "chunked: ends early"),
+        (b"5;name=value\nhello\n0\n\nrest", b"hello", None),
+        (b"A\r\n0123456789\r\n0\r\n", b"0123456789", None),
+    ],
+)
+def test_a_last_chunk_may_end_where_the_body_does(
+    stored: bytes, data: bytes, detail: str | None
+) -> None:
+    result = body("Transfer-Encoding: chunked", stored)
+    assert (result.data, result.detail) == (data, detail)
+
+
+def test_headers_for_robots_are_found_in_any_case_and_keep_their_values() -> None:
+    head = parse_head(
+        b"HTTP/1.1 200 OK\r\nX-ROBOTS-TAG:GPTBot: None\r\nX-Robots-tag : noAI\r\n"
+        b"TDM-Reservation: 1\r\nX-Robots: no\r\n\r\n"
+    )
+    assert head is not None and head.lines(OPT_OUT_HEADERS) == (
+        "x-robots-tag: GPTBot: None\nx-robots-tag: noAI\ntdm-reservation: 1"
+    )
+
+
+def test_one_control_character_in_a_hundred_is_still_text() -> None:
+    assert looks_like_text(b"a" * 99 + b"\0") and not looks_like_text(b"a" * 98 + b"\0")
 
 
 @pytest.mark.parametrize(
@@ -178,6 +224,7 @@ def test_no_bomb_inflates_beyond_the_limit(name: str) -> None:
         ("text/html; charset=UTF-8", ("text/html", "utf-8")),
         ('Text/HTML;charset="iso-8859-1"', ("text/html", "iso-8859-1")),
         ("text/html;charset=Big5_Solaris", ("text/html", "big5_solaris")),
+        ("TEXT/html; CHARSET = 'Windows-1252'", ("text/html", "windows-1252")),
         ("html", (None, None)),
         ("; charset=utf-8", (None, "utf-8")),
         ("text/html, text/html", ("text/html", None)),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.formats import jsonl
+from curate.formats.input_file import InputFile
 
 LINES = st.lists(st.one_of(st.none(), st.integers(0, 60)), max_size=10)
 
@@ -30,6 +31,39 @@ def test_ranges_give_the_lines_of_the_whole(sizes, cuts, chunk, open_end):
     with mock.patch.object(jsonl, "CHUNK", chunk):
         parts = [read(data, a, z) for a, z in pairwise(bounds) if a < z]
         assert list(chain(*parts)) == read(data, 0, None)
+
+
+def test_a_line_as_long_as_the_limit_is_read_and_a_longer_one_reported():
+    """Behind another line, and as the last one without its end."""
+    for size, end, longer in (
+        (40, b"\n", False),
+        (41, b"\n", True),
+        (40, b"", False),
+        (41, b"", True),
+    ):
+        line = json.dumps({"text": "x" * (size - 12)}).encode()
+        assert len(line) == size
+        for before in (b"", b"{}\n"):
+            *_, (offset, reject, text) = read(before + line + end, 0, None)
+            assert offset == len(before) and (text is None) == longer
+            expected = ("line_too_long", 41.0, 40.0, "passed over, not read whole")
+            assert reject == (expected if longer else None)
+
+
+def test_a_range_ends_before_the_line_that_begins_where_it_does():
+    data = b'{"text": "a"}\n{"text": "b"}\n'
+    assert [text for _, _, text in read(data, 0, 14)] == ["a"]
+    assert [text for _, _, text in read(data, 14, 28)] == ["b"]
+    assert [text for _, _, text in read(data, 1, 14)] == []
+    assert [text for _, _, text in read(data, 13, 15)] == ["b"]
+
+
+def test_a_file_is_cut_from_one_and_a_half_times_the_size_of_a_range_on():
+    for size, starts in ((150, [0]), (151, [0, 100]), (249, [0, 100]), (250, [0, 100, 200])):
+        file = InputFile("/in/a.jsonl", "a.jsonl", "jsonl", "plain", size, "s")
+        assert jsonl.slices(file, 100) == list(zip(starts, [*starts[1:], None], strict=True))
+        packed = InputFile("/in/a.jsonl.gz", "a.jsonl.gz", "jsonl", "gzip", size, "s")
+        assert jsonl.slices(packed, 100) == [(0, None)]
 
 
 def test_a_line_over_many_ranges_is_not_read_again_for_each():

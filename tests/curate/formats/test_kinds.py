@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.formats.kinds import FORMATS, format_by_name
+from curate.formats.kinds import FORMATS, PACKING, format_by_name
 
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -30,6 +30,9 @@ def test_names_tell_a_format_whatever_the_packing() -> None:
         "b.txt.xz": "text", "c.bin": None,
     }  # fmt: skip
     assert {name: format_by_name(name) for name in names} == names
+    for ending in PACKING:
+        for name in ("x.CSV", "X.csv"):
+            assert format_by_name(name + ending) == format_by_name(name + ending.upper()) == "csv"
 
 
 def test_readers_load_their_libraries_late(tmp_path: Path) -> None:

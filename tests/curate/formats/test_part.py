@@ -59,6 +59,10 @@ def test_what_lies_behind_is_not_opened(files: list[str]) -> None:
     plan = plan_reading(files, ReadSettings(limit=3, **SMALL))
     whole = plan_inputs(files, SMALL["partition_bytes"])
     assert len(plan.partitions) == 1 and [f.rel for f in plan.files] == ["a.jsonl"]
+    first = sum(batch.ids.num_rows for batch in PartitionReader(whole, 0, ReadSettings(**SMALL)))
+    for limit, partitions in ((first - 1, 1), (first, 1), (first + 1, 2)):
+        cut = plan_reading(files, ReadSettings(limit=limit, **SMALL))
+        assert len(cut.partitions) == partitions
     assert f"{len(whole.partitions) - 1} of {len(whole.partitions)} partitions" in plan.notices[-1]
 
 

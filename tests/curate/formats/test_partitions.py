@@ -65,6 +65,23 @@ def test_a_long_plan_is_read_by_batches(tmp_path: Path, monkeypatch) -> None:
     assert len(mapped.partitions.table()) == sum(map(len, cuts))
 
 
+def test_small_files_go_together_up_to_half_of_a_partition_and_so_many(monkeypatch) -> None:
+    """A file of a quarter of a partition is no small one."""
+    monkeypatch.setattr(inputs, "MANY_SLICES", 3)
+    for sizes, groups in (
+        ([9, 9, 2, 9], [[9, 9, 2], [9]]),
+        ([9, 9, 3, 9], [[9, 9], [3, 9]]),
+        ([9, 10, 9, 11, 1], [[9], [10], [9], [11], [1]]),
+        ([1] * 7, [[1] * 3, [1] * 3, [1]]),
+        ([], []),
+    ):
+        files = [
+            InputFile(f"/in/{n}", f"{n}", "text", "plain", s, "s") for n, s in enumerate(sizes)
+        ]
+        plan = inputs.plan_files(files, 40)
+        assert [[files[piece.file].size for piece in p] for p in plan.partitions] == groups
+
+
 def test_partitions_grow_with_the_input_where_nothing_is_set(monkeypatch) -> None:
     assert partition_size(0) == partition_size(64 << 30) == 16 << 20
     assert partition_size(1 << 40) == 256 << 20 and partition_size(1 << 50) == 1 << 30

@@ -64,6 +64,13 @@ def test_answers_stand_behind_their_question_by_score(tmp_path: Path) -> None:
     assert skipped(found) == ["stackexchange:answer-without-question", "stackexchange:type-5"]
 
 
+def test_of_answers_with_one_score_the_earlier_stands_first(tmp_path: Path) -> None:
+    text = post(9, "c", 1, 2) + post(5, "b", 1, 2) + post(1, "a") + post(7, "d", 1, -1)
+    (tmp_path / "Posts.xml").write_text(dump(text), encoding="utf-8")
+    (row,) = rows(events(tmp_path / "Posts.xml"))
+    assert row.text == "Q:\n\nQuestion 1?\n\na\n\nA:\n\nb\n\nA:\n\nc\n\nA:\n\nd"
+
+
 def test_a_7z_file_is_read_as_its_posts(tmp_path: Path) -> None:
     members = {"Badges.xml": "<badges />", "Posts.xml": dump(POSTS)}
     found = events(packed(tmp_path / "mills.stackexchange.com.7z", members))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from curate.formats import wacz as wacz_reader
 from tests.curate.formats.portions import REAL, corrupt, events, needs_real, rows
 
 
@@ -55,6 +56,16 @@ def test_a_zip_bomb_is_refused(tmp_path: Path) -> None:
     zeros = b"\0" * (70 << 20)
     found = events(wacz(tmp_path / "c.wacz", {"archive/a.warc": zeros}, zipfile.ZIP_DEFLATED))
     assert corrupt(found) == ["WACZ: it would unpack to more than 200 times its size"]
+
+
+def test_as_many_bytes_as_a_file_may_unpack_to_are_read(tmp_path: Path, monkeypatch) -> None:
+    path = wacz(tmp_path / "c.wacz", {f"archive/{n}.warc": record(n) for n in range(3)})
+    monkeypatch.setattr(wacz_reader, "MOST_RATIO", 0)
+    size = sum(len(record(n)) for n in range(3))
+    for most, read in ((size, 3), (size - 1, 2), (len(record(0)) - 1, 0)):
+        monkeypatch.setattr(wacz_reader, "MOST_BELOW", most)
+        found = events(path)
+        assert len(rows(found)) == read and len(corrupt(found)) == (read < 3)
 
 
 def test_names_are_no_paths(tmp_path: Path) -> None:

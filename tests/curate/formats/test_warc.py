@@ -23,7 +23,7 @@ from curate.formats.compression import verified_boundaries
 from curate.formats.dates import parse_date
 from curate.formats.events import Corrupt, Event, Row, Skipped
 from curate.formats.records import Record, records
-from curate.formats.warc import ReadLimits, read_archive
+from curate.formats.warc import ReadLimits, is_document, read_archive
 from tests.curate.doubling import grows_linearly
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
@@ -104,6 +104,19 @@ def test_a_wet_conversion_is_text_and_bad_bytes_become_replacement_characters() 
     assert (row.text, row.payload, row.lang) == ("Stra\u00dfe \ufffd", None, "deu")
 
 
+@pytest.mark.parametrize(("cut", "whole"), [(0, True), (1, False), (60, False)])
+def test_a_record_cut_short_counts_where_http_says_that_its_body_is_whole(
+    cut: int, whole: bool
+) -> None:
+    """The record lacks ten bytes that it declares, its body those that were cut."""
+    body = PAGE * 3
+    kind = f"text/html\r\nContent-Length: {len(body)}"
+    content = http(body, kind)[: -cut or None]
+    [row] = rows(read(warc(content, length=len(content) + 10).rstrip(b"\r\n")))
+    assert row.payload == body[: -cut or None]
+    assert (row.reject is None) == whole and (whole or row.reject[0] == "truncated_record")
+
+
 def test_what_is_no_document_is_skipped_by_name() -> None:
     data = b"".join(
         [
@@ -146,6 +159,37 @@ def test_html_xml_and_text_are_documents_and_a_missing_type_is_sniffed(kind: str
     [row] = rows(read(warc(http(kind=kind))))
     assert row.payload == PAGE
     assert row.mime == (kind if "/" in kind else "text/html")
+
+
+def test_a_type_that_begins_as_one_that_is_no_text_is_text() -> None:
+    for mime in ("text/x-c", "text/vnd.wap.wml", "text/j", "application/rss+xml"):
+        assert is_document(mime)
+    for mime in ("text/x-component", "text/vnd.wap.wmlscript", "text/json", "application/json"):
+        assert not is_document(mime)
+
+
+def test_what_stands_in_fields_is_read_in_any_case_and_the_first_of_two_counts() -> None:
+    upper = warc(http(kind="TEXT/HTML; Charset=UTF-8"), Content_Type="Application/HTTP; x=y")
+    [row] = rows(read(upper))
+    assert (row.mime, row.charset, row.payload) == ("text/html", "utf-8", PAGE)
+    resource = warc(http(), "Resource", Content_Type="APPLICATION/http")
+    assert rows(read(resource))[0].payload == PAGE
+    twice = warc(http(), number=1).replace(b"WARC-Date", b"warc-target-uri: http://b\r\nWARC-Date")
+    assert rows(read(twice))[0].url == "http://example.org/1"
+    names = warc(b"x", "resource", Content_Type="text/html", WARC_Target_URI="DNS:example.org")
+    assert [e.kind for e in read(names) if isinstance(e, Skipped)] == ["resource:dns-uri"]
+
+
+@pytest.mark.parametrize("kind", ["response", "resource"])
+def test_a_payload_as_long_as_the_limit_is_read(kind: str) -> None:
+    data = warc(http() if kind == "response" else PAGE, kind, **(
+        {} if kind == "response" else {"Content_Type": "text/html"}
+    ))  # fmt: skip
+    assert rows(read(data, payload_bytes=len(PAGE)))[0].payload == PAGE
+    [row] = rows(read(data, payload_bytes=len(PAGE) - 1))
+    assert row.payload is None and row.reject == (
+        "payload_too_large", float(len(PAGE)), float(len(PAGE) - 1), None,
+    )  # fmt: skip
 
 
 def test_types_and_fields_are_read_in_any_case_folded_and_with_lf_only() -> None:
@@ -390,6 +434,8 @@ BODY = hashlib.sha1(PAGE).digest()
     [
         ("WARC_Payload_Digest", "sha1:" + base64.b32encode(BODY).decode(), False),
         ("WARC_Payload_Digest", "SHA-1:" + BODY.hex().upper(), False),
+        ("WARC_Payload_Digest", "SHA256:" + hashlib.sha256(PAGE).hexdigest().upper(), False),
+        ("WARC_Payload_Digest", "sha1: " + base64.b32encode(BODY).decode().lower(), False),
         ("WARC_Payload_Digest", "sha256:" + hashlib.sha256(PAGE).hexdigest(), False),
         ("WARC_Payload_Digest", "md5:" + hashlib.md5(PAGE).hexdigest(), False),
         ("WARC_Block_Digest", "sha1:" + hashlib.sha1(http()).hexdigest(), False),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.inspect.explain import explain, text
+from curate.documents.edits import Edit
+from curate.inspect.explain import _edited, explain, text
 
 LINE = "The river runs past the old mill and nobody works there."
 STEPS: list[Any] = [
@@ -12,6 +13,15 @@ STEPS: list[Any] = [
     "gopher_quality",
     {"dedup_passages": {"unit": "line", "min_sentences": 1}},
 ]
+
+
+def test_edits_in_one_another_take_a_text_away_once() -> None:
+    edits = [
+        Edit("s", "a", start, end, put)
+        for start, end, put in ((6, 8, "-"), (0, 5, None), (1, 3, None), (5, 5, "+"), (9, 10, "é"))
+    ]
+    for order in (edits, edits[::-1]):
+        assert _edited(b"0123456789", order).decode() == "+5-8é"
 
 
 def test_cuts_and_passages_are_shown_with_their_text(bench: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from curate.disk.database import scratch_database
 from curate.errors import RunFailed, UsageError
 from curate.formats.read_settings import ReadSettings
 from curate.inspect import stats
@@ -59,6 +60,19 @@ def test_lengths_are_characters_words_and_bytes_of_text(figures: dict[str, Any])
 
 def test_numeric_columns_of_the_input_are_measures(figures: dict[str, Any]) -> None:
     assert set(figures["columns"]) == {"score"} and figures["columns"]["score"]["count"] == 5
+
+
+def test_labels_of_as_many_documents_stand_by_name(tmp_path: Path) -> None:
+    names = ["z", "b", "c", "a", "c", "y"]
+    rows = ", ".join(f"('{n}', '{n}.test', '{n}', NULL::TIMESTAMP, 1)" for n in names)
+    with scratch_database(tmp_path / "spill") as db:
+        size = stats._length("bytes")
+        columns = f'lang, host, source, date, "{size}"'
+        db.execute(f"CREATE VIEW docs AS SELECT * FROM (VALUES {rows}) d({columns})")
+        labels = stats._labels(db)
+    for group, end in (("languages", ""), ("sources", ""), ("domains", ".test")):
+        found = [(label, n) for label, n, _ in labels[group]["top"]]
+        assert found == [(f"{n}{end}", 2 if n == "c" else 1) for n in "cabyz"]
 
 
 def test_labels_are_counted_with_what_has_none(figures: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.pages import templates
-from curate.pages.html import percent, plain, quote, word_diff
+from curate.pages.html import LONG_NAME, breakable, percent, plain, quote, word_diff
 from curate.pages.templates import render
 
 
@@ -18,6 +18,15 @@ def test_shown_text_is_escaped_and_has_no_controls(text: str) -> None:
     markup = quote(text).removeprefix("<pre dir=auto>").removesuffix("</pre>")
     assert not set(markup) & set("<>\"'\0\x1b\u202e\u2066\ufeff\u2028\x85\r")
     markup.encode("utf-8")
+
+
+def test_a_name_breaks_behind_its_marks_from_a_length_on_and_is_escaped_in_any() -> None:
+    short, long = "<a>." + "b" * (LONG_NAME - 5), "<a>." + "b" * (LONG_NAME - 4)
+    assert breakable(short) == f"&lt;a&gt;.{'b' * 15}"
+    assert breakable(long) == f"&lt;a&gt;.<wbr>{'b' * 16}"
+    assert breakable("a_b/c:d=e-f.g--hhhhhh.") == (
+        "a_<wbr>b/<wbr>c:<wbr>d=<wbr>e-<wbr>f.<wbr>g--<wbr>hhhhhh."
+    )
 
 
 def test_lone_surrogates_and_long_texts_are_cut_and_mended() -> None:

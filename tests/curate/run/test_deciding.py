@@ -6,10 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from curate.dedup.exact import DedupExact
+from curate.errors import TooMuchGone
 from curate.run import resolve
 from curate.run.stages import Stages
 from tests.curate.command_line import environment
@@ -36,6 +39,16 @@ def test_worker_and_driver_decide_alike(bench, make_pages, monkeypatch, method):
         worker.stages[0]["decided"].pop(timed)
         driver.stages[0]["decided"].pop(timed)
     assert worker.stages[0]["decided"] == driver.stages[0]["decided"]
+
+
+@pytest.mark.parametrize("unit", ["documents", "bytes"])
+@pytest.mark.parametrize(("gone", "stops"), [(0, False), (5, False), (6, True), (10, True)])
+def test_a_dedup_may_remove_as_much_as_its_limit_and_no_more(unit, gone, stops):
+    step = DedupExact(max_removal=0.5)
+    removal = {"documents": [0, 10], "bytes": [0, 10], "most": ""} | {unit: [gone, 10]}
+    with pytest.raises(TooMuchGone, match=f"{gone} of 10 {unit}") if stops else nullcontext():
+        resolve.guard(step, {"removal": removal})
+    resolve.guard(step, {"removal": removal | {unit: [0, 0]}})
 
 
 def test_the_driver_of_a_small_run_loads_no_numba(bench, make_pages):

@@ -13,8 +13,10 @@ import pytest
 
 from curate.disk.files import temporary_name
 from curate.documents.edits import EDIT
+from curate.run import assemble
 from curate.run.assemble import swap
 from tests.curate.capabilities import permissions_count
+from tests.curate.durability import deeds
 
 STEPS = [{"c4": {"min_sentences": 2}}, "dedup_exact"]
 
@@ -148,8 +150,6 @@ def test_an_out_within_its_input_resumes_and_other_runs_pass_it_over(bench, make
 
 
 def test_an_unfinished_run_within_its_input_goes_on(bench, make_pages, monkeypatch):
-    from curate.run import assemble
-
     source = bench.jsonl("nest/x.jsonl", make_pages(20)).parent
 
     def stops(new: Path, old: Path) -> None:
@@ -168,3 +168,18 @@ def test_what_a_dead_worker_left_half_written_comes_into_no_folder(tmp_path):
     (new / temporary_name("part-00000.parquet")).touch()
     swap(new, old)
     assert [path.name for path in old.iterdir()] == ["part-00000.parquet"]
+
+
+def test_a_manifest_goes_before_the_folder_of_which_it_speaks(tmp_path, monkeypatch):
+    """And the folder's new name is durable before the old one's content goes."""
+    new, old = tmp_path / ".corpus-new", tmp_path / "corpus"
+    new.mkdir()
+    old.mkdir()
+    (tmp_path / "corpus.json").touch()
+    done = deeds(monkeypatch)
+    monkeypatch.setattr(assemble, "remove", lambda path, inside: done.append(("rm", path.name, 0)))
+    swap(new, old)
+    assert [deed[:2] for deed in done] == [
+        ("remove", "corpus.json"), ("rm", ".corpus-old"), ("rename", ".corpus-old"),
+        ("rename", "corpus"), ("sync", tmp_path.name), ("rm", ".corpus-old"),
+    ]  # fmt: skip

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sqlite3
+from contextlib import nullcontext
 from pathlib import Path
 
+import psutil
 import pytest
 
+from curate.errors import LockHeld
 from curate.run import ledger as ledgers
 from curate.run.ledger import Ledger
 
@@ -45,6 +50,33 @@ def test_a_row_waits_no_longer_than_the_next_beat(tmp_path: Path, still: list[fl
     still[0] += ledgers.WAIT_SECONDS
     ledger.beat()
     assert rows(tmp_path) == 1
+
+
+@pytest.mark.parametrize(
+    ("pid", "began", "held"),
+    [(os.getppid(), 0, True), (os.getppid(), 1.9, True), (os.getppid(), -2, False),
+     (os.getppid(), 1e6, False), (os.getpid(), 0, False), (2**22 + 1, 0, False)],
+    ids=["lives", "about then", "later", "long before", "this one", "gone"],
+)  # fmt: skip
+def test_a_lock_is_of_a_process_that_lives_and_began_when_it_took_it(
+    tmp_path: Path, pid: int, began: float, held: bool
+) -> None:
+    """Another one may have its number by now."""
+    Ledger(tmp_path).close()
+    created = psutil.Process(pid).create_time() if psutil.pid_exists(pid) else 0.0
+    with sqlite3.connect(tmp_path / Ledger.file) as db:
+        row = (pid, created + began, socket.gethostname())
+        db.execute("INSERT INTO lock VALUES (1, ?, ?, ?, 'noon', 0)", row)
+    expected = (
+        pytest.raises(LockHeld, match=f"in use by process {pid} on") if held else nullcontext()
+    )
+    with expected:
+        Ledger(tmp_path).close()
+
+
+def test_a_commit_is_on_the_disk_when_it_is_done(tmp_path: Path) -> None:
+    ((level,),) = Ledger(tmp_path)._rows("PRAGMA synchronous")
+    assert level == 2  # FULL: https://sqlite.org/pragma.html#pragma_synchronous
 
 
 @pytest.mark.parametrize("how", ["stage", "close", "results"])

@@ -80,6 +80,25 @@ def test_the_source_is_the_module_and_what_it_imports_from_its_package(tmp_path,
     assert identity["source"] in digests
 
 
+def test_a_package_that_is_a_step_itself_has_the_source_of_what_it_imports(tmp_path, monkeypatch):
+    package = tmp_path / "own_package"
+    package.mkdir()
+    files = {
+        "__init__.py": "from .words import LIMIT\nfrom own_package import more\n",
+        "words.py": "LIMIT = 1.0\n",
+        "more.py": "",
+    }
+    for name, text in files.items():
+        (package / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.import_module("own_package")
+    digests = {source_digest("own_package")}
+    for file, text in files.items():
+        (package / file).write_text(f"{text}\nedited = True\n")
+        digests.add(source_digest("own_package"))
+    assert len(digests) == 4
+
+
 @pytest.mark.parametrize("name", ["c4", "dedup_minhash"])
 def test_steps_of_curate_have_a_version_instead(name):
     assert "source" not in make_step(name, {}).identity()

@@ -40,6 +40,22 @@ def test_labels_of_nllb_and_glotlid_have_code_and_script(label: str) -> None:
     assert codes.script(label) == label[4:]
 
 
+@pytest.mark.parametrize(
+    ("labels", "code"),
+    [
+        ("en eng EN Eng eng_Latn EN_us en-US EN-gb", "eng"),
+        ("zh zho cmn zh-TW zh_TW ZH-tw zho_Hant cmn_Hani zh_Hant_TW zh-Hant-TW", "zho"),
+        ("als_Latn sq SQ sq_AL sqi_Latn", "sqi"),
+        ("als ALS als-CH", "gsw"),
+        ("not_spam", "not_spam"),
+        ("en-x-y", "en-x-y"),
+        ("th-own.yaml", "th-own.yaml"),
+    ],
+)
+def test_labels_of_one_language_are_alike_in_any_case_and_region(labels: str, code: str) -> None:
+    assert {codes.comparable(label) for label in labels.split()} == {code}
+
+
 def test_every_two_letter_code_has_a_three_letter_one() -> None:
     assert len(codes.THREE) == 184
     assert all(len(a) == 2 and len(b) == 3 for a, b in codes.THREE.items())

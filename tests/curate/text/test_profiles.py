@@ -14,7 +14,7 @@ from curate.text.profiles import chosen, shipped
 STEPS = ("gopher_quality", "gopher_repetition", "fineweb_quality", "language", "c4")
 
 
-@pytest.mark.parametrize("label", ["th", "tha", "tha_Thai", "th-TH"])
+@pytest.mark.parametrize("label", ["th", "tha", "tha_Thai", "th-TH", "TH", "th_TH", "Tha", "TH-x"])
 def test_a_profile_is_known_by_any_label_of_its_language(label: str) -> None:
     profile = chosen("auto").of(label)
     assert profile is not None and profile.name == "th"

@@ -32,10 +32,11 @@ def test_newest_keeps_the_last_version_of_each_url_and_each_near_duplicate(bench
 
 def test_the_report_counts_how_much_older_the_dropped_copies_are(bench):
     step = {"dedup_exact": {"key": "url", "survivor": "newest"}}
-    bench.run([step], bench.jsonl("in.jsonl", versions()))
+    twins = [{**versions()[0], "id": f"twin{n}", "url": "https://h.test/twin"} for n in range(2)]
+    bench.run([step], bench.jsonl("in.jsonl", versions() + twins))
     ages = json.loads((bench.folder / "out/run.json").read_text())["figures"]["ages"]
-    assert (ages["older"], ages["same"], ages["newer"], ages["undated"]) == (8, 0, 0, 0)
-    assert sum(ages["days"]["counts"]) == 8
+    assert (ages["older"], ages["same"], ages["newer"], ages["undated"]) == (8, 1, 0, 0)
+    assert sum(ages["days"]["counts"]) == 9
     assert {p: (k, g) for p, k, g in ages["periods"]}["2026-02"] == (1, 0)
     page = (bench.folder / "out/report.html").read_text()
     assert "8 are older than the copy that stays" in page

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.inspect.report.bins import Range, edges_of
+from curate.inspect.report.bins import Histogram, Range, edges_of
 
 numbers = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e12, max_value=1e12)
 
@@ -23,6 +23,14 @@ def test_every_value_falls_into_a_bin(
     assert (np.diff(histogram.edges) > 0).all()
     histogram.add(data)
     assert histogram.counts.sum() == len(values) and len(histogram.counts) <= 100
+
+
+def test_a_value_at_an_edge_is_in_the_bin_above_and_at_the_last_edge_in_the_last() -> None:
+    histogram = Histogram(np.array([0.0, 1.0, 2.0]), "linear")
+    for value, bin_ in ((-1, 0), (0, 0), (0.9, 0), (1, 1), (1.5, 1), (2, 1), (3, 1)):
+        before = histogram.counts.copy()
+        histogram.add(np.array([float(value)]))
+        assert np.flatnonzero(histogram.counts - before).tolist() == [bin_], value
 
 
 def test_whole_numbers_have_a_bin_each_and_limits_lie_between_two() -> None:

@@ -11,11 +11,27 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.errors import UsageError
+from curate.inspect.browse.pages import listed
 from curate.inspect.report import clusters
 from curate.inspect.report.clusters import browse
+from curate.inspect.report.duplicates import SIZES
+from curate.inspect.report.page import by_count, mix_rows, size_range
 
 WORDS = " ".join(f"word{i}" for i in range(120))
 RECIPE = [{"dedup_exact": {}}, {"dedup_minhash": {"verify": 0.5, "bands": 50, "rows": 2}}]
+
+
+def test_counts_stand_by_size_and_of_equals_by_name() -> None:
+    counts = {"b": 2, "c": 3, "a": 2}
+    assert by_count(counts) == [("c", 3), ("a", 2), ("b", 2)]
+    assert listed(counts, ["e", "a"], "d") == [*by_count(counts), ("d", 0), ("e", 0)]
+    rows = [{"name": name, "amount": amount} for name, amount in counts.items()]
+    assert [row["name"] for row in mix_rows({"rows": rows})] == ["c", "a", "b"]
+
+
+def test_a_size_of_clusters_reaches_up_to_the_next() -> None:
+    ranges = ["2", "3", "4", "5 to 9", "10 to 19", "20 to 49", "50 to 99", "100 to 999"]
+    assert [size_range(size) for size in SIZES] == [*ranges, "1,000 and more"]
 
 
 @pytest.fixture(scope="module")

@@ -92,7 +92,7 @@ def run_of(folder: Path, langs: dict[str | None, tuple[int, int]]) -> list[str]:
     # It measures what is marked already, too.
     docs = docs.within("second#2").drop((number < 60) | (number < 60 + gone), "it's")
     for name, table in zip(("corpus", "rejected"), docs.split(), strict=True):
-        (folder / name).mkdir()
+        (folder / name).mkdir(parents=True)
         pq.write_table(table.drop_columns([NUMBER]), folder / name / "part-00000.parquet")
     with opened(folder) as store:
         assert store is not None
@@ -107,6 +107,8 @@ def test_a_rule_that_drops_more_than_half_of_a_language_that_reaches_it_is_told(
     assert of_second == [
         "second#2.it's drops 31 of 60 documents in th: its limit may not fit the language"
     ]
+    (least,) = run_of(tmp_path / "fifty", {"nl": (50, 26)})[-1:]
+    assert least.startswith("second#2.it's drops 26 of 50 documents in nl")
     # Of the 120 documents in th or de that reach the first step half goes, of those in fr more.
     assert [x for x in lines if x not in of_second] == [
         "first.rule drops 60 of 109 documents in fr: its limit may not fit the language"

@@ -80,6 +80,29 @@ def test_calibration_is_guos_error_over_ten_bins() -> None:
     assert [row["from"] for row in calibration["bins"]] == [i / 10 for i in range(10)]
 
 
+def test_a_text_at_a_border_is_in_the_class_that_begins_there() -> None:
+    scores = Scores(["en"])
+    lengths = (0, 19, 20, 49, 50, 99, 100, 199, 200, 499, 500, 9999)
+    scores.add(["en"] * 12, ["en"] * 12, lengths, [0.0, 0.1, 0.19, 0.2, 0.5, 0.59] + [1.0] * 6)
+    result = scores.result()
+    assert [(row["from"], row["texts"]) for row in result["by_length"]] == [
+        (0, 2), (20, 2), (50, 2), (100, 2), (200, 2), (500, 2),
+    ]  # fmt: skip
+    bins = {row["from"]: row["texts"] for row in result["calibration"]["all"]["bins"]}
+    assert bins == {0.0: 1, 0.1: 2, 0.2: 1, 0.5: 2, 0.9: 6}
+
+
+def test_equally_frequent_confusions_stand_by_their_labels() -> None:
+    pairs = [("fr", "en"), ("de", None), ("de", "fr"), ("de", "en"), ("en", "fr"), ("en", "fr")]
+    for order in (pairs, pairs[::-1]):
+        scores = Scores(["en", "de", "fr"])
+        expected, found = zip(*order, strict=True)
+        scores.add(expected, found, [9] * 6, [0.5] * 6)
+        rows = [(c["expected"], c["found"], c["texts"]) for c in scores.result()["confusions"]]
+        assert rows == [("eng", "fra", 2), ("deu", None, 1), ("deu", "eng", 1), ("deu", "fra", 1),
+                        ("fra", "eng", 1)]  # fmt: skip
+
+
 def test_scores_that_mean_what_they_say_have_no_error() -> None:
     assert calibration([(10, 5, 5.0), (0, 0, 0.0)])["error"] == 0
     assert calibration([(10, 10, 5.0)])["error"] == 0.5

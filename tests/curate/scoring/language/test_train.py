@@ -30,6 +30,10 @@ def test_pieces_are_the_text_in_bounded_parts(text: str, chars: int) -> None:
 
 def test_pieces_end_at_blanks_where_there_are_some() -> None:
     assert list(pieces("one two three four", 9)) == ["one two ", "three ", "four"]
+    assert list(pieces("abcd efg", 8)) == ["abcd efg"]
+    assert list(pieces("abcd efgh", 8)) == ["abcd ", "efgh"]  # a blank where the second half begins
+    assert list(pieces("abc defgh", 8)) == ["abc defg", "h"]
+    assert list(pieces("abcdefgh ij", 8)) == ["abcdefgh", " ij"]
     assert list(pieces("onetwothree", 4)) == ["onet", "woth", "ree"]
 
 

@@ -72,6 +72,14 @@ def test_infinite_scores_rank_above_all_others(finite: int, want: float) -> None
     assert percentile(10, ranked, 50) == want
 
 
+def test_a_score_at_a_cut_is_above_it() -> None:
+    """CCNet, perplexity/filter: strictly under the first cut is head."""
+    scores = np.array([10, 19.9, 20, 29.9, 30, 31, 9.9, np.nan])
+    head, tail, low = (np.full(8, cut) for cut in (20.0, 30.0, 10.0))
+    names = [BUCKETS[b] for b in bucket_of(scores, head, tail, low)]
+    assert names == ["head", "head", "middle", "middle", "tail", "tail", "low", "all"]
+
+
 def test_where_all_scores_of_a_language_are_infinite_they_are_its_tail() -> None:
     cuts = np.full(3, percentile(2, {0: INFINITE, 1: INFINITE}, 30))
     buckets = bucket_of(np.array([INFINITE, INFINITE, np.nan]), cuts, cuts)

@@ -1,0 +1,79 @@
+"""The numbers that papers and published code give, beside the place where they stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from curate.dedup.bloom.step import DedupBloom
+from curate.dedup.decontaminate.step import NGRAM, THRESHOLD, Decontaminate
+from curate.dedup.decontaminate.windows import CHARACTERS, SHORTEST
+from curate.dedup.minhash.banding import PRESETS, VERIFIED
+from curate.dedup.minhash.step import NGRAM as SHINGLE
+from curate.dedup.passages.keys import UNITS
+from curate.dedup.passages.step import MIN_SENTENCES, MIN_WORDS
+from curate.dedup.semantic.step import DedupSemantic
+from curate.dedup.suffix_array import step as suffix_array
+from curate.scoring.language.step import THRESHOLD as LANGUAGE
+from curate.scoring.perplexity.ccnet import CUTOFFS
+from curate.scoring.perplexity.step import Perplexity
+from curate.steps.contracts import Settings
+
+DEFAULTS: dict[str, tuple[type[Settings], dict[str, Any]]] = {
+    "Brown et al. 2020 (GPT-3), appendix C": (
+        Decontaminate, {"context": 200, "min_piece": 200, "max_pieces": 10},
+    ),
+    "Li et al. 2024 (DCLM), bff": (
+        DedupBloom, {"ngram": 13, "threshold": 0.8, "false_positives": 0.01},
+    ),
+    "Abbas et al. 2023 (SemDeDup), epsilon": (DedupSemantic, {"epsilon": 0.07}),
+    "Wenzek et al. 2020 (CCNet), section 3.4, percentiles": (
+        Perplexity, {"head": 30.0, "tail": 60.0},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("source", DEFAULTS)
+def test_defaults_are_the_numbers_of(source: str) -> None:
+    step, expected = DEFAULTS[source]
+    assert {name: step.model_fields[name].default for name in expected} == expected
+
+
+def test_bands_are_those_of_the_papers() -> None:
+    """Penedo et al. 2024 (FineWeb), 3.4; Lee et al. 2022, A; Penedo et al. 2023 (RefinedWeb), G.3;
+    DCLM (Li et al. 2024), L."""
+    assert PRESETS == {
+        "fineweb": (14, 8), "lee2022": (450, 20), "refinedweb": (450, 20), "dclm": (93, 15),
+    }  # fmt: skip
+    assert VERIFIED == {"lee2022": 0.8} and SHINGLE["word"] == 5
+
+
+def test_passages_are_as_long_as_in_the_papers() -> None:
+    """Lee et al. 2022, 4.1: 50 tokens; Raffel et al. 2020, 2.2: spans of three sentences, pages of
+    three; DataTrove, sentence_dedup.py: 50 words."""
+    assert suffix_array.THRESHOLD["tokens"] == 50
+    assert {name: unit.span for name, unit in UNITS.items()} == {
+        "line": 1, "sentences": 3, "paragraph": 1,
+    }  # fmt: skip
+    assert MIN_SENTENCES == {"line": 3, "sentences": 3, "paragraph": 0}
+    assert MIN_WORDS == {"line": 0, "sentences": 50, "paragraph": 0}
+
+
+def test_windows_of_evaluation_items_are_as_long_as_in_the_papers() -> None:
+    """Brown et al. 2020, appendix C: 13 words, items of at least 8; OpenAI 2023, appendix C: 50
+    characters."""
+    assert (CHARACTERS, SHORTEST["13-gram"], NGRAM["jaccard"]) == (50, 8, 13)
+    assert (NGRAM["overlap"], THRESHOLD) == (8, {"overlap": 0.7, "jaccard": 0.8})
+
+
+def test_ccnets_cut_offs_are_those_of_its_table() -> None:
+    """cc_net/data/cutoff.csv, percentiles 30 and 60."""
+    assert CUTOFFS == {
+        "en": (340, 520), "de": (370, 590), "fr": (180, 330), "ru": (210, 310), "zh": (1460, 1950),
+    }  # fmt: skip
+
+
+def test_a_language_is_sure_from_refinedwebs_score_on() -> None:
+    """Penedo et al. 2023, section 3.1, and 2024, section 3.1."""
+    assert LANGUAGE == 0.65

@@ -1,0 +1,24 @@
+"""The kinds of columns that values ask for, at the borders of whole numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from curate.formats.columns import fits, kind_of
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (2**63 - 1, "int64"), (2**63, "json"), (-(2**63), "int64"), (-(2**63) - 1, "json"),
+        (True, "bool"), (1.0, "double"), ("1", "string"), ([1], "json"), ({}, "json"),
+        (None, None),
+    ],
+)  # fmt: skip
+def test_a_value_asks_for_its_kind_and_fits_it(value: Any, kind: str | None) -> None:
+    assert kind_of(value) == kind
+    assert all(fits(value, column) for column in (kind, "json") if column)
+    assert fits(value, "double") == (kind in ("int64", "double", None))
+    assert fits(value, "int64") == (kind in ("int64", None))
