@@ -26,6 +26,7 @@ from curate.demo.web import build_web
 from curate.products.pretraining import NAMES, PretrainProduct
 from curate.steps.recipe import Change
 from curate.steps.schema import settings_of, shipped_schema
+from tests.curate.formats.test_wat import envelope, wat
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "run_docs.py"))
@@ -59,6 +60,7 @@ MARKED = {
         "llmcurate extract crawl/*.warc.gz -o text --extractor trafilatura",
         "llmcurate extract-eval gold.jsonl crawl.warc.gz --extractor trafilatura",
     ),
+    "a package of one's own": ("llmcurate steps share_of_digits",),
     "a person": ("llmcurate browse out",),
 }
 STEPS = "--steps 2 --rows 2 --context 64"
@@ -87,6 +89,7 @@ SMALLER: tuple[tuple[str, str], ...] = (
     (r"(rope-search .*)--context 8192", r"\1--context 256 --rows 2 --evaluations 3"),
     (r"(-o long .*)--context 8192", r"\1--context 256"),
     (r"keep=\[nl\]", "keep=[de]"),  # of the demo's model
+    (r"--val-fraction 0.0005", "--val-fraction 0.05"),
     (r"--step 120", "--step 1"),
     (r"web=80,wiki=15,books=5", "web=40,wiki=40,books=20"),
     (r"--warmup [0-9]+", "--warmup 1"),
@@ -111,7 +114,10 @@ BEFORE: dict[str, tuple[str, ...]] = {
         f"pretrain shards -o large {STEPS}",
         "tokenizer encode corpus/ --tokenizer tok -o fineweb10B --format nanogpt",
     ),
-    "tokenizers/changing": ("tokenizer train corpus/ -o tok --vocab 700 --pattern llama3",),
+    "tokenizers/changing": (
+        "tokenizer train corpus/ -o tok --vocab 700 --pattern llama3",
+        "tokenizer train thai/ -o other --vocab 600",
+    ),
     "filters": ("extract crawl/*.warc.gz -o text",),
     "looking": ("run limits.yaml crawl/ -o out",),
     "dedup/bloom": ("dedup january -o out-01 --method bloom",),
@@ -187,6 +193,7 @@ def world(folder: Path) -> Path:
         shutil.copy(second if name == "february" else first, folder / name)
     for name in ("crawl.warc.gz", "pages.warc.gz"):
         shutil.copy(first, folder / name)
+    wat(folder / "crawl.warc.wat.gz", envelope())
     train_demo_model(folder / "language", quiet=True)
     run = environment(folder)
     for command in (
@@ -318,7 +325,7 @@ def run_command(command: str, folder: Path, env: dict[str, str]) -> None:
     """Runs a command of a page. An output that is there gives way, unless the command goes on with
     it or reads it."""
     if "explain ID --in" in command:
-        files = sorted((folder / command.split()[-1]).rglob("corpus/*.parquet"))
+        files = sorted((folder / command.split()[-1]).rglob("corpus/**/*.parquet"))
         command = command.replace("ID", pq.read_table(files[0], columns=["id"])["id"][0].as_py())
     if "--products" in command:  # a week later
         shutil.copy(folder / "crawl" / "web-00001.warc.gz", folder / "archives")
