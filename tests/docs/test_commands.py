@@ -78,6 +78,7 @@ SMALLER: tuple[tuple[str, str], ...] = (
     (r"--sizes 16x2,32x2,48x2,64x2", "--sizes 16x2,32x2,64x2"),
     (r"(scaling run.*)pretrain.warmup=10", r"\1pretrain.warmup=1"),
     (r"eval_tokens=131072", "eval_tokens=2000"),
+    (r"^(llmcurate scaling fit.*)", r"\1 --resamples 5"),
     (r"--vocab 8000,32000", "--vocab 500,700"),
     (r"--vocab (32000|65536)", "--vocab 700"),
     (r"^(llmcurate ablate.*)", r"\1 --seeds 2 --context 64 --eval-bytes 3000"),
