@@ -46,7 +46,7 @@ KINDS = {
     ),
     "shards": Kind(
         "token shards",
-        ("tokens-*.bin",),
+        ("tokens-*.bin", "train.bin", "*_train_*.bin", "*.idx", "*.ds", "*.npy"),
         "`llmcurate pretrain {} -o MODEL` trains a model on them",
         "`llmcurate tokenizer encode {} --tokenizer TOKENIZER -o SHARDS` makes them of it",
     ),

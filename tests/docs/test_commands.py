@@ -98,7 +98,7 @@ SMALLER: tuple[tuple[str, str], ...] = (
     (r"tokenizer-wangchanberta corpus", r"\g<0> --set tokenizer.vocab=400"),
     (r"--model wangchanberta --context 416", "--model roberta-tiny --context 64"),
     (r"processes=8", "processes=2"),
-    (r"--widths 96,192,384", "--widths 16,32"),
+    (r"--widths 96,192,384", "--widths 96,192"),
     (r"--to tokenizer.json -o tok$", "--to tokenizer.json -o tok-spm"),
     (r"--keep-used 32000", "--keep-used 500"),
     (r"--add 10000", "--add 50"),

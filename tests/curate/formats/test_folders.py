@@ -38,6 +38,15 @@ def test_a_folder_is_what_its_files_say(kind: str, tmp_path: Path) -> None:
     assert kinds_of(folder_of(kind, tmp_path / "x"))[0] == kind
 
 
+@pytest.mark.parametrize("file", ["train.bin", "fineweb_train_000001.bin", "a.idx", "a.ds"])
+def test_shards_of_other_tools_are_shards_also_beside_a_tokenizer(
+    file: str, tmp_path: Path
+) -> None:
+    folder_of("tokenizer", tmp_path)
+    (tmp_path / file).touch()
+    assert needs(tmp_path, "shards") == tmp_path
+
+
 def test_documents_beside_a_tokenizer_are_read_and_an_unknown_folder_passes(tmp_path: Path) -> None:
     folder = folder_of("documents", folder_of("tokenizer", tmp_path / "both"))
     assert needs(folder, "documents") == folder
