@@ -166,9 +166,8 @@ def design(sizes: Mapping[Key, int], request: Request) -> Design:
     times = _times(sizes, request)
     groups = sorted({group for group, _ in sizes})
     check(groups, request)
-    effective = {
-        g: Fraction(0) for g in groups
-    }  # one reading of a group, buckets as often as asked
+    # Of one reading of a group, buckets as often as asked.
+    effective = {g: Fraction(0) for g in groups}
     most = {g: Fraction(0) for g in groups}
     for key, size in sizes.items():
         effective[key[0]] += times[key] * size

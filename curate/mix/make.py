@@ -262,11 +262,8 @@ def _tally(sources: list[Source]) -> dict[str, Any]:
         tally[name] = dict(sorted(total.items()))
     examples = [e for source in sources for e in source.tally.get("corrupt_examples", [])]
     empty = [t for source in sources if (t := source.tally.get("without_documents"))]
-    files, first = (
-        sum(t["files"] for t in empty),
-        next((t["first"] for t in empty if t["files"]), ""),
-    )
-    without = {"files": files, "first": first}
+    first = next((t["first"] for t in empty if t["files"]), "")
+    without = {"files": sum(t["files"] for t in empty), "first": first}
     return tally | {"corrupt_examples": examples[:100], "without_documents": without}
 
 

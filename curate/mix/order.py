@@ -127,12 +127,7 @@ def choose(measured: Measured, quota: np.ndarray) -> Chosen:
     for number, base, weight in measured.rows("stratum", "key", "size"):
         row = row_of[number]
         open_rows = row >= 0
-        row, number, base, weight = (
-            row[open_rows],
-            number[open_rows],
-            base[open_rows],
-            weight[open_rows],
-        )
+        row, number, base, weight = (x[open_rows] for x in (row, number, base, weight))
         key = last_keys(base, full[number])
         near = (key >> np.uint64(64 - _BITS)).astype(np.int64) == crossed[row]
         for index in np.unique(row[near]).tolist():

@@ -65,13 +65,6 @@ def _read_once(path: Path, changed: int) -> str:
     return large_file(path)
 
 
-def _placeless(settings: Any) -> Any:
-    """Without the folders of sources: their content is hashed."""
-    if isinstance(settings, dict):
-        return {name: _placeless(value) for name, value in settings.items() if name != "shards"}
-    return [_placeless(v) for v in settings] if isinstance(settings, (list, tuple)) else settings
-
-
 def _resolved(value: Any, folder: Path | None) -> Any:
     """FILE.py:CLASS with the file's whole path."""
     named = isinstance(value, str) and is_function(value)
@@ -326,6 +319,7 @@ class PretrainProduct(Product):
         """Without what changes no result, so that a run stopped goes on under other such settings,
         after a spike for instance."""
         from train.model.presets import PRESETS
+        from train.runs.plan import placeless
 
         digests = [_shards_digest(Path(path)) for path in self._folders()]
         identity, free = super().identity(), TrainConfig.FREE | {"processes"}
@@ -337,7 +331,7 @@ class PretrainProduct(Product):
             settings["teacher"] = _weights_digest(Path(self.teacher))
         texts = {name: _text_digest(Path(path)) for name, path in self.eval.items()}
         scored = {"eval": texts, "eval_tokens": self.eval_tokens}
-        return identity | {"settings": _placeless(settings), "shards": digests, "scored": scored}
+        return identity | {"settings": placeless(settings), "shards": digests, "scored": scored}
 
     def lineage(self) -> dict[str, Any]:
         """All but the number of steps, for training says itself whether it may go on to more, and

@@ -22,17 +22,16 @@ RUNS, PRODUCTS = "runs", "products"
 
 def remove_folder(path: Path, home: Path) -> None:
     """Takes a folder of a HOME out of sight at once, then away."""
-    if path.is_symlink() or path.is_dir():
-        aside = path.with_name(f".{path.name}-old")
-        remove(aside, inside=home)
-        path.rename(aside)
-        remove(aside, inside=home)
+    remove(snapshot.hidden(path, home), inside=home)
 
 
 def _remove_snapshot(home: Path, name: str) -> None:
     folder = snapshot.folder_of(home, name)
-    snapshot.remove_beside(folder, home)  # without a manifest it is no snapshot
-    remove_folder(folder, home)
+    aside = snapshot.hidden(
+        folder, home
+    )  # the folder first: one without a manifest would be damaged
+    snapshot.remove_beside(folder, home)
+    remove(aside, inside=home)
 
 
 def drop(state: State, name: str) -> None:
@@ -113,6 +112,9 @@ def tidy(state: State) -> None:
                 remove(path, inside=home)
         elif path.name not in standing:
             remove_folder(path, home)
+    for path in (home / snapshot.FOLDER).glob(".*-old"):
+        if not path.with_name(name := path.name[1:-4]).exists():
+            _remove_snapshot(home, name)
     for folder in (home / RUNS, home / snapshot.FOLDER, home / PRODUCTS):
         for path in (*folder.glob(".*-old"), *folder.glob(f"{TEMPORARY}*")):
             remove(path, inside=home)

@@ -65,7 +65,7 @@ class Source:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a snapshot stands there: its manifest is written last."""
+    """Tell if a snapshot stands there: its folder comes last."""
     return folder.is_dir() and manifest_path(folder).is_file()
 
 
@@ -81,10 +81,20 @@ def faults(folder: Path) -> Iterator[tuple[Path, str]]:
             yield path, what
 
 
+def hidden(path: Path, home: Path) -> Path:
+    """Takes a folder of a HOME out of sight at once; returns what it is called then."""
+    aside = path.with_name(f".{path.name}-old")
+    if path.is_symlink() or path.is_dir():
+        remove(aside, inside=home)
+        path.rename(aside)
+    return aside
+
+
 def build(home: Path, name: str, source: Source) -> dict[str, Any]:
-    """Makes the snapshot unless it is there; returns its manifest."""
+    """Makes the snapshot unless it is there, without all that is to be forgotten by now; returns
+    its manifest."""
     target = folder_of(home, name)
-    if is_whole(target):
+    if is_whole(target) and manifest(target)["removals"] == source.about["removals"]:
         return manifest(target)
     aside = target.with_name(f".{name}-new")
     remove(aside, inside=home)
@@ -111,9 +121,8 @@ def build(home: Path, name: str, source: Source) -> dict[str, Any]:
             _take(source.new / part, record, source.of_new, aside, files, gone, name)
             number += 1
     sync_folder(aside)
-    remove(target, inside=home)  # of a killed refresh
+    remove(hidden(target, home), inside=home)  # of a killed refresh
     remove_beside(target, home)
-    aside.rename(target)
     removed = pa.concat_tables(gone) if gone else None
     if removed is not None and removed.num_rows:
         with replacing(beside(target)[1]) as path:
@@ -121,8 +130,9 @@ def build(home: Path, name: str, source: Source) -> dict[str, Any]:
     by = removed["by"].to_pylist() if removed is not None else []
     superseded = by.count("superseded")
     about = {**source.about, "removed": len(by) - superseded, "superseded": superseded}
-    sync_folder(target.parent)
     write_manifest(target, files, source.stage, about)
+    aside.rename(target)
+    sync_folder(target.parent)
     return manifest(target)
 
 

@@ -56,7 +56,7 @@ class Plan:
             ("first weights", self.weights[:12] or "random", other.weights[:12] or "random"),
         ]
         for current, earlier in ((self.model, other.model), (self.train, other.train)):
-            ours, others = (flat(_placeless(to_dict(config))) for config in (current, earlier))
+            ours, others = (flat(placeless(to_dict(config))) for config in (current, earlier))
             pairs += [(name, ours.get(name), others.get(name)) for name in ours | others]
         return [
             f"{name}: {_short(a)}, not {_short(b)}"
@@ -81,10 +81,10 @@ def _short(value: Any) -> Any:
     return digest_of(value)[:12] if long else value
 
 
-def _placeless(settings: Any) -> Any:
+def placeless(settings: Any) -> Any:
     """Without the folders of sources: what is in them decides, not where they lie."""
     if isinstance(settings, (list, tuple)):
-        return [_placeless(value) for value in settings]
+        return [placeless(value) for value in settings]
     if not isinstance(settings, dict):
         return settings
-    return {name: _placeless(value) for name, value in settings.items() if name != "shards"}
+    return {name: placeless(value) for name, value in settings.items() if name != "shards"}

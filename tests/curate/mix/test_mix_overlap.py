@@ -6,11 +6,14 @@ import random
 from collections import defaultdict
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.mix.overlap import connected
+from curate.mix.overlap import overlap as figures
 
 WORDS = [a + b + c for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 
@@ -43,6 +46,18 @@ def test_near_copies_of_another_source_are_counted_and_the_mix_without_them(benc
     shared = overlap(bench, "near", a="a.jsonl", b="b.jsonl")
     assert shared["documents"] == [[0, 10], [10, 1]]
     assert shared["unique_documents"] == 60 and shared["from_index"] == []
+
+
+def test_of_near_copies_the_largest_counts_as_the_one_that_stays(tmp_path):
+    """Of a three copies and a text of its own, of b one copy; the mix takes two of them."""
+    rows, bands = tmp_path / "rows.parquet", tmp_path / "bands.parquet"
+    columns = {"grp": [0, 0, 0, 0, 1], "hash": [1, 2, 3, 4, 5], "size": [4, 8, 2, 16, 32]}
+    pq.write_table(pa.table(columns | {"taken": [True, False, False, False, True]}), rows)
+    pq.write_table(pa.table({"row": [0, 1, 2, 4], "key": [7, 7, 7, 7]}), bands)
+    shared = figures(rows, ["a", "b"], bands)
+    assert shared["documents"] == [[2, 3], [1, 0]]
+    assert shared["size"] == [[4 + 2, 4 + 8 + 2], [32, 0]]
+    assert (shared["unique_documents"], shared["unique"]) == (1, 32)
 
 
 def test_the_index_of_a_dedup_gives_the_same_figures_without_sketching(bench, monkeypatch):

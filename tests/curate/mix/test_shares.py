@@ -49,6 +49,11 @@ def test_quotas_add_up_and_each_is_within_one_of_its_share_in_any_order(shares, 
     assert quotas(shuffled(given_, seed), total) == amounts
 
 
+@pytest.mark.parametrize("order", ["abc", "cba", "bca"])
+def test_of_equal_remainders_the_first_names_get_what_is_left(order):
+    assert quotas(dict.fromkeys(order, 1), 5) == {"a": 2, "b": 2, "c": 1}
+
+
 def unimax(sizes, total, cap):
     """Chung et al. 2023, algorithm 1, as it is printed: languages from the smallest on."""
     budget, remaining = Fraction(total), len(sizes)
@@ -151,6 +156,29 @@ def test_more_epochs_than_the_cap_are_refused_with_a_mix_that_can_be_had(kind):
     assert plan.strata == {key: plan.amounts[key[0]] for key in THERE}
     again = design(THERE, Request(amounts=plan.amounts))
     assert again.refused is None and again.amounts == plan.amounts
+
+
+@pytest.mark.parametrize(
+    ("amounts", "named"),
+    [
+        ({"en": 40_100, "lo": 600}, "600 of lo, of which 4 epochs give 400"),
+        ({"en": 40_201, "lo": 600}, "40,201 of en, of which 4 epochs give 40,000"),
+        ({"th": 4_200, "lo": 600, "en": 40_200}, "4,200 of th"),  # of equals the last name
+    ],
+)
+def test_the_group_that_is_over_by_most_is_named(amounts, named):
+    assert named in str(design(THERE, Request(amounts=amounts)).refused)
+
+
+def test_what_exactly_fits_is_not_refused():
+    whole = {"en": 0.5, "th": 0.3, "lo": 0.2}
+    for floors, caps in ((whole, {}), ({}, whole), (whole, whole)):
+        plan = design(THERE, Request(total=1000, floors=floors, caps=caps))
+        assert (plan.refused, plan.amounts) == (None, {"en": 500, "th": 300, "lo": 200})
+    four = {group: 4 * size for (group, _), size in THERE.items()}
+    for asked in (Request(amounts=four), Request(total=sum(four.values()))):
+        plan = design(THERE, asked)
+        assert (plan.refused, plan.amounts) == (None, four)
 
 
 def test_the_nearest_mix_keeps_the_total_and_the_proportions_of_what_is_not_exhausted():

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curate.products.splits import _draws
 from tokenize_kit.shards.shuffle import Draws, keys
 
 WORDS = [a + b + c for a in "bdfglm" for b in "aeiou" for c in "nrst"]
@@ -81,6 +82,22 @@ def test_the_index_of_a_dedup_beside_the_corpus_makes_it_the_default(bench, monk
 
     monkeypatch.setattr(DedupMinhash, "signatures", refuse)
     assert encode(bench, "later", "after/corpus") == (held, [])
+
+
+def test_a_cluster_has_the_key_of_its_member_whose_scattered_key_is_least():
+    member = np.array([9, 2, 7, 1, 4, 3], np.uint64)
+    label = np.array([5, 0, 5, 0, 5, 0])
+
+    def scattered(key):
+        key = key * 0x9E3779B97F4A7C15 % 2**64
+        return (key ^ key >> 29) * 0xBF58476D1CE4E5B9 % 2**64
+
+    least = {0: min((2, 1, 3), key=scattered), 5: min((9, 7, 4), key=scattered)}
+    assert list(least.values()) != [1, 4], "else the least key would do"
+    for order in (np.arange(6), np.arange(6)[::-1], np.array([3, 0, 5, 1, 4, 2])):
+        draws = _draws(member[order], label[order])
+        assert draws.ids.tolist() == [1, 2, 3, 4, 7, 9]
+        assert draws.values.tolist() == [least[0]] * 3 + [least[5]] * 3
 
 
 def test_a_split_by_cluster_is_in_the_manifest_and_the_rest_as_it_was(bench):

@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.dedup.exact import normal_url
-from curate.refresh.removals import Removals, hosts
+from curate.refresh import run
+from curate.refresh.outcome import How
+from curate.refresh.removals import Removals, hosts, normal_domain
 from tests.curate.refresh.growing import Home
+from tests.disk_calls import disk_calls
 
 PAGES = [
     ("a", "https://www.one.test/page?utm_source=x"),
@@ -39,6 +42,17 @@ def test_urls_in_normal_form_domains_with_all_below_and_ids():
     assert gone(("id", "A"), ("url", "page")) == []
     both = Removals.of([("domain", "one.test"), ("id", "a")]).by(ids, urls).to_pylist()
     assert both[:3] == ["id", "domain", None]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://Example.ORG/", "HTTP://EXAMPLE.org:80/x", "https://u:p@Sub.eXample.Org./?q#f"],
+)
+def test_a_domain_is_compared_whatever_the_case_of_a_url(url):
+    by = Removals.of([("domain", normal_domain(" *.EXAMPLE.org. "))]).by(
+        pa.array(["x"]), pa.array([url])
+    )
+    assert by.to_pylist() == ["domain"]
 
 
 @given(st.text(st.sampled_from("ab:/?&#@.=w\n utm_ref"), max_size=30))
@@ -84,6 +98,18 @@ def test_forgotten_documents_are_gone_at_once_and_when_they_come_again(home):
     assert home.snapshots() == [taken.name]
     beside = {p.name for p in (home.path / "corpus").iterdir()}
     assert beside == {taken.name, f"{taken.name}.json", f"{taken.name}.removed.parquet"}
+
+
+def test_a_snapshot_is_on_disk_before_it_has_its_name_and_its_name_before_the_link(home):
+    with disk_calls(home.path) as calls:
+        name = run.forget(home.path, [("id", "a")], How(quiet=True)).name
+    at, new = -1, f"corpus/{name}"
+    for call in (
+        *(f"sync {new}/part-00000.parquet", f"sync {new}", f"sync {new}.removed.parquet"),
+        *(f"rename {new}.removed.parquet", f"sync {new}.json", f"rename {new}.json"),
+        *("sync corpus", f"rename {new}", "sync corpus", "rename current", "sync ."),
+    ):
+        at = calls.index(call, at + 1)
 
 
 def test_going_back_brings_nothing_forgotten_back(home):

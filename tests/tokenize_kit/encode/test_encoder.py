@@ -109,6 +109,16 @@ def test_a_word_of_many_letters_has_the_ids_of_the_library(trained, orderly):
     assert encoded(encoder, texts) == by_library(trained, texts)
 
 
+@pytest.mark.parametrize("count", [SHORT - 1, SHORT, SHORT + 1, 101])
+def test_of_pairs_of_one_rank_the_leftmost_merges_first_whatever_the_length(count):
+    """An odd run of one letter leaves its last letter alone, by scanning and by the heap."""
+    plan = Encoder(tokenizer_of([(b"a", b"a")], patterns=(r"\S+",))).plan
+    encoder = ByteEncoder(dataclasses.replace(plan, bpe=plan.bpe._replace(orderly=False)))
+    single, double = ORDER.index(ord("a")), len(ORDER)
+    (ids,) = encoded(encoder, ["a" * count])
+    assert ids == [double] * (count // 2) + [single] * (count % 2)
+
+
 def test_ids_do_not_depend_on_what_came_before(trained):
     encoder = Encoder(trained)
     texts = [f"word{k} {k * 7919:x} ข้าว{k}" for k in range(90_000)]  # more than the memory holds

@@ -53,6 +53,26 @@ def ids_of(folder):
     return [name for path in sorted(folder.glob("documents-*.parquet")) for name in column(path)]
 
 
+@pytest.mark.parametrize(
+    ("form", "vocab", "dtype"),
+    [
+        ("llmcurate", 65_536, "<u2"),  # the last id is 65,535
+        ("llmcurate", 65_537, "<u4"),
+        ("olmo", 65_537, "<u4"),
+        ("nanogpt", 65_536, "<u2"),
+        ("megatron", 65_499, "<u2"),
+        ("megatron", 65_500, "<i4"),
+    ],
+)
+def test_tokens_have_two_bytes_up_to_the_last_vocabulary_that_fits(form, vocab, dtype):
+    assert token_dtype(form, vocab) == np.dtype(dtype)
+
+
+def test_nanogpt_has_no_place_for_one_id_more():
+    with pytest.raises(TokenizerError, match="the tokenizer has 65537 ids"):
+        token_dtype("nanogpt", 65_537)
+
+
 def flat(lists):
     return list(chain.from_iterable(lists))
 

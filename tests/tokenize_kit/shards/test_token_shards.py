@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.disk_calls import disk_calls
 from tokenize_kit.encode.parts import PART_BYTES
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
@@ -58,6 +59,40 @@ def test_the_folder_is_the_documented_format(batch_of, tokenizer_json, tmp_path)
     assert table.column_names == ["id", "source", "lang", "tokens", "bytes"]
     assert ends.tolist() == np.cumsum(table["tokens"]).tolist() and ends[-1] == len(tokens)
     assert table["source"].to_pylist() == ["web", "book"] and table["bytes"][1].as_py() == 3
+
+
+@pytest.mark.parametrize(
+    ("room", "shards"),
+    [(2, [[1, 1], [3], [2]]), (4, [[1, 1], [3], [2]]), (5, [[1, 1, 3], [2]]), (7, [[1, 1, 3, 2]])],
+)
+def test_a_document_that_exactly_fills_a_shard_is_its_last(
+    batch_of, tokenizer_json, tmp_path, room, shards
+):
+    lengths = [1, 1, 3, 2]
+    rows = [(f"d{n}", "%" * (length - 1)) for n, length in enumerate(lengths)]
+    encode_shards([batch_of(*rows)], tokenizer_json, tmp_path, Layout(shard_tokens=room))
+    tables = [pq.read_table(path)["tokens"] for path in sorted(tmp_path.glob("documents-*"))]
+    assert [table.to_pylist() for table in tables] == shards
+
+
+def test_shards_are_on_disk_before_they_are_named_and_no_manifest_stands_meanwhile(
+    batch_of, tokenizer_json, tmp_path
+):
+    """Into a folder that holds other shards, of one side and of two."""
+    rows, layout = [(f"d{n}", "the cat") for n in range(9)], Layout(val_fraction=0.5)
+    encode_shards([batch_of(*rows[:3])], tokenizer_json, tmp_path, layout)
+    with disk_calls(tmp_path) as calls:
+        manifest = encode_shards([batch_of(*rows)], tokenizer_json, tmp_path, layout)
+    old = [f"remove {side}manifest.json" for side in ("", "val/")]
+    for name in [*manifest["files"], *(f"val/{name}" for name in manifest["files"])]:
+        if "tokenizer" not in name:
+            assert calls.index(old["val/" in name]) < calls.index(f"remove {name}"), name
+        assert calls.index(f"sync {name}") < calls.index(f"rename {name}"), name
+    last = ["sync val/manifest.json", "rename val/manifest.json", "sync val"]
+    at = calls.index("sync val")
+    assert calls[at - 2 : at + 1] == last
+    last = ["sync .", "sync manifest.json", "rename manifest.json", "sync ."]
+    assert calls[-4:] == last and calls.index("sync .") == len(calls) - 4
 
 
 def test_a_document_cannot_forge_an_end_of_text(batch_of, tokenizer_json, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext, suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from train.data.feed import Feed
 from train.data.vocabulary import Vocabulary
 from train.errors import TrainError
 from train.loop.distributed import Ranks
-from train.loop.evaluate import Scoring, evaluate, scored
+from train.loop.evaluate import OTHERS, Scoring, Sources, choose, evaluate, scored
 from train.model.decoder import Decoder
 from train.objective_settings import Causal, Prefix
 from train.objectives.objectives import OBJECTIVES
@@ -76,3 +77,24 @@ def test_a_prefix_is_not_scored_and_its_bytes_are_not_counted(held_out, model):
     assert rest.bits_per_byte == pytest.approx(
         rest.loss * rest.tokens / math.log(2) / rest.bytes, rel=1e-9
     )
+
+
+@pytest.mark.parametrize("budget", range(13))
+def test_a_document_that_exactly_fits_what_is_left_is_scored(budget):
+    """Of 3, 4 and 5 tokens in any order: none that would fit is left, and one is scored always."""
+    shards = SimpleNamespace(length=np.array([4, 9, 3, 5]))
+    chosen = choose(shards, np.array([0, 2, 3]), budget).tolist()
+    taken = int(shards.length[chosen].sum())
+    left = [int(shards.length[n]) for n in (0, 2, 3) if n not in chosen]
+    assert chosen == sorted(chosen) and 1 not in chosen
+    assert chosen == [2] if budget < 3 else taken <= budget < taken + min(left, default=99)
+
+
+@pytest.mark.parametrize(("count", "apart"), [(31, 31), (32, 32), (33, 31), (40, 31)])
+def test_thirty_two_sources_are_scored_apart_and_of_more_the_largest(count, apart):
+    """Equal ones by name."""
+    names = [f"s{number:02d}" for number in range(count)]
+    sources = Sources(names[::-1], np.full(count, 7), None)
+    rest = [OTHERS] if count > apart else []
+    assert sources.names == [*names[:apart], *rest]
+    assert sources.codes[::-1].tolist() == [min(n, apart) for n in range(count)]

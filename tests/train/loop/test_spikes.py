@@ -84,6 +84,26 @@ def test_a_spike_is_over_the_median_by_so_many_deviations():
     assert guard.spikes == [6]
 
 
+def test_a_loss_at_the_bound_is_no_spike_and_steady_losses_have_a_least_deviation():
+    """Of numbers that are exact in binary; a MAD of 0 counts as 0.001."""
+    guard = Guard(TrainConfig(spike_window=3, spike_factor=2.0))
+    assert [guard.reason(step, loss, 1.0) for step, loss in enumerate([1.0, 1.5, 2.0])] == [
+        None
+    ] * 3
+    assert guard.reason(3, 2.5, 1.0) is None  # median 1.5, MAD 0.5: 2.5 is not over it
+    assert guard.reason(4, 3.0 + 2**-20, 1.0) is not None  # median 2, MAD 0.5
+    steady = Guard(TrainConfig(spike_window=3, spike_factor=2.0))
+    assert [steady.reason(step, 1.0, 1.0) for step in range(3)] == [None] * 3
+    assert steady.reason(3, 1.0021, 1.0) and not steady.reason(4, 1.0019, 1.0)
+
+
+def test_a_spike_is_counted_for_as_many_steps_as_the_window_has():
+    guard = Guard(TrainConfig(spike_window=3))
+    for step in (0, 2, 3, 5):
+        guard.reason(step, math.nan, 1.0)
+    assert guard.spikes == [3, 5]  # 2 is three steps back
+
+
 def test_before_the_window_is_full_and_without_a_factor_only_numbers_are_asked_for():
     guard, without = Guard(TrainConfig(spike_factor=2.0)), Guard(TrainConfig())
     assert guard.reason(0, 1.0, 1.0) is None and guard.reason(1, 900.0, 1.0) is None

@@ -126,6 +126,21 @@ def test_five_steps_equal_the_reference(name):
         torch.testing.assert_close(got.data, weight, rtol=1e-9, atol=1e-12, msg=f"{name} {key}")
 
 
+@pytest.mark.parametrize("name", ["adamw", "lion", "adafactor"])
+def test_a_weight_with_a_rate_of_its_own_decays_as_the_others_do(name):
+    model = Small()
+    give(model.second, weight=Role(part="matrix", use="matrix", rate=0.25))
+    before = {key: value.clone() for key, value in model.named_parameters()}
+    optimizer = optimizers(model, dataclasses.replace(TRAIN, optimizer=name))
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.rate(0.01)
+    optimizer.step()
+    for key, value in model.named_parameters():
+        decays = key in ("inner.weight", "second.weight", "head.weight")
+        torch.testing.assert_close(value.data, before[key] * (1 - 0.01 * 0.3 * decays))
+
+
 def test_adafactor_agrees_with_pytorchs():
     module = pytest.importorskip("torch.optim", reason="torch.optim.Adafactor")
     if not hasattr(module, "Adafactor"):

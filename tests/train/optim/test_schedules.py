@@ -74,6 +74,21 @@ def test_each_schedule_has_its_shape():
     assert learning_rates["inverse-sqrt"][24] == pytest.approx(1 / 5)
 
 
+@pytest.mark.parametrize(
+    ("name", "shares"),
+    [
+        ("wsd", [0.5, 1, 1, 1, 1, 1, 0.75, 0.5, 0.25, 0]),
+        ("wsd-sqrt", [0.5, 1, 1, 1, 1, 1, 0.5, 1 - 0.5**0.5, 1 - 0.75**0.5, 0]),
+        ("linear", [0.5, 1, *(1 - n / 8 for n in range(1, 9))]),
+        ("constant", [0.5, *[1] * 9]),
+    ],
+)
+def test_the_first_and_the_last_step_of_each_part_have_their_rates(name, shares):
+    """Two steps of warm-up, of which the second has the whole rate; four of decay, all below it."""
+    config = TrainConfig(steps=10, warmup=2, schedule=name, lr=1.0, lr_floor=0.0, decay=0.4)
+    assert rates(config) == pytest.approx(shares)
+
+
 def test_the_decay_begins_after_the_warmup_whatever_its_share():
     assert decay_begins(TrainConfig(steps=100, decay=0.2)) == 80
     assert decay_begins(TrainConfig(steps=100, decay=1.0, warmup=30)) == 30

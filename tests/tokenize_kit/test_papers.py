@@ -1,0 +1,49 @@
+"""Constants that a paper or a published program has, beside their source."""
+
+from __future__ import annotations
+
+import pytest
+
+from tokenize_kit.change import focus
+from tokenize_kit.change import unigram as changed
+from tokenize_kit.encode import spm, unigram
+from tokenize_kit.judge import tally
+from tokenize_kit.learn import options, superwords, unigram_em, unigram_pieces, unigram_seeds
+
+PRINTED = {
+    "sentencepiece_model.proto: character_coverage": (options.COVERAGE, 0.9995),
+    "sentencepiece_model.proto: seed_sentencepiece_size, max_sentencepiece_length": (
+        (unigram_seeds.MOST, unigram_seeds.LONGEST),
+        (1_000_000, 16),
+    ),
+    "sentencepiece_model.proto: num_sub_iterations, shrinking_factor": (
+        (unigram_pieces._ROUNDS, unigram_pieces._SHRINK),
+        (2, 0.75),
+    ),
+    "unigram_model_trainer.cc: kExpectedFrequencyThreshold, 1.1 times the vocabulary": (
+        (float(unigram_pieces._LEAST), unigram_pieces._MORE),
+        (0.5, 1.1),
+    ),
+    "unigram_model_trainer.cc: scores of characters that have none": (
+        float(unigram_pieces._STEP),
+        pytest.approx(0.0001),
+    ),
+    "unigram_model.cc: kUnkPenalty": (
+        (unigram.PENALTY, unigram_em.PENALTY, changed._UNKNOWN),
+        (10.0, 10.0, 10.0),
+    ),
+    "bpe_model.cc: kMaxBpeResegmentDepth": (spm._DEEPEST, 100),
+    "Zouhar et al. 2023: Renyi efficiency at 2.5": (tally.ALPHA, 2.5),
+    "Liu et al. 2025 (SuperBPE): four words of a token": (superwords.WORDS, 4),
+    "Levy et al. 2015, section 3.2: contexts to the power 0.75": (focus._SMOOTHING, 0.75),
+    "Bojanowski et al. 2017, fastText: a window of 5, 100 dimensions": (
+        (focus._WINDOW, focus._DIMENSIONS),
+        (5, 100),
+    ),
+}
+
+
+@pytest.mark.parametrize("paper", PRINTED)
+def test_a_constant_is_that_of_its_paper(paper):
+    ours, printed = PRINTED[paper]
+    assert ours == printed

@@ -1,0 +1,164 @@
+"""Constants that a paper prints, beside the place where it does."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from train.config import TrainConfig
+from train.model import heads, latent
+from train.model.config import gated_width
+from train.model.position_settings import Rope, RopeScaling
+from train.model.presets import preset
+from train.objective_settings import (
+    Bart,
+    BertStyle,
+    DroppedTokens,
+    FillInTheMiddle,
+    Masked,
+    MassStyle,
+    Replaced,
+    Spans,
+    Ul2,
+)
+from train.objectives import collocations, masked, tasks
+from train.optim import optimizers
+from train.scaling import laws
+
+PRINTED = {
+    "Devlin et al. 2019, 3.1: 80 % masks, 10 % random, 10 % as it is": (
+        (masked.MASKED, masked.RANDOM),
+        (0.8, 0.1),
+    ),
+    "Devlin et al. 2019, 3.1: 15 % hidden": ((Masked().rate, Masked().fixed), (0.15, False)),
+    "Devlin et al. 2019, their code: answers of 30 tokens": (tasks.LONGEST, 30),
+    "Joshi et al. 2020, 3.1: spans of 10 words at most, 3.8 in the mean": (
+        (masked.LONGEST, Masked().span),
+        (10, 3.8),
+    ),
+    "Joshi et al. 2020, their code: 20 places in a span": (heads.PLACES, 20),
+    "Levine et al. 2021, 4: n-grams of 2 to 5 words that occur 10 times": (
+        (collocations.LONGEST, collocations.SEEN),
+        (5, 10),
+    ),
+    "Clark et al. 2020, appendix A: weight 50": (Replaced().weight, 50.0),
+    "Raffel et al. 2020, 3.3.4: 15 % hidden, spans of 3": ((Spans().rate, Spans().span), (0.15, 3)),
+    "Raffel et al. 2020, 3.3.1: of 15 % a tenth random, of MASS none, and dropped": (
+        (BertStyle().rate, BertStyle().random, MassStyle().random, DroppedTokens().rate),
+        (0.15, 0.1, 0.0, 0.15),
+    ),
+    "Tay et al. 2022, table 1": (
+        [(d.mode, d.rate, d.span, d.weight) for d in Ul2().denoisers],
+        [
+            ("R", 0.15, 3.0, 1.0),
+            ("R", 0.15, 8.0, 1.0),
+            ("S", 0.25, None, 1.0),
+            ("X", 0.5, 3.0, 1.0),
+            ("X", 0.5, 8.0, 1.0),
+            ("X", 0.15, 64.0, 1.0),
+            ("X", 0.5, 64.0, 1.0),
+        ],
+    ),
+    "Lewis et al. 2020, 5.1: 30 % in spans of 3 (Poisson), sentences permuted": (
+        (Bart().rate, Bart().span, Bart().noises),
+        (0.3, 3.0, ("permutation", "infilling")),
+    ),
+    "Bavarian et al. 2022, 4.3: half of the texts, half of these suffix first": (
+        (FillInTheMiddle().rate, FillInTheMiddle().spm),
+        (0.5, 0.5),
+    ),
+    "Jordan et al. 2024: five steps of the quintic": (
+        (optimizers._A, optimizers._B, optimizers._C, optimizers._NEWTON_SCHULZ_STEPS),
+        (3.4445, -4.7750, 2.0315, 5),
+    ),
+    "Jordan et al. 2024: momentum of Muon": (TrainConfig().momentum, 0.95),
+    "Brown et al. 2020, appendix B: AdamW and the norm of a gradient": (
+        [getattr(TrainConfig(), n) for n in ("beta1", "beta2", "eps", "clip", "weight_decay")],
+        [0.9, 0.95, 1e-8, 1.0, 0.1],
+    ),
+    "Shazeer and Stern 2018, section 9": (
+        (optimizers._GRADIENT_EPS, optimizers._SCALE_EPS, optimizers._CLIP, optimizers._DECAY),
+        (1e-30, 1e-3, 1.0, -0.8),
+    ),
+    "Hoffmann et al. 2022, equation 10": (
+        dataclasses.astuple(laws.HOFFMANN),
+        (1.69, 406.4, 410.7, 0.34, 0.28),
+    ),
+    "Hoffmann et al. 2022, table 3: 20 tokens a parameter": (laws.TOKENS_A_PARAMETER, 20),
+    "Besiroglu et al. 2024, table 1": (
+        dataclasses.astuple(laws.BESIROGLU),
+        (1.8172, 482.01, 2085.43, 0.3478, 0.3658),
+    ),
+    "Kaplan et al. 2020, table 2": (
+        dataclasses.astuple(laws.KAPLAN),
+        (6.4e13, 1.8e13, 0.076, 0.103),
+    ),
+    "Kaplan et al. 2020, 2.1: C = 6ND": (laws.PER_PAIR, 6),
+    "Muennighoff et al. 2023, appendix A: R_D* and R_N*": (
+        dataclasses.astuple(laws.Repeats()),
+        (15.387756, 5.309743),
+    ),
+    "DeepSeek-V2's code: eps of the norms of latent attention": (latent.EPS, 1e-6),
+}
+
+
+@pytest.mark.parametrize("paper", PRINTED)
+def test_a_constant_is_that_of_its_paper(paper):
+    ours, printed = PRINTED[paper]
+    assert ours == printed
+
+
+@pytest.mark.parametrize(
+    ("name", "theta"),
+    [
+        ("llama-7b", 10_000),  # Su et al. 2021, section 3.3
+        ("llama2-70b", 10_000),
+        ("mistral-7b", 10_000),
+        ("llama3-8b", 500_000),  # Grattafiori et al. 2024, section 3.2
+        ("llama3.1-405b", 500_000),
+        ("qwen-7b", 10_000),
+        ("qwen2.5-7b", 1_000_000),  # Yang et al. 2024, section 3.3
+        ("yi-34b", 5_000_000),  # its config.json
+    ],
+)
+def test_the_base_of_the_rotation_is_the_published_one(name, theta):
+    position = preset(name).position
+    assert isinstance(position, Rope) and position.theta == theta
+
+
+def test_yarn_has_the_turns_of_its_paper():
+    """Peng et al. 2023, section 3.2: alpha 1, beta 32."""
+    scaling = RopeScaling(kind="yarn", factor=4.0, original_context=2048)
+    assert (scaling.beta_slow, scaling.beta_fast) == (1.0, 32.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"), [("llama3.1-8b", 8.0), ("llama3.1-405b", 8.0), ("llama3.2-1b", 32.0)]
+)
+def test_llama_31_stretches_the_rotation_as_its_config_says(name, factor):
+    position = preset(name).position
+    assert isinstance(position, Rope) and position.scaling is not None
+    scaling = position.scaling
+    assert (scaling.kind, scaling.factor, scaling.original_context) == ("llama3", factor, 8192)
+    assert (scaling.low, scaling.high) == (1.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "width"), [(4096, 11_008), (5120, 13_824), (6656, 17_920), (8192, 22_016)]
+)
+def test_a_gated_width_is_two_thirds_of_four_times_the_hidden_size_as_llama_rounds_it(
+    hidden, width
+):
+    """Touvron et al. 2023, section 2.2, after Shazeer 2020; widths of the released models."""
+    assert gated_width(hidden) == width
+    assert gated_width(384, multiple=1) == 8 * 384 // 3 and gated_width(96) == 256  # exactly
+
+
+def test_a_tenth_of_a_budget_and_ten_times_of_it_are_the_printed_models_of_chinchilla():
+    """Hoffmann et al. 2022, table 3: 400 million to 8.0 billion, 67 billion to 1.5 trillion."""
+    for flops, parameters, tokens in ((1.92e19, 4e8, 8e9), (5.76e23, 6.7e10, 1.5e12)):
+        assert laws.rule_of_twenty(flops) == pytest.approx((parameters, tokens), rel=0.12)
+    assert laws.MUENNIGHOFF.alpha == laws.MUENNIGHOFF.beta == 0.3526596
+    assert np.log([laws.MUENNIGHOFF.a, laws.MUENNIGHOFF.b]) == pytest.approx([6.255414, 7.3049974])
