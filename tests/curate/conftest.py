@@ -88,10 +88,13 @@ class Bench:
 
     def process(self, *arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
         """Runs the command line in this folder as a process, for tests of what a process does."""
-        defaults: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 120}
-        return subprocess.run(
-            command_line(*arguments), cwd=self.folder, env=environment(), **defaults | options
-        )
+        defaults: dict[str, Any] = {
+            "capture_output": True,
+            "text": True,
+            "timeout": 120,
+            "env": environment(),
+        }
+        return subprocess.run(command_line(*arguments), cwd=self.folder, **defaults | options)
 
     def start(self, *arguments: Any, **options: Any) -> subprocess.Popen[str]:
         """Starts the command line in a session of its own."""
@@ -135,18 +138,6 @@ def pages(count: int, seed: int = 0) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def workers_alive() -> list[int]:
-    """Worker processes of any run that are still there."""
-    import psutil
-
-    found = []
-    for process in psutil.process_iter(["cmdline", "status"]):
-        line = process.info["cmdline"] or []
-        if "curate.engines.worker" in line and process.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(process.pid)
-    return found
 
 
 @pytest.fixture

@@ -64,9 +64,11 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_a_run_that_cannot_begin_loads_nothing_for_it(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "in.jsonl", [SENTENCES])
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "manifest.json").write_text("{}")
+    lines = (
         "run fineweb absent.warc.gz -o x",
         "run fineweb in.jsonl -o x",  # no language model, and none may be fetched
         "dedup absent -o x",
@@ -74,25 +76,23 @@ def test_help_imports_nothing_heavy() -> None:
         "pretrain in.jsonl -o x",
         "pretrain shards -o x --model nano-99",
         "refresh c5 in.jsonl -o x",
-    ],
-)
-def test_a_run_that_cannot_begin_loads_nothing_for_it(tmp_path: Path, line: str) -> None:
-    write_corpus(tmp_path / "in.jsonl", [SENTENCES])
-    (tmp_path / "shards").mkdir()
-    (tmp_path / "shards" / "manifest.json").write_text("{}")
+    )
     code = (
-        "import sys, curate.cli.app as app\n"
-        f"code = app.invoke({line.split()!r})\n"
-        "heavy = {'torch', 'numba', 'duckdb', 'curate.run.driver'}\n"
-        "heavy &= set(sys.modules)\n"
-        "sys.exit(f'imported {heavy}' if heavy else code)"
+        "import os, sys, curate.cli.app as app\n"
+        f"for line in {lines!r}:\n"
+        "    if os.fork():\n"  # each line in a process of its own
+        "        print(line, os.waitstatus_to_exitcode(os.wait()[1]), flush=True)\n"
+        "        continue\n"
+        "    code = app.invoke(line.split())\n"
+        "    heavy = {'torch', 'numba', 'duckdb', 'curate.run.driver'} & set(sys.modules)\n"
+        "    sys.exit(f'{line} imported {heavy}' if heavy else code)"
     )
     offline = {"LLMCURATE_OFFLINE": "1", "LLMCURATE_CACHE": str(tmp_path / "cache")}
     here = {**os.environ, **offline, "PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=here
     )
-    assert done.returncode == 2, done.stderr
+    assert done.stdout.splitlines() == [f"{line} 2" for line in lines], done.stderr
 
 
 def test_more_workers_than_cores_are_named(tmp_path: Path) -> None:

@@ -31,7 +31,11 @@ def test_documents_go_that_plain_python_finds_items_in(bench, settings):
 
 
 @pytest.mark.skipif(not LONG.exists(), reason=f"no {LONG}; set LLMCURATE_SHARED")
-@pytest.mark.parametrize("settings", MODES[:3], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [MODES[0], *(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[1:3])],
+    ids=str,
+)
 def test_documents_go_that_plain_python_finds_items_in_real_text(bench, settings):
     import zstandard
 

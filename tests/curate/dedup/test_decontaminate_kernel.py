@@ -170,9 +170,9 @@ def test_a_document_of_nothing_but_beginnings_of_items_is_searched_quickly():
     items = [f"{'same ' * 8}{k}" for k in range(2000)]
     windows = cut(items, "13-gram", shortest=8)
     find(batch([items[0]]), windows.search)  # compiled
-    began = time.perf_counter()
+    began = time.process_time()
     assert hits_of(["same " * 200_000], windows) == [[]]
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("mode", ["13-gram", "50-char", "overlap"])

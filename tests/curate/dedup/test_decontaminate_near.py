@@ -45,7 +45,10 @@ def decontaminate(bench, out="out", **settings):
     return {row["id"]: (row["partner_id"], row["similarity"]) for row in bench.decisions(out)}
 
 
-@pytest.mark.parametrize(("ngram", "threshold"), [(None, None), (5, 0.6), (3, 0.95)])
+@pytest.mark.parametrize(
+    ("ngram", "threshold"),
+    [(None, None), (5, 0.6), pytest.param(3, 0.95, marks=pytest.mark.slow)],
+)
 def test_near_duplicates_of_items_go_as_plain_python_says(bench, ngram, threshold):
     given = {"ngram": ngram, "threshold": threshold}
     dropped = decontaminate(bench, f"out-{ngram}", **{k: v for k, v in given.items() if v})

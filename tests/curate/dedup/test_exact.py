@@ -91,7 +91,7 @@ POLICIES = {
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_survivor_is_the_same_whatever_the_order_and_the_files(bench, policy):
-    orders = [ROWS, ROWS[::-1], [ROWS[i] for i in (2, 4, 1, 0, 3)]]
+    orders = [ROWS[::-1], [ROWS[i] for i in (2, 4, 1, 0, 3)]]
     for number, rows in enumerate(orders):
         half = number + 1
         first = bench.jsonl(f"{number}/x.jsonl", rows[:half])

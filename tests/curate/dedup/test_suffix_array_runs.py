@@ -37,7 +37,14 @@ def test_bytes_do_not_depend_on_workers_or_on_the_order_of_files(bench, choice):
 
 
 @pytest.mark.parametrize(
-    "choice", [{}, {"keep": "none"}, {"boundary": "word"}, {"unit": "bytes"}], ids=str
+    "choice",
+    [
+        {},
+        {"keep": "none"},
+        pytest.param({"boundary": "word"}, marks=pytest.mark.slow),
+        pytest.param({"unit": "bytes"}, marks=pytest.mark.slow),
+    ],
+    ids=str,
 )
 def test_earlier_corpora_count_as_seen_and_are_named(bench, choice):
     draw = random.Random(11)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
-import signal
 import subprocess
 import sys
 
 import pytest
 
 from curate.errors import disk_error, name_file
+from tests.curate.file_limit import file_limit
 
 # numpy's tofile on a full disk, and pyarrow's writers: a message, but no number.
 WITHOUT_NUMBER = [
@@ -38,17 +37,19 @@ def test_the_file_is_named_where_the_error_has_none():
 def test_what_numpy_says_on_a_full_disk_is_what_we_look_for(tmp_path):
     """A limit of the size of files stands in for the disk."""
     code = "import sys, numpy as np; np.zeros(1 << 20, np.uint8).tofile(sys.argv[1])"
-
-    def limit():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "x")],
-        preexec_fn=limit, capture_output=True, text=True,
+        **file_limit(4096), capture_output=True, text=True,
     )  # fmt: skip
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("OSError: ") and disk_error(OSError(last.removeprefix("OSError: ")))
+
+
+def test_a_limit_of_the_size_of_files_cuts_no_bytecode(tmp_path):
+    (tmp_path / "long.py").write_text("x = 1\n" * 1000)
+    limited = file_limit(64)
+    subprocess.run([sys.executable, "-c", "import long"], cwd=tmp_path, check=True, **limited)
+    assert not [*tmp_path.rglob("*.pyc")]
 
 
 def test_other_errors_are_not_taken_for_a_full_disk():

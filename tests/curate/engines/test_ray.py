@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -21,8 +22,6 @@ from tests.curate.conftest import pages
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 from tests.curate.engines.ray_machines import NODE, agent, hanging, machines  # noqa: E402
-
-pytestmark = pytest.mark.xdist_group("ray")
 
 PLUGINS = Path(__file__).parent / "plugins"
 SMALL = {"partition_bytes": 2048, "batch_rows": 8}
@@ -62,15 +61,21 @@ def works(tmp_path, monkeypatch):
     return lambda name, text: (tmp_path / f"{name}.py").write_text(text)
 
 
-def children() -> list[int]:
-    """The worker processes that actors keep."""
-    pids = []
-    for process in psutil.process_iter(["cmdline"]):
-        line = process.info["cmdline"] or []
-        parent = process.parent() if "curate.engines.worker" in line else None
-        if parent is not None and parent.name().startswith("ray::"):
-            pids.append(process.pid)
-    return pids
+def ours(word: str) -> list[psutil.Process]:
+    """Processes that this one has started, directly or through others, with such a word on their
+    command lines. Other tests may have theirs."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if any(part.startswith(word) for part in process.cmdline()):
+                found.append(process)
+    return found
+
+
+def children() -> list[psutil.Process]:
+    """The worker processes that actors keep; those of the local engine are this process's own."""
+    local = psutil.Process().children()
+    return [worker for worker in ours("curate.engines.worker") if worker not in local]
 
 
 def soon(condition: Callable[[], bool], seconds: float = 20) -> bool:
@@ -84,12 +89,6 @@ def soon(condition: Callable[[], bool], seconds: float = 20) -> bool:
 def all_ended(seconds: float = 20) -> bool:
     """Whether no worker process is left, after a while."""
     return soon(lambda: not children(), seconds)
-
-
-def servers() -> set[int]:
-    """Ray's own processes."""
-    names = ("gcs_server", "raylet")
-    return {p.pid for p in psutil.process_iter(["name"]) if p.info["name"] in names}
 
 
 def test_a_cluster_gives_the_bytes_of_one_machine(cluster, bench):
@@ -130,11 +129,9 @@ def kill_one_actor(store: Path) -> None:
     while True:
         time.sleep(0.05)
         if len([*store.rglob("*-*")]) > 4:
-            for process in psutil.process_iter(["cmdline"]):
-                line = process.info["cmdline"] or []
-                if line[:1] and line[0].startswith("ray::RayHost.run"):
-                    process.kill()
-                    return
+            for process in ours("ray::RayHost.run"):
+                process.kill()
+                return
 
 
 @pytest.mark.slow
@@ -167,10 +164,8 @@ def test_a_task_whose_worker_is_lost_is_given_to_another(cluster, works, tmp_pat
         while not Path(mark + "1").exists():
             time.sleep(0.05)
         time.sleep(0.5)  # the others are done: one actor is left that works
-        for process in psutil.process_iter(["cmdline"]):
-            line = process.info["cmdline"] or []
-            if line[:1] and line[0].startswith("ray::RayHost.run"):
-                process.kill()
+        for process in ours("ray::RayHost.run"):
+            process.kill()
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -338,7 +333,6 @@ def test_without_ray_the_line_says_how_to_install_it(monkeypatch):
 def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behind(bench, more):
     store = bench.folder / "store"
     more = [word.replace("STORE", str(store)) for word in more]
-    running = servers()
     source = bench.jsonl("in.jsonl", pages(2000))
     recipe = bench.folder / "recipe.yaml"
     recipe.write_text(json.dumps({"steps": STEPS, "read": SMALL | {"partition_bytes": 65536}}))
@@ -349,14 +343,15 @@ def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behin
     while len(list(done.rglob("part-*.kept.parquet"))) < 2 and driver.poll() is None:
         time.sleep(0.02)
     assert driver.poll() is None
+    started = psutil.Process(driver.pid).children(recursive=True)
+    started = [process for process in started if not process.name().endswith("Agent")]  # Ray's own
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
-    assert all_ended(60)
+    assert not psutil.wait_procs(started, 60)[1]
     assert not (bench.folder / "there/corpus").exists()
     again = bench.process(*line)
     assert again.returncode == 0, again.stderr
     assert bench.bytes_of("there") == bench.bytes_of("here")
-    assert soon(lambda: servers() <= running)
     assert [path for path in store.rglob("*") if path.is_file()] == []
 
 

@@ -24,7 +24,7 @@ from tests.curate.engines.ray_machines import (  # noqa: E402
     machines,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 PLUGINS = Path(__file__).parent / "plugins"
 STEPS = ["crash", {"dedup_minhash": {"verify": 0.8}}]

@@ -118,10 +118,10 @@ def test_a_page_nested_to_stall_the_parser_is_rejected_by_depth_and_quickly() ->
     deep = b"<html><body>" + b"<DIV>x" * 100_000
     hidden = b"<html><body>" + b"<div><!-- </div> -->" * 20_000
     wide = b"<html><body>" + b"<div><p>It is only wide.</p></div>" * 3000
-    began = time.monotonic()
+    began = time.process_time()
     pages = ((page, "text/html", None) for page in (deep, hidden, wide))
     docs = extracted(*pages, extractor="resiliparse")
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 30
     assert reasons(docs) == [("nested_too_deep", 0), ("nested_too_deep", 1)]
     assert docs.drops[0].thresholds[0] == 512 and docs.drops[0].values[0] > 100_000
 

@@ -201,9 +201,9 @@ def test_a_chain_of_false_members_costs_linear_time() -> None:
     """Headers of gzip members that each seem to hold the rest of the file."""
     fake = gz(b"x", 0)[:10] + b"\x00" + struct.pack("<HH", 65535, 0)
     data = bytearray(fake * 40_000)
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert read(bytes(data))[1]
-    assert time.perf_counter() - begin < 20
+    assert time.process_time() - begin < 20
 
 
 @pytest.mark.parametrize(("codec", "pack"), [("bzip2", bz2.compress), ("xz", lzma.compress)])

@@ -209,13 +209,13 @@ def test_no_bomb_inflates_beyond_the_limit(name: str) -> None:
     }[name]
     del zeros
     tracemalloc.start()
-    begin = time.perf_counter()
+    begin = time.process_time()
     result = body(f"Content-Encoding: {name}", stored)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (result.status, result.data) == ("too_large", b"")
     assert LIMIT < result.size <= LIMIT + (2 << 20)
-    assert peak < 8 << 20 and time.perf_counter() - begin < 5
+    assert peak < 8 << 20 and time.process_time() - begin < 5
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,14 @@ def test_a_share_of_a_share_is_in_it_and_about_as_large(files: list[str]) -> Non
     )
 
 
-@pytest.mark.parametrize("part", [{"limit": 150}, {"share": 0.3}, {"share": 0.5, "limit": 90}])
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param({"limit": 150}, marks=pytest.mark.slow),
+        pytest.param({"share": 0.3}, marks=pytest.mark.slow),
+        {"share": 0.5, "limit": 90},
+    ],
+)
 def test_a_run_over_a_part_does_not_depend_on_workers(
     bench: Any, files: list[str], part: dict[str, Any]
 ) -> None:

@@ -329,9 +329,9 @@ def test_a_zip_file_is_no_archive() -> None:
     ],
 )
 def test_hostile_framing_costs_seconds_at_most(data: bytes) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert corrupt(read(data)) or data.startswith(b"WARC/1.0\r\nX")
-    assert time.perf_counter() - begin < 10
+    assert time.process_time() - begin < 10
 
 
 def test_an_empty_file_has_no_events() -> None:
@@ -385,9 +385,9 @@ def test_ten_gigabytes_of_zeros_in_a_small_file_cost_neither_memory_nor_minutes(
     body = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n\r\n" + bomb
     data = gzip.compress(warc(body, number=1)) + gzip.compress(warc(http(), number=2))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    begin = time.perf_counter()
+    begin = time.process_time()
     events = read(data)
-    assert time.perf_counter() - begin < 10
+    assert time.process_time() - begin < 10
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10  # KiB
     assert [r.reject and r.reject[0] for r in rows(events)] == ["payload_too_large", None]
 
@@ -568,20 +568,16 @@ def damage(data: bytes, dice: random.Random) -> bytes:
 
 @real
 def test_no_damage_makes_the_reader_raise_hang_or_eat_memory() -> None:
-    """LLMCURATE_FUZZ=N damages N files instead of 1500, or as many as fit into 15 seconds."""
-    wanted = int(os.environ.get("LLMCURATE_FUZZ", "0"))
+    """LLMCURATE_FUZZ=N damages N files instead of 300."""
     dice = random.Random(int(os.environ.get("LLMCURATE_FUZZ_SEED", "20240506")))
     originals = [(REAL / name).read_bytes() for name in SMALL]
     text = (REAL / "warcio/example.warc").read_bytes()
     originals.append(zstandard.ZstdCompressor(write_checksum=True).compress(text) * 3)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    begin, done = time.perf_counter(), 0
-    while done < (wanted or 1500) and (wanted or time.perf_counter() - begin < 15):
+    for _ in range(int(os.environ.get("LLMCURATE_FUZZ", "300"))):
         data = damage(dice.choice(originals), dice)
-        start = time.perf_counter()
+        start = time.process_time()
         for event in read_archive(io.BytesIO(data)):
             assert 0 <= event.offset <= len(data)
-        assert time.perf_counter() - start < 5
-        done += 1
-    assert done > 200
+        assert time.process_time() - start < 5
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # KiB

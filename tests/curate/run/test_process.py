@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import signal
 import socket
 import sqlite3
@@ -22,6 +21,7 @@ from curate.errors import LockHeld, RunFailed
 from curate.inspect.report.store import opened
 from curate.run.ledger import Ledger
 from tests.curate.capabilities import permissions_count
+from tests.curate.file_limit import file_limit
 
 ROOT = Path(__file__).resolve().parents[3]
 PLUGINS = Path(__file__).parents[1] / "engines/plugins"
@@ -36,9 +36,11 @@ def stopping(bench, monkeypatch):
     rows = [{"id": f"d{i}", "text": f"text {i} " + "x" * 100} for i in range(100)]
     rows[60]["text"] += " STOP"
     bench.jsonl("in.jsonl", rows)
+    started = []
 
     def start(out: str = "out") -> subprocess.Popen[str]:
         process = bench.start("run", "r.yaml", "in.jsonl", "-o", out, "--workers", "2")
+        started.append(process)
         deadline = time.monotonic() + 30
         while len(list(bench.folder.glob(f"{out}/stages/00-*/part-*.kept.parquet"))) < 3:
             assert time.monotonic() < deadline and process.poll() is None
@@ -46,8 +48,9 @@ def stopping(bench, monkeypatch):
         return process
 
     yield start
-    for child in psutil.Process().children(recursive=True):
-        child.kill()
+    for process in started:  # its workers end with it
+        process.kill()
+        process.communicate()
 
 
 def gone(processes: list[psutil.Process], seconds: float = 3) -> bool:
@@ -201,11 +204,7 @@ def test_a_file_size_limit_is_one_line_and_resumes(bench, limit):
     bench.jsonl("in.jsonl", rows)
     (bench.folder / "r.yaml").write_text(PRODUCTS)
     arguments = ("run", "r.yaml", "in.jsonl", "-o", "out", "-q")
-
-    def small() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    failed = bench.process(*arguments, preexec_fn=small)
+    failed = bench.process(*arguments, **file_limit(limit))
     assert failed.returncode == 1
     assert len(failed.stderr.splitlines()) == 1
     assert "space" in failed.stderr and "again" in failed.stderr

@@ -8,11 +8,12 @@ import multiprocessing
 import os
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.fsdp
@@ -46,6 +47,20 @@ def together(count: int, work: Callable[..., Any], *arguments: Any) -> Any:
 def train_together(count: int, runs: Iterable[Run]) -> None:
     """Each run by ``count`` processes, one after another in the same ones."""
     together(count, _train, list(runs))
+
+
+def marked(cases: Iterable[str], slow: Collection[str]) -> list[Any]:
+    """The names of cases as parameters of tests, these among them marked as slow."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in cases]
+
+
+def at_hand(
+    request: pytest.FixtureRequest, cases: Iterable[str], slow: Collection[str]
+) -> list[str]:
+    """The cases that tests of a file need: the slow ones where a test of them runs."""
+    chosen = [item for item in request.session.items if item.path == request.path]
+    names = {item.callspec.params.get("name") for item in chosen if hasattr(item, "callspec")}
+    return [name for name in cases if name not in slow or name in names]
 
 
 def lines(out: Path) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.train.data.causal_rows import causal
-from tests.train.loop.processes import lines, together, train_together
+from tests.train.loop.processes import at_hand, lines, marked, together, train_together
 from tests.train.loop.split_models import facts
 from train.config import TrainConfig
 from train.data.shards import read_shards
@@ -72,16 +72,19 @@ CASES = {
     },
 }
 ALONE = {"replicas": 1, "tensor": 1, "offload": False}  # one process
+# What these do, others do as well, with other settings.
+SLOW = {"ddp, micro-batches", "fsdp, adafactor", "fsdp, lion, recomputed", "tensor"}
 GOES_ON = "fsdp"  # of this case, two processes do the second half alone
 
 
 @pytest.fixture(scope="module")
-def folders(shard_folder, tmp_path_factory):
+def folders(request, shard_folder, tmp_path_factory):
     """Each case trained by one process and by two."""
     torch.set_num_threads(1)
     base = tmp_path_factory.mktemp("ranks")
     runs = []
-    for name, changes in CASES.items():
+    for name in at_hand(request, CASES, SLOW):
+        changes = CASES[name]
         plan = dataclasses.replace(TRAIN, eval={"texts": str(shard_folder)}, **changes)
         alone = dataclasses.replace(plan, **ALONE)
         pretrain(shard_folder, base / "one" / name, model=MODEL, train=alone)
@@ -99,7 +102,7 @@ def seen(folders, shard_folder):
     return together(2, facts, MODEL, folders / "two" / [*CASES][-1], shard_folder)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", marked(CASES, SLOW))
 def test_two_processes_have_the_losses_of_one_and_count_the_same_tokens(folders, name):
     ours, theirs = lines(folders / "two" / name), lines(folders / "one" / name)
     bound = 1e-3 if "bf16" in name else 1e-4
@@ -144,7 +147,7 @@ def test_processes_that_share_blocks_have_half_of_the_matrices_and_add_up_twice_
     assert own == (whole - norms) / 2 + norms
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", marked(CASES, SLOW))
 def test_checkpoints_of_two_processes_hold_what_those_of_one_do(folders, name):
     bound = 2 * TRAIN.lr if "bf16" in name else 2e-3  # rounding may turn a step of AdamW round
     for own, other in zip(

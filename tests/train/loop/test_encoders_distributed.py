@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 import torch
 
-from tests.train.loop.processes import lines, train_together
+from tests.train.loop.processes import at_hand, lines, marked, train_together
 from tests.train.loop.test_encoders import TRAIN, small
 from tests.train.loop.test_tasks import animals, settings
 from train.loop.pretrain import pretrain
@@ -19,18 +19,19 @@ CASES = {
     "classify": {},
     "span": {"accumulate": 2},
 }
+SLOW = {"albert-tiny", "modernbert-tiny", "span"}
 
 
 @pytest.fixture(scope="module")
-def folders(shard_folder, tmp_path_factory):
+def folders(request, shard_folder, tmp_path_factory):
     torch.set_num_threads(1)
     base, runs = tmp_path_factory.mktemp("encoders"), []
     files = animals(base, 60)
-    for name, changes in CASES.items():
+    for name in at_hand(request, CASES, SLOW):
         task = name in files
         train = settings(name, shard_folder) if task else TRAIN
         same = {"parallel": "fsdp", "log_every": 1, "steps": 4, "eval_every": 4}
-        train = dataclasses.replace(train, **same, **changes)
+        train = dataclasses.replace(train, **same, **CASES[name])
         model, data = small("bert-tiny" if task else name), files.get(name, shard_folder)
         pretrain(data, base / "one" / name, model=model, train=train)
         runs.append((data, base / "two" / name, model, train))
@@ -38,7 +39,7 @@ def folders(shard_folder, tmp_path_factory):
     return base
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", marked(CASES, SLOW))
 def test_two_processes_have_the_losses_of_one(folders, name):
     ours, theirs = lines(folders / "two" / name), lines(folders / "one" / name)
     assert len(ours) == 4

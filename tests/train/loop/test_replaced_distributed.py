@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 import torch
 
-from tests.train.loop.processes import lines, train_together
+from tests.train.loop.processes import at_hand, lines, marked, train_together
 from tests.train.loop.test_encoders import TRAIN, small
 from train.errors import TrainError
 from train.loop.distributed import check_split
@@ -21,13 +21,15 @@ CASES: dict[str, tuple[dict, dict]] = {
     "fsdp, disentangled": (DISTANCES, {"parallel": "fsdp", "recompute": True}),
     "fsdp, bf16": (DISTANCES, {"parallel": "fsdp", "precision": "bf16"}),
 }
+SLOW = {"fsdp", "fsdp, bf16"}
 
 
 @pytest.fixture(scope="module")
-def folders(shard_folder, tmp_path_factory):
+def folders(request, shard_folder, tmp_path_factory):
     torch.set_num_threads(1)
     base, runs = tmp_path_factory.mktemp("replaced"), []
-    for name, (of_model, changes) in CASES.items():
+    for name in at_hand(request, CASES, SLOW):
+        of_model, changes = CASES[name]
         model = change(small("electra-tiny"), of_model, "model")
         train = dataclasses.replace(TRAIN, log_every=1, **changes)
         pretrain(shard_folder, base / "one" / name, model=model, train=train)
@@ -36,7 +38,7 @@ def folders(shard_folder, tmp_path_factory):
     return base
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", marked(CASES, SLOW))
 def test_two_processes_have_the_losses_of_one(folders, name):
     ours, theirs = lines(folders / "two" / name), lines(folders / "one" / name)
     bound = 5e-2 if "bf16" in name else 1e-4

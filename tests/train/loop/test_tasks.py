@@ -75,7 +75,9 @@ def decoder():
 CASES = [("bert-tiny", "classify"), ("modernbert-tiny", "token"), ("tiny", "classify")]
 
 
-@pytest.mark.parametrize(("name", "kind"), CASES)
+@pytest.mark.parametrize(
+    ("name", "kind"), [pytest.param(*CASES[0], marks=pytest.mark.slow), *CASES[1:]]
+)
 def test_it_learns_the_task_and_a_resume_changes_no_bit(name, kind, files, shard_folder, tmp_path):
     model = decoder() if name == "tiny" else small(name)
     train = settings(kind, shard_folder, ema=0.5)

@@ -51,14 +51,15 @@ def test_with_noise_of_a_fifth_of_a_percent_exponents_are_within_0_02(law):
         assert fitted.best.exponent == pytest.approx(law.best.exponent, abs=0.01)
 
 
-def test_intervals_hold_the_truth_about_as_often_as_they_say():
+@pytest.mark.parametrize("draws", [3, pytest.param(8, marks=pytest.mark.slow)])
+def test_intervals_hold_the_truth_about_as_often_as_they_say(draws):
     """95 % of 5 constants and 8 draws of noise would be 38."""
     held = 0
-    for seed in range(8):
+    for seed in range(draws):
         points = measured(*made(BESIROGLU, noise=0.005, seed=seed))
         intervals = fit(points, resamples=40)["approaches"][PARAMETRIC]["intervals"]
         held += sum(low <= getattr(BESIROGLU, n) <= high for n, (low, high) in intervals.items())
-    assert 30 <= held <= 40
+    assert 0.75 <= held / (5 * draws) <= 1
 
 
 def test_kaplans_constants_come_back():
