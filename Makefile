@@ -11,18 +11,20 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where it is set, every process would compile every module it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow fuzz lint reference docs run-docs bench bench-smoke resolve clean
+.PHONY: install demo test test-slow fuzz mutants lint reference docs run-docs bench bench-smoke resolve clean
 
 # The demo needs half of what tests and documentation do; where these are there, nothing is added.
 $(VENV)/.demo: EXTRAS := train,verify
 $(VENV)/.installed: EXTRAS := train,verify,dev,docs
 install: $(VENV)/.installed
 
-# Not compiled ahead: 14,000 files take a minute, and Python compiles the few that are imported.
+# Not compiled ahead: 14,000 files take a minute, and Python compiles the few that are imported. Of
+# mutmut only its list of slips is used, which needs libcst and nothing else of what mutmut asks for.
 $(VENV)/.demo $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(if $(TORCH_INDEX),$(PIP) install -q --no-compile --index-url $(TORCH_INDEX) "$(TORCH)")
 	$(PIP) install -q --no-compile $(if $(TORCH_INDEX),,-c $(CONSTRAINTS) "$(TORCH)") -e ".[$(EXTRAS)]"
+	$(if $(findstring dev,$(EXTRAS)),$(PIP) install -q --no-compile --no-deps -c $(CONSTRAINTS) mutmut libcst)
 	@touch $@
 
 demo: $(if $(wildcard $(VENV)/.installed),install,$(VENV)/.demo)
@@ -47,6 +49,14 @@ EXAMPLES ?= 300
 fuzz: install
 	RUST_BACKTRACE=0 NUMBA_BOUNDSCHECK=1 LLMCURATE_EXPLORE=1 LLMCURATE_EXAMPLES=$(EXAMPLES) \
 	  $(BIN)/python -m pytest -n auto --timeout 3600 --hypothesis-seed=$(SEED) tests/fuzz
+
+# What the tests do not watch: lines of a folder are drawn, a slip is put into each, one at a time and
+# in a copy; those that no test notices are listed. make mutants FOLDER=curate/filters SEED=1
+MUTANTS ?= 200
+SECONDS ?= 3600
+mutants: install
+	@test -n "$(FOLDER)" || { echo "name what to draw from: make mutants FOLDER=curate/filters"; exit 2; }
+	$(BIN)/python scripts/mutants.py $(FOLDER) --seed $(SEED) --mutants $(MUTANTS) --seconds $(SECONDS)
 
 lint: install
 	$(BIN)/ruff check curate tokenize_kit train kernel_cache pipelines tests benchmarks scripts

@@ -38,7 +38,8 @@ PAGES: dict[str, tuple[str, str, list[str]]] = {
         "json-ld", ["What of the mill?", BODY + "\n" + REPLY],
     ),
     "the state of a framework": (
-        script({"id": "x" * 99, "i18n": {"a": REPLY}, "body": [f"<p>{BODY}</p><p>{REPLY}"]},
+        script({"id": "x" * 99, "i18n": {"a": REPLY}, "uiMessages": {"a": REPLY},
+                "body": [f"<p>{BODY}</p><p>{REPLY}"]},
                "id=__NEXT_DATA__ type='application/json'"),
         "hydration", [BODY, REPLY],
     ),

@@ -253,3 +253,14 @@ def test_wrong_use_is_one_line(tmp_path: Path) -> None:
     for line in (["fetch"], ["fetch", "--index", "a.test", "https://b.test/c"]):
         done = run_here(*line, "-o", tmp_path)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_what_is_missing_from_each_file_is_told(web: Web, tmp_path: Path) -> None:
+    data, rows = archive(4)
+    web.put(ARCHIVE, data)
+    for row in rows[::2]:
+        row["digest"] = "A" * 32
+    captures = list(parsed([json.dumps(row) for row in rows], "rows"))
+    result = fetch_captures(captures, tmp_path, "a", web.url, download, print, records=2)
+    assert len(result.files) == 2
+    assert set(result.missing) == {member_url(capture, web.url) for capture in captures[::2]}

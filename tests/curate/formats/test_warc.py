@@ -12,6 +12,7 @@ import random
 import resource
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -581,3 +582,10 @@ def test_no_damage_makes_the_reader_raise_hang_or_eat_memory() -> None:
             assert 0 <= event.offset <= len(data)
         assert time.process_time() - start < 5
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # KiB
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress])
+def test_records_behind_a_damaged_start_are_read(pack: Callable[[bytes], bytes]) -> None:
+    members = [pack(warc(http(), number=n)) for n in range(3)]
+    events = read(b"\xff" * 8 + members[0][8:] + members[1] + members[2])
+    assert ids(events) == [1, 2] and corrupt(events)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from curate.corpus.sizes import Sizes
@@ -93,3 +95,11 @@ def test_of_little_no_worker_is_asked(out: Path) -> None:
         raise AssertionError(function)
 
     assert figures(out, run=refused).rules.rules
+
+
+def test_rows_are_found_in_every_batch_of_a_row_group(tmp_path: Path) -> None:
+    path = str(tmp_path / "numbers.parquet")
+    pq.write_table(pa.table({"n": range(900)}), path, row_group_size=600)
+    wanted = [0, 199, 200, 450, 599, 600, 899]
+    rows = store.read_rows([(path, row) for row in wanted], ["n"], 10)
+    assert {row: values["n"] for (_, row), values in rows.items()} == {n: n for n in wanted}
