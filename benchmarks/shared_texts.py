@@ -84,7 +84,7 @@ def longtext(name: str) -> Iterator[str]:
     for path in need(f"longtext/{name}.jsonl.zst"):
         with path.open("rb") as file:
             lines = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), "utf-8")
-            for line in islice(lines, sized(None, 8)):
+            for line in islice(lines, sized(None, 24)):
                 yield json.loads(line)["text"]
 
 
