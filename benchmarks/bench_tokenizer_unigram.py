@@ -138,7 +138,7 @@ def compare(kind: str, mb: float, vocab: int) -> bool:
     same, far = len(both) / len(other), sum(gap > CLOSE for gap in gaps) / len(gaps)
     ratio = theirs[0] / ours[0]
     print(
-        f"  {ratio:.1f} times as fast, memory {ours[1] / theirs[1]:.2f}; {same:.2%} of "
+        f"  {ratio:.1f} times as fast, memory {ours[1] / max(theirs[1], 1):.2f}; {same:.2%} of "
         f"{len(other):,} pieces the same, scores of these differ by {sum(gaps) / len(gaps):.1e} in "
         f"the mean, {max(gaps):.1e} at most, {far:.3%} by more than {CLOSE}"
     )
