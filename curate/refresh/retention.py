@@ -27,9 +27,7 @@ def remove_folder(path: Path, home: Path) -> None:
 
 def _remove_snapshot(home: Path, name: str) -> None:
     folder = snapshot.folder_of(home, name)
-    aside = snapshot.hidden(
-        folder, home
-    )  # the folder first: one without a manifest would be damaged
+    aside = snapshot.hidden(folder, home)  # first: without a manifest it would count as damaged
     snapshot.remove_beside(folder, home)
     remove(aside, inside=home)
 
