@@ -34,9 +34,11 @@ def hang(task: dict) -> None:
 def end_early(task: dict) -> dict:
     """A task that says what it works on, or one that dies in silence before it does."""
     if task["part"]:
-        time.sleep(2 * LIMIT)
+        until = time.process_time() + 2 * LIMIT
+        while time.process_time() < until:
+            pass
         os._exit(3)
-    worker.beat(3, 5, LIMIT)
+    worker.beat(3, 5, LIMIT, of_cpu=True)  # the time that others take does not count
     return {}
 
 
