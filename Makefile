@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where it is set, every process would compile every module it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow fuzz mutants lint reference docs run-docs bench bench-smoke resolve clean
+.PHONY: install demo test test-slow fuzz golden mutants lint reference docs run-docs bench bench-smoke resolve clean
 
 # The demo needs half of what tests and documentation do; where these are there, nothing is added.
 $(VENV)/.demo: EXTRAS := train,verify
@@ -49,6 +49,10 @@ EXAMPLES ?= 300
 fuzz: install
 	RUST_BACKTRACE=0 NUMBA_BOUNDSCHECK=1 LLMCURATE_EXPLORE=1 LLMCURATE_EXAMPLES=$(EXAMPLES) \
 	  $(BIN)/python -m pytest -n auto --timeout 3600 --hypothesis-seed=$(SEED) tests/fuzz
+
+# The bytes of runs and trainings, compared with those on record: before and after a redesign.
+golden: install
+	$(BIN)/python scripts/golden.py
 
 # What the tests do not watch: lines of a folder are drawn, a slip is put into each, one at a time and
 # in a copy; those that no test notices are listed. make mutants FOLDER=curate/filters SEED=1
