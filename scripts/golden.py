@@ -75,7 +75,7 @@ RECIPES: dict[str, tuple[str, ...]] = {
     "c4@paper": ("c4.badwords=words.txt",),
     "massiveweb": (),
     "mc4": ("bad_words.badwords=words.txt",),
-    "oscar": ("perplexity.model=models/{lang}/perplexity.bin",),
+    "oscar": (),
     "ccnet-llama1": ("perplexity.model=models/{lang}/perplexity.bin",),
     "dclm-baseline": ("quality.model=quality/quality.bin",),
 }
@@ -149,7 +149,7 @@ class Place:
         options = [*sets, "-o", "out", *WAYS.get(way, ("--workers", "1"))]
         shutil.rmtree(self.folder / "out", ignore_errors=True)
         if way == "killed":
-            for after in (2.0, 3.0, 4.0):
+            for after in (1.0, 1.6, 2.4, 4.0):
                 self.kill(after, "run", name, source, *options)
         self.run("run", name, source, *options)
         return run_parts(self.folder / "out")
