@@ -111,7 +111,7 @@ class Place:
             raise SystemExit(f"llmcurate {' '.join(arguments)}: {printed[-2000:]}")
 
     def kill(self, after: float, *arguments: str) -> None:
-        """The command, killed with its workers after so many seconds."""
+        """The command, killed with its workers when `after` seconds are over."""
         process = self.start("-m", "curate", *arguments)
         try:
             process.wait(after)
@@ -164,7 +164,7 @@ class Place:
 
 
 def text_of(recipe: str) -> str:
-    """The text of a shipped recipe, or of ours."""
+    """The text of a shipped recipe, or of CHAIN."""
     path = ROOT / "pipelines" / f"{recipe}.yaml"
     return path.read_text(encoding="utf-8") if path.exists() else CHAIN
 

@@ -65,7 +65,7 @@ class Source:
 
 
 def is_whole(folder: Path) -> bool:
-    """Tell if a snapshot stands there: its folder comes last."""
+    """If a snapshot is complete: its folder is renamed last."""
     return folder.is_dir() and manifest_path(folder).is_file()
 
 
