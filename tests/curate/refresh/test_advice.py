@@ -9,10 +9,11 @@ import re
 import shlex
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -122,7 +123,13 @@ def ways(name: str, home: Home) -> list[list[str]]:
     return advised(done.stderr)
 
 
-@pytest.mark.parametrize("name", HARMED)
+def few(names: Iterable[str], *quick: str) -> list[Any]:
+    """All names, those but the quick ones as slow tests."""
+    slow = pytest.mark.slow
+    return [pytest.param(n, marks=() if n in quick else slow, id=n) for n in names]
+
+
+@pytest.mark.parametrize("name", few(HARMED, "part", "index", "removed"))
 def test_what_a_refresh_goes_on_from_is_compared_and_each_way_on_works(grown, tmp_path, name):
     first = copied(grown[0], tmp_path / "first")
     before = first.snapshots()
@@ -210,7 +217,7 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", few(ROWS, "state", "inputs"))
 def test_a_changed_row_of_refresh_db_is_named_and_a_copy_put_back_works(home, grown, name):
     path, aside = home.path / "refresh.db", home.bench.folder / "aside"
     shutil.copy2(path, aside)
@@ -240,7 +247,7 @@ def test_pages_of_refresh_db_that_are_damaged_lead_to_a_new_home(home, grown):
     assert texts(home) == grown[1]
 
 
-@pytest.mark.parametrize("name", HARMED)
+@pytest.mark.parametrize("name", few(HARMED, "part", "index", "removed"))
 def test_check_names_the_damage_and_what_its_repair_says_works(home, grown, name):
     flip(HARMED[name](home))
     done = home.bench.command("check", "home")
