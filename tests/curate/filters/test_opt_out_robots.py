@@ -57,6 +57,7 @@ def rules(*lines: str) -> str:
         (["Disallow: /foo/bar/%E3%83%84"], "/foo/bar/ツ", True),
         (["Disallow: /foo/bar/%62%61%7A"], "/foo/bar/baz", True),
         (["Disallow: /foo/bar/baz"], "/foo/bar/%62%61%7a", True),
+        (["Disallow: /%7e%7e", "Allow: /~~a"], "/~~a", False),
         (["Disallow: /a%2fb"], "/a%2Fb", True),
         (["Disallow: /a%2Fb"], "/a/b", False),
         (["Disallow: /file-%2A.html"], "/file-*.html", True),
