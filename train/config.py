@@ -173,7 +173,8 @@ class TrainConfig:
     precision: Annotated[
         str,
         Setting(
-            "Precision of training: `fp32`, `bf16`, or `auto`, which is bf16 on a GPU.",
+            "Precision of training: `fp32`; `bf16`, matrix products and residual stream in "
+            "bfloat16; or `auto`, which is bf16 on a GPU.",
             choices=("auto", "fp32", "bf16"),
         ),
     ] = "auto"

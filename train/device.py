@@ -28,8 +28,8 @@ def pick_device(name: str) -> torch.device:
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
-    """Matrix products in bfloat16, weights and sums in float32: with ``bf16``, and with ``auto`` on
-    a GPU. ``fp32``: all in float32.
+    """Matrix products and the residual stream in bfloat16, weights, norms and losses in float32:
+    with ``bf16``, and with ``auto`` on a GPU. ``fp32``: all in float32.
     """
     dtype = computes_in(device, precision)
     return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype=dtype)
@@ -39,6 +39,14 @@ def computes_in(device: torch.device, precision: str) -> torch.dtype:
     """The dtype of matrix products."""
     half = precision == "bf16" or (precision == "auto" and device.type == "cuda")
     return torch.bfloat16 if half else torch.float32
+
+
+def in_products(x: torch.Tensor) -> torch.dtype:
+    """The dtype that ``x`` has in matrix products here: autocast's, where that is on."""
+    kind = x.device.type
+    if kind not in ("cpu", "cuda") or not torch.is_autocast_enabled(kind):
+        return x.dtype
+    return torch.get_autocast_dtype(kind)
 
 
 @contextmanager

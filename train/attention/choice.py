@@ -1,7 +1,7 @@
 """The choice of a back end: of one table a device, ``auto`` takes the first row that fits.
 
-A row's order is a claim about speed, measured on an H200 (``benchmarks/attention.py``). Of a plain
-mask that holds for SDPA's cuDNN kernel; its flash kernel is slower than ours.
+A row's order is a claim about speed, measured on an H200 (``benchmarks/attention.py``). For a plain
+mask SDPA takes its cuDNN kernel there, which is ahead of ours; its flash kernel is slower.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from train.device import in_products
 from train.model import feed_forward_settings as settings
 from train.model import roles
 from train.model.activations import FUNCTIONS
@@ -279,8 +280,7 @@ class Experts(nn.Module):
     def _through(
         self, rows: Tensor, ends: Tensor, gate: Tensor | None, up: Tensor, down: Tensor
     ) -> Tensor:
-        kind = rows.device.type
-        low = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else rows.dtype
+        low = in_products(rows)
         rows = rows.to(low)
         between = grouped_linear(rows, up.to(low), ends)
         if gate is None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from train.attention import ContextParallel, Mask, SharedMask, prepare
+from train.device import in_products
 from train.model.attention_settings import Sight
 from train.model.block import View, block
 from train.model.cache import Cache, Seen
@@ -63,6 +64,7 @@ class Stack(nn.Module):
         rows. ``notes``: filled with what the blocks say, by name. ``source``: what cross-attention
         sees, and ``encoded`` as in ``View``.
         """
+        x = x.to(in_products(x))  # the stream: with float32 a step takes 1.05 times as long
         cross = None if source is None else source.mask(x, documents)
         masks: dict[Sight, Any] = self.masks(x, places, documents, prefix, cache)
         relations = {sight: self.positions.relation(mask) for sight, mask in masks.items()}
@@ -93,10 +95,8 @@ class Stack(nn.Module):
 
     def _prepare(self, x: Tensor, masks: Iterable[Mask | SharedMask]) -> None:
         """What masks keep for all layers, made before the blocks are run twice."""
-        kind, own = x.device.type, self.config.attention
-        halved = torch.is_autocast_enabled(kind)
-        dtype = torch.get_autocast_dtype(kind) if halved else x.dtype
-        like = x.new_empty(0, own.heads, x.shape[1], own.head_dim, dtype=dtype)
+        own = self.config.attention
+        like = x.new_empty(0, own.heads, x.shape[1], own.head_dim)
         for mask in masks:
             prepare(like, mask, self.backend, own.value_dim)
 

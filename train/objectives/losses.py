@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from train.attention import ContextParallel
 from train.config import TrainConfig
+from train.device import in_products
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
@@ -55,12 +56,11 @@ def loss_sums(
     ``bias`` [vocab]. The mean of the squares is the z-loss (Chowdhery et al. 2022, section 5): it
     keeps the logits from drifting away together. Under autocast the products are in its dtype.
     """
-    device = features.device.type
-    low = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else features.dtype
+    low = in_products(features)
     needed = [tensor is not None and tensor.requires_grad for tensor in (features, weight, bias)]
     if not torch.is_grad_enabled():
         needed = [False] * 3
-    with torch.autocast(device, enabled=False):
+    with torch.autocast(features.device.type, enabled=False):
         sums: tuple[Tensor, Tensor, Tensor] = _Sums.apply(
             features, weight, bias, targets, chunk, z_loss, low, tuple(needed)
         )

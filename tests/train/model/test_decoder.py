@@ -49,6 +49,16 @@ def test_documents_in_a_row_never_see_each_other():
     assert torch.equal(model(changed, documents=documents)[:, 20:], whole[:, 20:])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_residual_stream_has_the_dtype_of_the_products(dtype):
+    model, seen = decoder(), []
+    for each in model.stack.blocks:
+        each.register_forward_hook(lambda *args: seen.append(args[-1][0].dtype))
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+        logits = model(torch.zeros(1, 4, dtype=torch.long))
+    assert set(seen) == {dtype} and logits.dtype == torch.float32
+
+
 def test_a_document_in_a_row_counts_its_positions_from_its_start():
     for position in ("learned", "sinusoidal", "alibi", "t5"):
         model = decoder(changed(SHAPE, {"position": position}, "model"))
