@@ -86,8 +86,8 @@ class Masked:
     collocations: Annotated[
         float,
         Setting(
-            "Of `pmi`: of the n-grams of each length, 2 to 5 words, that occur ten times the share "
-            "whose words go together most.",
+            "Of `pmi`: of the n-grams of each length, 2 to 5 words, that occur over ten times the "
+            "share whose words go together most.",
             gt=0,
             le=1,
         ),

@@ -16,7 +16,7 @@ from curate.documents.limits import Limit
 from curate.steps.profiled import WordCounting
 from curate.text.profiles import Profile
 
-# DataTrove's default is a tenth of the paper's limit.
+# Section 3.6 of the paper says 0.1; its table 2 (appendix E.4) has 0.01, as DataTrove's code.
 MAX_DUPLICATE_CHARS = {"datatrove": 0.01, "paper": 0.1}
 
 

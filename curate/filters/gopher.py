@@ -111,7 +111,7 @@ MAX_TOP = {2: 0.20, 3: 0.18, 4: 0.16}
 MAX_DUPLICATE = {5: 0.15, 6: 0.14, 7: 0.13, 8: 0.12, 9: 0.11, 10: 0.10}
 N_GRAMS = (*MAX_TOP, *MAX_DUPLICATE)
 MAX_LINE_CHARS = 0.20
-DOLMA_MAX_LINE_CHARS = 0.30  # dolma configs/dolma-v1_6/mixer
+DOLMA_MAX_LINE_CHARS = 0.30  # dolma configs/dolma-v1_6/mixing/cc-head.yaml
 
 
 class GopherRepetition(WordCounting):

@@ -47,7 +47,7 @@ EXAMPLES: Choices = {
     "key": ("<KEY>",),
     "phone": ("+1-202-555-0100", "+1-202-555-0101", "+1-202-555-0102", "+1-202-555-0103"),
 }
-# Dolma v1.6, configs/dolma-v1_6/mixer; it has no card numbers.
+# Dolma v1.6, configs/dolma-v1_6/mixing; it has no card numbers.
 TOKENS: Choices = {
     "email": ("|||EMAIL_ADDRESS|||",),
     "ipv4": ("|||IP_ADDRESS|||",),

@@ -2,9 +2,8 @@
 
 Source: Laurençon et al. 2022, section 3.1 and appendix; bigscience-workshop/data-preparation,
 preprocessing/training/01b_oscar_cleaning_and_filtering (parameters_filtering.py, filtering.py). Its
-lists of stop words and flagged words are not shipped. It makes one blank of any white space first,
-so that lines are lost; here they stay. Language and perplexity, its two last rules,
-are the steps `language` and `perplexity`.
+lists of stop words and flagged words are not shipped. It also makes blanks of other spaces, and one
+separator of several; here they stay. Its last rules are the steps `language` and `perplexity`.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ RULES = ("address", "long_word")
 _OTHER = (
     "\u200a\u3000\ufffc’“”–ー一▬…✦\u00ad�£•€«»°·═×士＾˘⇓↓↑←→（）§″′´¿−±∈\ufeff¢ø‚„½¼¾¹²³―⁃，ˌ¸‹›ʺˈʻ¦‐⠀‰"
     "‑≤≥‖◆●■►▼▲▴∆▻¡★☆✱ːº。¯˜¥ɪ≈†上ン：∼⁄・♡✓⊕․．⋅÷１‟；،、¨ाাी्े◦˚゜ʼ≖¤ッツシ℃√！【】‿∞➤～πه۩☛₨➩☻๑٪"
-    "♥ıॽ《‘©﴿٬？▷Г♫∟™ª₪®「—❖」﴾》"
+    "♥ıॽ《‘©﴿٬？▷Г♫∟™ª₪®「—❖」﴾》\u200b\x81\x82\x83\x84\x85\x91\x92\x93\x95\x96\x97\x98\x99\x9c\x9d"
 )
 _EMOJI = (
     (0x2190, 0x21FF),
@@ -89,7 +88,8 @@ SPECIAL = frozenset(
     | {chr(c) for first, last in _EMOJI for c in range(first, last + 1)}
     | {chr(c) for c in (0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F)}
 )
-_WORD = re.compile(r"[^ \n\t]+")
+# A word ends at a blank, tab or newline, or what uniform_whitespace of filtering.py makes a blank.
+_WORD = re.compile("[^ \n\t\x84\xa0\u2002\u2003\u2005\u2008-\u200a\u202f\u3000\ufffc]+")
 
 
 def stripped(word: str) -> str:

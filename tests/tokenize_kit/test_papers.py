@@ -1,4 +1,7 @@
-"""Constants that a paper or a published program has, beside their source."""
+"""Constants that a paper or a published program has, beside the place where they were read.
+
+Files *.cc and *.proto are sentencepiece's.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ PRINTED = {
         (float(unigram_pieces._LEAST), unigram_pieces._MORE),
         (0.5, 1.1),
     ),
-    "unigram_model_trainer.cc: scores of characters that have none": (
+    "unigram_model_trainer.cc: kMinScorePenaltyDelta, of characters without a score": (
         float(unigram_pieces._STEP),
         pytest.approx(0.0001),
     ),
@@ -33,10 +36,16 @@ PRINTED = {
         (10.0, 10.0, 10.0),
     ),
     "bpe_model.cc: kMaxBpeResegmentDepth": (spm._DEEPEST, 100),
-    "Zouhar et al. 2023: Renyi efficiency at 2.5": (tally.ALPHA, 2.5),
-    "Liu et al. 2025 (SuperBPE): four words of a token": (superwords.WORDS, 4),
-    "Levy et al. 2015, section 3.2: contexts to the power 0.75": (focus._SMOOTHING, 0.75),
-    "Bojanowski et al. 2017, fastText: a window of 5, 100 dimensions": (
+    "Zouhar et al. 2023, tokenization-scorer: Renyi efficiency at 2.5": (
+        tally.ALPHA,
+        2.5,
+    ),
+    "Liu et al. 2025 (SuperBPE), scripts: mw4, four words of a token": (
+        superwords.WORDS,
+        4,
+    ),
+    "Levy et al. 2015, context distribution smoothing: to the power 0.75": (focus._SMOOTHING, 0.75),
+    "fastText, src/args.cc: ws 5, dim 100; FOCUS, focus.py: fasttext_model_dim 100": (
         (focus._WINDOW, focus._DIMENSIONS),
         (5, 100),
     ),

@@ -1,4 +1,4 @@
-"""Constants that a paper prints, beside the place where it does."""
+"""Constants that a paper prints, beside the place or the file where they were read."""
 
 from __future__ import annotations
 
@@ -28,28 +28,37 @@ from train.optim import optimizers
 from train.scaling import laws
 
 PRINTED = {
-    "Devlin et al. 2019, 3.1: 80 % masks, 10 % random, 10 % as it is": (
+    "Devlin et al. 2019, create_pretraining_data.py: 80 % masks, 10 % random, 10 % as it is": (
         (masked.MASKED, masked.RANDOM),
         (0.8, 0.1),
     ),
-    "Devlin et al. 2019, 3.1: 15 % hidden": ((Masked().rate, Masked().fixed), (0.15, False)),
-    "Devlin et al. 2019, their code: answers of 30 tokens": (tasks.LONGEST, 30),
-    "Joshi et al. 2020, 3.1: spans of 10 words at most, 3.8 in the mean": (
+    "Devlin et al. 2019, the same, masked_lm_prob: 15 % hidden": (
+        (Masked().rate, Masked().fixed),
+        (0.15, False),
+    ),
+    "Devlin et al. 2019, run_squad.py: answers of 30 tokens": (
+        tasks.LONGEST,
+        30,
+    ),
+    "Joshi et al. 2020, span_bert.py: spans of 10 words at most; 3.1: 3.8 in the mean": (
         (masked.LONGEST, Masked().span),
         (10, 3.8),
     ),
-    "Joshi et al. 2020, their code: 20 places in a span": (heads.PLACES, 20),
-    "Levine et al. 2021, 4: n-grams of 2 to 5 words that occur 10 times": (
+    "Joshi et al. 2020, span_bert.py, max-pair-targets: 20 places in a span": (heads.PLACES, 20),
+    "Levine et al. 2021, README.md of pmi-masking: 2 to 5 words, over 10 occurrences": (
         (collocations.LONGEST, collocations.SEEN),
         (5, 10),
     ),
-    "Clark et al. 2020, appendix A: weight 50": (Replaced().weight, 50.0),
-    "Raffel et al. 2020, 3.3.4: 15 % hidden, spans of 3": ((Spans().rate, Spans().span), (0.15, 3)),
-    "Raffel et al. 2020, 3.3.1: of 15 % a tenth random, of MASS none, and dropped": (
+    "Clark et al. 2020, configure_pretraining.py, disc_weight: 50": (Replaced().weight, 50.0),
+    "Raffel et al. 2020, span_3_15_u_u.gin: 15 % hidden, spans of 3": (
+        (Spans().rate, Spans().span),
+        (0.15, 3),
+    ),
+    "Raffel et al. 2020, iid_15_{r10s90_f,m_f,d_d}.gin: of 15 % a tenth random, or none": (
         (BertStyle().rate, BertStyle().random, MassStyle().random, DroppedTokens().rate),
         (0.15, 0.1, 0.0, 0.15),
     ),
-    "Tay et al. 2022, table 1": (
+    "Tay et al. 2022, table 1, as README.md of unify-learning-paradigms quotes it": (
         [(d.mode, d.rate, d.span, d.weight) for d in Ul2().denoisers],
         [
             ("R", 0.15, 3.0, 1.0),
@@ -61,24 +70,24 @@ PRINTED = {
             ("X", 0.5, 64.0, 1.0),
         ],
     ),
-    "Lewis et al. 2020, 5.1: 30 % in spans of 3 (Poisson), sentences permuted": (
+    "Lewis et al. 2020, 5.1: 30 %, sentences permuted; 2.2: spans of 3 (Poisson)": (
         (Bart().rate, Bart().span, Bart().noises),
         (0.3, 3.0, ("permutation", "infilling")),
     ),
-    "Bavarian et al. 2022, 4.3: half of the texts, half of these suffix first": (
+    "Bavarian et al. 2022, as Ben Allal et al. 2023 (SantaCoder): rate 0.5, half suffix first": (
         (FillInTheMiddle().rate, FillInTheMiddle().spm),
         (0.5, 0.5),
     ),
-    "Jordan et al. 2024: five steps of the quintic": (
+    "Jordan et al. 2024, muon.py: five steps of the quintic": (
         (optimizers._A, optimizers._B, optimizers._C, optimizers._NEWTON_SCHULZ_STEPS),
         (3.4445, -4.7750, 2.0315, 5),
     ),
-    "Jordan et al. 2024: momentum of Muon": (TrainConfig().momentum, 0.95),
+    "Jordan et al. 2024, muon.py: momentum of Muon": (TrainConfig().momentum, 0.95),
     "Brown et al. 2020, appendix B: AdamW and the norm of a gradient": (
         [getattr(TrainConfig(), n) for n in ("beta1", "beta2", "eps", "clip", "weight_decay")],
         [0.9, 0.95, 1e-8, 1.0, 0.1],
     ),
-    "Shazeer and Stern 2018, section 9": (
+    "Shazeer and Stern 2018, as the Adafactor of transformers": (
         (optimizers._GRADIENT_EPS, optimizers._SCALE_EPS, optimizers._CLIP, optimizers._DECAY),
         (1e-30, 1e-3, 1.0, -0.8),
     ),
@@ -96,11 +105,14 @@ PRINTED = {
         (6.4e13, 1.8e13, 0.076, 0.103),
     ),
     "Kaplan et al. 2020, 2.1: C = 6ND": (laws.PER_PAIR, 6),
-    "Muennighoff et al. 2023, appendix A: R_D* and R_N*": (
+    "Muennighoff et al. 2023, README.md of datablations: R_D* and R_N*": (
         dataclasses.astuple(laws.Repeats()),
         (15.387756, 5.309743),
     ),
-    "DeepSeek-V2's code: eps of the norms of latent attention": (latent.EPS, 1e-6),
+    "DeepSeek-V2's code, as transformers has it: eps of the norms of latent attention": (
+        latent.EPS,
+        1e-6,
+    ),
 }
 
 
@@ -129,7 +141,7 @@ def test_the_base_of_the_rotation_is_the_published_one(name, theta):
 
 
 def test_yarn_has_the_turns_of_its_paper():
-    """Peng et al. 2023, section 3.2: alpha 1, beta 32."""
+    """Peng et al. 2023, scaled_rope of its code: beta_slow 1, beta_fast 32."""
     scaling = RopeScaling(kind="yarn", factor=4.0, original_context=2048)
     assert (scaling.beta_slow, scaling.beta_fast) == (1.0, 32.0)
 

@@ -11,14 +11,14 @@ from train.data.packing import scatter
 from train.data.part import Ints
 
 LONGEST = 5  # words (Levine et al. 2021, section 4)
-SEEN = 10  # times at least
+SEEN = 10  # times, and once more (AI21Labs/pmi-masking, README.md: "over 10 occurrences")
 WORDS = 1 << 22  # that are counted at most: the five tables take some 300 MB
 
 _Keys = npt.NDArray[np.uint64]
 
 
 class Collocations:
-    """The n-grams of 2 to 5 words that occur 10 times or more and whose words go together most:
+    """The n-grams of 2 to 5 words that occur over 10 times and whose words go together most:
     of each length this ``share`` of them, by their PMI. That of an n-gram is the least, over all
     ways to cut it, of log p(n-gram) / product of p(part): so none is high by a part of it alone
     (Levine et al. 2021, section 3). ``documents``: ids [tokens] of each, with a bool of whether a
@@ -49,7 +49,7 @@ class Collocations:
             log_p[starts] = np.log(counts / max(1, len(starts)))[which]
             chances.append(log_p)
             if length > 1:
-                often = counts >= SEEN
+                often = counts > SEEN
                 scores = pmi(chances, starts[first[often]], length)
                 kept = np.argsort(-scores, kind="stable")[: int(share * len(scores))]
                 self.keys.append(np.sort(distinct[often][kept]))

@@ -106,8 +106,7 @@ class Mixture(Noise):
         return source + 1, target
 
     def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
-        drawn = np.searchsorted(self.bounds, draw(1, 7)[0], side="right")
-        chosen = min(int(drawn), len(self.noises) - 1)  # the last bound may be rounded down
+        chosen = int(np.searchsorted(self.bounds, draw(1, 7)[0], side="right"))  # below 1
         source, target = self.noises[chosen].corrupt(text, draw)
         return np.append(self.modes[chosen], source), target
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 # Words of a window, and the least share, of the modes that have settings of both. overlap: PaLM,
-# section 8, at least 70 % of the 8-grams. jaccard: Rae et al. 2021, appendix A, 13-grams, 0.8 (from
-# memory: not checked at the source).
+# section 8, at least 70 % of the 8-grams. jaccard: RETRO (Borgeaud et al. 2022), section 2.1,
+# 13-grams, 0.8 or more.
 NGRAM = {"overlap": 8, "jaccard": 13}
 THRESHOLD = {"overlap": 0.7, "jaccard": 0.8}
 
@@ -54,8 +54,8 @@ class Decontaminate(Removal):
             "How items are compared with documents: `13-gram` as GPT-3 (Brown et al. 2020, "
             "appendix C), `50-char` as GPT-4 (technical report, appendix C), `overlap` as "
             "PaLM (Chowdhery et al. 2022, section 8), `jaccard` finds documents that are near "
-            "duplicates of an item, by the Jaccard similarity of their n-grams (Rae et al. 2021, "
-            "appendix A)."
+            "duplicates of an item, by the Jaccard similarity of their n-grams (Borgeaud et al. "
+            "2022, section 2.1)."
         ),
     )
     ngram: int | None = Field(
@@ -64,7 +64,7 @@ class Decontaminate(Removal):
         le=64,
         description=(
             "Words in a window, for mode `overlap`, without a value 8 (Chowdhery et al. 2022, "
-            "section 8), and for mode `jaccard`, without a value 13 (Rae et al. 2021)."
+            "section 8), and for mode `jaccard`, without a value 13 (Borgeaud et al. 2022)."
         ),
     )
     threshold: float | None = Field(

@@ -8,8 +8,8 @@ Four ways of cutting an item into windows, each with its source:
 - `50-char` (GPT-4 technical report, appendix C): runs of 50 letters and digits, "or the entire
   example if it's less than 50 characters". All runs, or `samples` random ones; the report takes 3.
 - `overlap` (PaLM, Chowdhery et al. 2022, section 8): all runs of 8 words.
-- `jaccard` (Rae et al. 2021, appendix A): all runs of 13 words, which are compared with all of the
-  document's.
+- `jaccard` (RETRO, Borgeaud et al. 2022, section 2.1): all runs of 13 words, compared with all of
+  the document's.
 
 Items shorter than `shortest` have no window, and neither has text that more than `max_items` items
 share: instructions and templates of a set say nothing of its items.

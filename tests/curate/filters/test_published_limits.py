@@ -1,7 +1,7 @@
 """The numbers that papers and published code give, beside the place where they stand.
 
 A reading of ours may differ by its variant. A number here changes with a source in hand, not with a
-setting's default.
+setting's default. All were read there, but for those marked (from memory).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from curate.steps.contracts import Step
 
 # Documents within these stay: (least, most) by the column that is measured, None for no limit.
 LIMITS: dict[str, tuple[Step, dict[str, tuple[float | None, float | None]]]] = {
-    "Rae et al. 2021 (Gopher), appendix A1.1, quality filtering": (
+    "Rae et al. 2021 (Gopher), appendix A1.1, quality filtering; gopher_quality_filter.py": (
         GopherQuality(variant="paper"),
         {
             "words": (50, 100_000), "word_length": (3, 10), "hash_ratio": (None, 0.1),
@@ -33,7 +33,7 @@ LIMITS: dict[str, tuple[Step, dict[str, tuple[float | None, float | None]]]] = {
             "ellipsis_lines": (None, 0.3), "alpha_words": (0.8, None), "stop_words": (2, None),
         },
     ),
-    "Rae et al. 2021 (Gopher), table A1, repetition": (
+    "Rae et al. 2021 (Gopher), table A1, as gopher_repetition_filter.py quotes it": (
         GopherRepetition(variant="paper"),
         {
             "duplicate_lines": (None, 0.30), "duplicate_paragraphs": (None, 0.30),
@@ -45,7 +45,7 @@ LIMITS: dict[str, tuple[Step, dict[str, tuple[float | None, float | None]]]] = {
             "duplicate_10_gram_chars": (None, 0.10),
         },
     ),
-    "Dolma, configs/dolma-v1_6/mixer (MassiveText's rules, n-grams as in table A1)": (
+    "Dolma, configs/dolma-v1_6/mixing/cc-head.yaml (n-grams as in table A1)": (
         GopherRepetition(variant="dolma"),
         {
             "duplicate_lines": (None, 0.30), "duplicate_line_chars": (None, 0.30),
@@ -56,7 +56,7 @@ LIMITS: dict[str, tuple[Step, dict[str, tuple[float | None, float | None]]]] = {
             "duplicate_10_gram_chars": (None, 0.10),
         },
     ),
-    "Penedo et al. 2024 (FineWeb), section 3.6": (
+    "Penedo et al. 2024 (FineWeb), section 3.6 (table 2 in E.4: duplicates 0.01)": (
         FineWebQuality(variant="paper"),
         {
             "lines": (1, None), "end_marks": (0.12, None), "short_lines": (None, 0.67),
@@ -70,7 +70,7 @@ LIMITS: dict[str, tuple[Step, dict[str, tuple[float | None, float | None]]]] = {
             "duplicate_line_chars": (None, 0.01), "newlines": (None, 0.3),
         },
     ),
-    "Dolma, configs/dolma-v1_6: a sequence 100 times in a row": (
+    "Dolma, configs/dolma-v1_6/mixing/cc-head.yaml: a sequence 100 times in a row": (
         PeriodicRepetition(), {"times": (None, 100)},
     ),
 }  # fmt: skip
@@ -85,6 +85,17 @@ def test_documents_stay_within_the_limits_of(source: str) -> None:
     assert {column: tuple(ends) for column, ends in found.items()} == expected
 
 
+@pytest.mark.parametrize("source", LIMITS)
+def test_a_document_at_a_limit_goes_where_the_source_says_at_most_or_at_least(source: str) -> None:
+    """FineWeb's paper: <= 0.12, >= 0.67, >= 0.1; Dolma's mixer: >= 100; all others < and >."""
+    step, _ = LIMITS[source]
+    at = {limit.column for limit in step.limits() if limit.closed}
+    if "(FineWeb)" in source:
+        assert at == {"end_marks", "short_lines", "duplicate_line_chars"}
+    else:
+        assert at == ({"times"} if "100 times" in source else set())
+
+
 SETTINGS: dict[str, tuple[Step, dict[str, Any]]] = {
     "Raffel et al. 2020 (C4), tensorflow_datasets/text/c4_utils.py": (
         C4(),
@@ -93,35 +104,42 @@ SETTINGS: dict[str, tuple[Step, dict[str, Any]]] = {
             "max_page_chars": 190_000, "require_end_mark": True, "badwords_fraction": 1.0,
         },
     ),
-    "Raffel et al. 2020, section 2.2, as on arXiv": (
+    "Raffel et al. 2020, section 2.2, as DataTrove's c4_filters.py quotes it": (
         C4(variant="paper"), {"min_words_per_line": 3, "min_sentences": 5},
     ),
-    "Xue et al. 2021 (mC4), section 3.1": (
+    "Xue et al. 2021 (mC4), section 3.1; c4_utils.py, as c4_filters.py has it": (
         C4Paragraphs(), {"min_paragraphs": 3, "min_chars": 200},
     ),
     "Penedo et al. 2024 (FineWeb), section 3.6, short lines": (
         FineWebQuality(), {"short_line_chars": 30},
     ),
-    "Penedo et al. 2023 (RefinedWeb), appendix G.2": (
+    "Penedo et al. 2023 (RefinedWeb), appendix G.2; DCLM, refinedweb.yaml": (
         RefinedWebLines(), {"max_removed_words": 0.05, "short_line_words": 10},
     ),
     "DCLM, baselines_configs/refinedweb.yaml": (
         RefinedWebLines(), {"max_uppercase": 0.5, "max_numeric": 0.999999},
     ),
     "DCLM, mappers/modifiers.py, newline_removal_modifier": (NewlineRuns(), {"most": 2}),
-    "Penedo et al. 2023 (RefinedWeb), appendix G.1": (UrlFilter(), {"max_soft_words": 2}),
-    "Abadji et al. 2022 (OSCAR), section 3; ungoliant, src/filtering": (
+    "Penedo et al. 2023 (RefinedWeb), appendix G.1; url_filter.py": (
+        UrlFilter(), {"max_soft_words": 2},
+    ),
+    "Abadji et al. 2022 (OSCAR), section 3; ungoliant, src/filtering/record.rs": (
         Oscar(), {"long_chars": 100, "min_long_share": 0.6, "drop": ("noisy+tiny",)},
     ),
-    "Soldaini et al. 2024 (Dolma), taggers/repetitions": (PeriodicRepetition(), {"max_period": 13}),
-    "Li et al. 2023 (StarCoder), section 3.1; bigcode-dataset, filtering.py": (
+    "Soldaini et al. 2024 (Dolma), repetitions_taggers.py, MAX_PERIOD": (
+        PeriodicRepetition(), {"max_period": 13},
+    ),
+    "Li et al. 2023 (StarCoder); bigcode-dataset, preprocessing/arguments.py and filtering.py": (
         Code(),
         {
             "max_line": 1000, "max_mean_line": 100, "min_alnum": 0.25, "min_html_text": 100,
-            "min_html_share": 0.2, "min_data_chars": 50, "max_data_chars": 5000,
+            "min_html_share": 0.2, "max_data_chars": 5000,
         },
     ),
-    "Lowphansirikul et al. 2021 (WangchanBERTa), section 3.2": (
+    "Li et al. 2023 (StarCoder), section 3.1 (from memory; its code has 100)": (
+        Code(), {"min_data_chars": 50},
+    ),
+    "Lowphansirikul et al. 2021 (WangchanBERTa); thai2transformers, scripts/clean_data.py": (
         WangchanBERTa(), {"min_thai_chars": 1},
     ),
 }  # fmt: skip
@@ -134,7 +152,7 @@ def test_defaults_are_the_numbers_of(source: str) -> None:
 
 
 def test_gophers_stop_words_are_the_papers() -> None:
-    """Rae et al. 2021, appendix A1.1."""
+    """Rae et al. 2021, appendix A1.1; gopher_quality_filter.py, STOP_WORDS."""
     assert STOP_WORDS == ("the", "be", "to", "of", "and", "that", "have", "with")
 
 

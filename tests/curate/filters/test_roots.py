@@ -59,6 +59,7 @@ def test_repeated_words_are_those_of_its_code(words: list[str], n: int) -> None:
 
 def test_words_lose_special_characters_at_their_ends() -> None:
     assert words_of("«Don't», (it)\n\t--- 42 ☺Ünder☺", "fr") == ["don't", "it", "ünder"]
+    assert words_of("un\u00a0mot\u3000là\u200b \x92et\x93", "fr") == ["un", "mot", "là", "et"]
     assert stripped("12345") == "" and words_of("天,地", "zh") == ["天", "地"]
     assert {"!", "7", " ", "€", "☺", "\U0001f600"} <= SPECIAL and not {"a", "é", "ก"} & SPECIAL
 

@@ -21,8 +21,10 @@ from tokenize_kit.change.convert import convert
 from tokenize_kit.change.embeddings import Checkpoint, as_float32, as_stored, write_tensors
 from tokenize_kit.change.extend import extend
 from tokenize_kit.change.original import open_tokenizer
+from tokenize_kit.change.unigram import _with_characters
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.forms import Pieces
 from tokenize_kit.formats.tokenizer_json import from_letters, load_tokenizer, to_letters
 from tokenize_kit.judge.compare import SCRIPTS
 from tokenize_kit.learn.training import train_tokenizer
@@ -228,6 +230,13 @@ def test_the_pieces_of_a_model_are_those_that_sentencepiece_reads(unigram, tmp_p
     library = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "tokenizer.model"))
     assert library.get_piece_size() == card["old_tokens"] + card["new_tokens"]
     assert [library.id_to_piece(card["old_tokens"])] == card["examples"][:1]
+
+
+@pytest.mark.parametrize(("tokens", "chosen"), [(1, "a"), (2, "a b"), (3, "a b ab"), (4, "a b ab")])
+def test_a_piece_comes_with_its_new_characters_where_there_is_room_for_just_these(tokens, chosen):
+    new = [("ab", -1.0, []), ("a", -2.0, []), ("b", -2.0, [])]
+    found = _with_characters(Pieces("unigram", ()), new, tokens)
+    assert " ".join(text for text, _, _ in found) == chosen
 
 
 def test_characters_that_were_unknown_are_known_behind(unigram, tmp_path):

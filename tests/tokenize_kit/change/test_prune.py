@@ -18,7 +18,7 @@ from tokenize_kit.change.original import open_tokenizer
 from tokenize_kit.change.prune import choose_tokens, prune
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.formats.forms import ByteBpe
+from tokenize_kit.formats.forms import NORMAL, UNKNOWN, ByteBpe, Pieces
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.judge.compare import SCRIPTS
 from tokenize_kit.learn.training import train_tokenizer
@@ -208,6 +208,28 @@ def test_embeddings_are_cut_as_the_ids_are(old, tmp_path, kind):
                 assert np.array_equal(id_map.matrix(name)[after], stored[before])
         assert len(id_map.matrix(name)) == card["new_tokens"]
     assert card["embeddings"]["tied"]
+
+
+@pytest.mark.parametrize(
+    ("most", "least", "kept"),
+    [
+        (None, 2, "abcde"),  # used just so often
+        (None, 3, "abd"),
+        (7, 1, "abcd"),  # of equally used ones the first
+        (5, 1, "ab"),
+        (3, 1, ""),
+    ],
+)
+def test_of_a_unigrams_pieces_the_most_used_stay_of_equal_ones_the_first(most, least, kept):
+    names = ["<unk>", "▁", *"abcdef", "z"]
+    scores = [0.0, -1.0, -2.0, -2.0, -2.0, -2.0, -2.0, -2.0, -9.0]  # the ends stay
+    pieces = [
+        (n, s, UNKNOWN if n == "<unk>" else NORMAL) for n, s in zip(names, scores, strict=True)
+    ]
+    form = Pieces("unigram", tuple(pieces), byte_fallback=True)
+    counts = np.array([0, 0, 9, 3, 2, 3, 2, 1, 0])
+    found = "".join(names[n] for n in choose_tokens(form, counts, most, least))
+    assert found == f"<unk>▁{kept}z"
 
 
 @pytest.fixture(scope="module")

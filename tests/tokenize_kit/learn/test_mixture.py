@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.learn.bpe import train_sizes
-from tokenize_kit.learn.mixture import Mixture, text_hashes
+from tokenize_kit.learn.mixture import Mixture, _limit, text_hashes
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.training import train_on_corpus, train_tokenizers
 from tokenize_kit.learn.weights import Weights, parse_weights, tempered
@@ -42,6 +42,23 @@ def drawn(rows, size=7, **options):
 
 def size_of(texts):
     return sum(len(text.encode()) for text in texts)
+
+
+@pytest.mark.parametrize(("most", "limit"), [(5, 1), (14, 1), (15, 2), (19, 2), (20, 3), (99, 3)])
+def test_a_sample_has_just_as_many_bytes_as_it_may_and_equal_texts_stay_together(most, limit):
+    hashes, sizes = np.array([3, 2, 1, 2], np.uint64), np.array([5, 4, 5, 6])
+    assert _limit(hashes, sizes, most) == limit
+    with pytest.raises(TokenizerError, match=r"sample-bytes 4: too few .* at least 5"):
+        _limit(hashes, sizes, 4)
+
+
+def test_values_are_counted_in_the_sample_alone_with_its_last_text():
+    rows = [("aaaa", "en"), ("bbbbbbbb", "th"), ("cc", "de")]
+    data, offsets = np.frombuffer(b"aaaabbbbbbbbcc", np.uint8), np.array([0, 4, 12, 14])
+    hashes = text_hashes(data, offsets, np.uint64(0))
+    inside = [rows[k] for k in np.argsort(hashes)[:2]]
+    options = TrainingOptions(sample_bytes=size_of(text for text, _ in inside), temperature=1.0)
+    assert Mixture(batches(rows), options).weights.of.keys() == {lang for _, lang in inside}
 
 
 @settings(max_examples=30, deadline=None)
@@ -246,6 +263,14 @@ def test_empty_batches_and_documents_without_text_are_read(tmp_path):
 
 def test_a_value_may_hold_a_colon():
     assert parse_weights("source=http://a:2,b:0.5").of == {"http://a": 2, "b": 0.5}
+
+
+def test_weights_are_thousandths_from_0_to_1000():
+    most = parse_weights("lang=th:1000,en:0.001,de:0")
+    assert [float(weight) for weight in most.of.values()] == [1000, 0.001, 0]
+    for wrong in ("1000.001", "0.0005", "-0.001"):
+        with pytest.raises(TokenizerError, match="give 0 to 1000 with three decimals"):
+            parse_weights(f"lang=th:{wrong}")
 
 
 def test_unigram_takes_a_sample(tmp_path):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tokenize_kit.encode.trie import make_alphabet, numbers_of
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
+from tokenize_kit.learn import unigram_pieces
 from tokenize_kit.learn.char_bpe import BYTE_PIECES, choose_characters
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.learn.unigram import PRINTABLE_ASCII, UNKNOWN_PIECE
@@ -26,7 +27,14 @@ from tokenize_kit.learn.unigram_em import (
     best_counts,
     expected_counts,
 )
-from tokenize_kit.learn.unigram_pieces import OwnLearner, maximised, seed_pieces
+from tokenize_kit.learn.unigram_pieces import (
+    OwnLearner,
+    Seeds,
+    final_scores,
+    learn_pieces,
+    maximised,
+    seed_pieces,
+)
 from tokenize_kit.learn.unigram_seeds import LONGEST, find_seeds
 from tokenize_kit.learn.unigram_segments import character_kinds, count_sentences, cut_segments
 from tokenize_kit.learn.unigram_sentencepiece import SentencePieceLearner
@@ -163,6 +171,7 @@ def plain_seeds(document: str, kept: str, characters: bool = False) -> dict[str,
     st.booleans(),
 )
 @example("กขก\nกขข\nกขก", True)
+@example("\n bbbbbee\n\ne a ab a a\n", False)  # of one score, three bytes for a space
 def test_seeds_are_the_substrings_that_different_bytes_or_characters_follow(document, characters):
     kept = sorted(set(document) & set("ab 1,กขe\u0301あア漢ー"))
     words = count_sentences([(document, 1)])
@@ -177,7 +186,10 @@ def test_seeds_are_the_substrings_that_different_bytes_or_characters_follow(docu
         for a, n, score in zip(begins.tolist(), sizes.tolist(), scores.tolist(), strict=True)
     }
     assert found == plain_seeds(document, "".join(kept), characters)
-    assert np.all(np.diff(scores) <= 0)
+    # By score, then by the bytes that SentencePiece has of it, the most first, then by ours.
+    assert list(found) == sorted(
+        found, key=lambda s: (-found[s], -len(s.replace(" ", "\u2581").encode()), s.encode())
+    )
 
 
 @settings(deadline=None, max_examples=150)
@@ -211,6 +223,65 @@ def test_with_a_dictionary_pieces_are_expected_twice_where_so_many_are():
     assert twice < half
     assert len(maximised(trie, seeds, twice).pieces) == twice
     assert len(maximised(trie, seeds, twice + 1).pieces) == half
+
+
+def seeds_of(scores: dict[str, float], texts: dict[str, int], least: float = 0.5) -> Seeds:
+    trie, _, alphabet = trie_of(scores)
+    numbers = Texts(*numbers_of(alphabet, [*texts]))
+    counts = np.array([*texts.values()])
+    return Seeds(trie.pieces, numbers, counts, 3, np.float32(least), 1)
+
+
+def names_in(pieces: Pieces) -> list[str]:
+    spelled = np.split(pieces.texts.numbers, pieces.texts.ends[1:-1])
+    return ["".join("abc"[n - 1] for n in numbers) for numbers in spelled]
+
+
+def test_a_piece_that_others_spell_as_well_stays_and_one_they_spell_better_goes(monkeypatch):
+    scores = {"a": -1.0, "b": -1.0, "c": -1.0, "ab": -2.0, "bc": -2.0625}
+    seeds = seeds_of(scores, {"abc": 3})
+    trie = PieceTrie(seeds.pieces, seeds.alphabet)
+    pruned = unigram_pieces._pruned(trie, seeds, 9).pieces
+    assert "ab" in names_in(pruned) and "bc" not in names_in(pruned)
+    monkeypatch.setattr(unigram_pieces, "maximised", lambda trie, *_: trie)
+    monkeypatch.setattr(unigram_pieces, "_pruned", lambda trie, *_: trie)
+    assert names_in(learn_pieces(seeds, 9)) == ["a", "ab", "b", "c"]
+
+
+def test_a_piece_expected_exactly_so_often_is_often_enough():
+    seeds = seeds_of({"a": -1.0, "b": -1.0, "c": -1.0}, {"a": 2, "b": 3, "c": 1}, least=2.0)
+    trie = PieceTrie(seeds.pieces, seeds.alphabet)
+    assert names_in(maximised(trie, seeds, 2).pieces) == ["a", "b"]
+    assert names_in(maximised(trie, seeds, 3).pieces) == ["a", "b", "c"]
+
+
+def test_equal_scores_are_sorted_as_sentencepiece_spells_them():
+    """A space is U+2581 there, behind all letters of ASCII."""
+    names = ["ab", "b a", " b", "ba", "b"]
+    alphabet, _ = make_alphabet([" ", "a", "b"])
+    pieces = Pieces(Texts(*numbers_of(alphabet, names)), np.full(5, -1, np.float32), np.arange(5))
+    required = Counter({"b": 2, " ": 2, "a": 2})
+    final = final_scores(pieces, [" ", "a", "b"], required, 6)
+    assert [name for name, _ in final] == [" ", "a", "ab", "b", "ba", "b a"]
+    assert [score for _, score in final] == pytest.approx([-0.9999, -1, -1, -1, -1, -1])
+
+
+def test_characters_of_one_frequency_begin_in_their_order():
+    seeds = seed_pieces(count_sentences([("cab bcaa", 1)]), [*" abc"], [])
+    first = seeds.pieces.order[:4]
+    numbers = [seeds.pieces.texts.numbers[seeds.pieces.texts.ends[k]] for k in first]
+    assert "".join(" abc"[n - 1] for n in numbers) == "abc "
+
+
+@pytest.mark.parametrize(
+    ("available", "coverage", "kept"),
+    [(99, 1.0, "abcd"), (8, 1.0, "abcd"), (6, 1.0, "abc"), (5, 1.0, "ab"), (1, 1.0, "a"),
+     (99, 4 / 7, "ab"), (99, 0.58, "abc"), (99, 0.0, "")],
+)  # fmt: skip
+def test_characters_are_the_commonest_of_equal_ones_by_code_point(available, coverage, kept):
+    characters = Counter({"d": 1, "c": 2, "b": 2, "a": 2})
+    found, share = choose_characters(characters, available, coverage)
+    assert "".join(found) == kept and share == sum(characters[c] for c in kept) / 7
 
 
 def test_characters_and_words_are_counted_with_their_weights():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.train.data.causal_rows import causal
 from train.data.feed import Sampler
-from train.data.rows import Rows, split
+from train.data.rows import Rows, longest, split
 from train.data.shards import end_of_text, read_shards
 from train.errors import TrainError
 from train.objectives.example import IGNORED
@@ -128,8 +128,22 @@ def test_so_much_distinct_text_takes_few_documents_and_leaves_what_is_held_out(s
     assert aside.tolist() == also_aside.tolist() == held_out.tolist()
     longest = int(shards.length[few].max())
     assert less <= shards.length[few].sum() < less + longest
+    for documents in (few, train):  # just so much takes no document more
+        just = int(shards.length[documents].sum())
+        same, _ = split(shards, held_out=0.2, seed=seed, unique_tokens=just)
+        assert same.tolist() == documents.tolist()
     with pytest.raises(TrainError, match=f"it has {there:,} tokens to train on: give fewer"):
         split(shards, held_out=0.2, seed=seed, unique_tokens=there + 1)
+
+
+def test_a_document_of_just_the_longest_piece_is_one_row_and_a_token_is_a_piece(shards):
+    size = int(shards.length[0])
+    for context, count in ((size + 4, 1), (size + 3, 2)):
+        rows = Rows(shards, np.array([0]), context, packing="padding", takes=lambda n, _: n + 4)
+        assert rows.count == count and rows.longest == context - 4
+    assert longest(lambda n, _: n + 4, 5) == 1
+    with pytest.raises(TrainError, match="context is 4: the objective needs rows"):
+        longest(lambda n, _: n + 4, 4)
 
 
 def test_one_document_cannot_be_split(tmp_path):

@@ -241,6 +241,14 @@ def test_what_cannot_be_is_told_before_anything_is_written(shard_folder, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
+def test_a_run_may_have_just_as_many_epochs_as_it_may_at_most(shard_folder):
+    single = dataclasses.replace(PLAIN, rows=1, max_epochs=1.0)
+    count = Feed(shard_folder, single).rows.sources[0].count
+    Feed(shard_folder, dataclasses.replace(single, steps=count))
+    with pytest.raises(TrainError, match=r"are over max_epochs 1"):
+        Feed(shard_folder, dataclasses.replace(single, steps=count + 1))
+
+
 def test_stages_must_add_up_to_the_steps():
     with pytest.raises(TrainError, match="steps is 6, the stages have 5: set steps to 5"):
         dataclasses.replace(PLAIN, stages=(Stage(steps=5),))

@@ -45,6 +45,21 @@ def test_shares_are_met_exactly_after_their_sum(shares):
     assert counts(shares, 7 * sum(shares)) == [7 * share for share in shares]
 
 
+@pytest.mark.parametrize(
+    ("shares", "rows", "expected"),
+    [
+        ([1, 1], 1, [1, 0]),
+        ([1, 1], 3, [2, 1]),
+        ([1, 3], 2, [1, 1]),
+        ([1, 1, 1, 1], 2, [1, 0, 1, 0]),
+        ([1, 1, 1], 1, [0, 1, 0]),
+        ([0, 1], 5, [0, 5]),
+    ],
+)
+def test_half_a_row_is_the_first_halfs(shares, rows, expected):
+    assert counts(shares, rows) == expected
+
+
 @pytest.fixture(scope="module")
 def parts(shard_folder):
     """Two sources of different sizes, cut out of one folder."""
@@ -132,6 +147,11 @@ def test_epochs_and_tokens_are_rows_of_the_run(parts):
     assert shares_of(sources, parts, steps=steps, batch=4) == expected
     with pytest.raises(TrainError, match=f"set steps to {steps}, or give weights"):
         shares_of(sources, parts, steps=steps + 1, batch=4)
+
+
+def test_of_a_source_that_is_asked_for_a_row_at_least_is_read(parts):
+    sources = [source("a", epochs=1e-9), source("b", tokens=1)]
+    assert shares_of(sources, parts, steps=1, batch=2) == [1, 1]
 
 
 def test_a_weight_beside_epochs_is_refused_by_name(parts):

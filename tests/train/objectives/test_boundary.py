@@ -60,6 +60,19 @@ def test_what_stands_beside_a_span_is_what_a_plain_loop_finds(rows, dense):
                 assert (left - 50 * row, right - 50 * row, inside) == expected
 
 
+@pytest.mark.parametrize(
+    ("first", "end", "known"),
+    [(1, 3, 2), (0, 2, 0), (37, 39, 2), (38, 40, 0), (1, 1 + PLACES, 20), (1, 39, 20)],
+)
+def test_a_span_has_20_places_and_both_of_its_neighbours(first, end, known):
+    targets = torch.full((1, 40), IGNORED)
+    targets[0, first:end] = 7
+    spans = beside(targets, None)
+    assert spans.known.nonzero().flatten().tolist() == [*range(first, first + known)]
+    assert spans.place[spans.known].tolist() == [*range(known)]
+    assert set(spans.left[spans.known].tolist()) == ({first - 1} if known else set())
+
+
 def test_a_model_learns_spans_by_what_stands_beside_them_and_is_exported_without(
     shard_folder, tmp_path
 ):

@@ -35,7 +35,7 @@ def encoded(texts: list[list[str]]):
 
 
 def plain(texts: list[list[str]], length: int) -> dict[tuple[str, ...], float]:
-    """The PMI of n-grams that occur ten times, by counting."""
+    """The PMI of n-grams that occur more than ten times, by counting."""
     counts = {
         n: Counter(g for text in texts for g in zip(*(text[k:] for k in range(n)), strict=False))
         for n in range(1, length + 1)
@@ -43,7 +43,7 @@ def plain(texts: list[list[str]], length: int) -> dict[tuple[str, ...], float]:
     p = {gram: c / sum(of.values()) for of in counts.values() for gram, c in of.items()}
     scores = {}
     for gram, count in counts[length].items():
-        if count >= 10:
+        if count > 10:
             cuts = (
                 c for k in range(1, length) for c in itertools.combinations(range(1, length), k)
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from train.errors import TrainError
 from train.objective_settings import Spans
 from train.objectives.denoise import NOISES, Denoising, width
 from train.objectives.example import IGNORED, Draws
-from train.objectives.noise import hidden_of, replaced, some
+from train.objectives.noise import hidden_of, random_spans, replaced, segments, some
+from train.objectives.noise import spans_of as spans_in
 
 END = 1000
 FORMS = st.sampled_from(["prefix", "causal"])
@@ -95,6 +97,20 @@ def test_t5s_lengths_are_those_that_its_paper_prints():
     assert longest(lambda n, _: NOISES[Spans].lengths(settings, n)[0] + 1, 512) == 568
 
 
+@pytest.mark.parametrize("length", [2, 3, 5, 20, 60])
+def test_targets_fit_their_row_where_sources_fit_theirs(length):
+    settings = Spans(form="encoder-decoder")
+    texts = 512 // int(Denoising.takes(settings)(np.array([length]), 512)[0])
+    target = int(NOISES[Spans].lengths(settings, np.array([length]))[1][0]) + 1
+    assert texts > 1 and texts * target <= 114
+
+
+def test_hidden_and_shown_runs_are_drawn_apart():
+    draws = [partial(Draws(0, epoch).shares, piece(6)) for epoch in range(60)]
+    masks = {tuple(random_spans(6, 3, 2, draw).tolist()) for draw in draws}
+    assert len(masks) == 4  # 1 + 2 or 2 + 1 tokens of either kind
+
+
 def test_rows_that_are_too_short_for_a_token_are_one_line():
     with pytest.raises(TrainError, match="context is 2: the objective needs rows that are longer"):
         longest(Denoising.takes(Spans(form="prefix")), 2)
@@ -156,6 +172,7 @@ def test_tokens_that_do_not_count_are_hidden_and_not_scored():
     row = denoising(Spans(form="prefix", rate=0.5)).example([one], 90, Draws(0, 0))
     scored = row.targets[0][row.targets[0] != IGNORED].numpy()
     assert (scored[scored < END] % 2 == 0).all() and (scored < END).sum() >= 5
+    assert scored[-1] == END  # behind the target, whatever counts in the text
 
 
 def test_what_is_hidden_follows_from_seed_epoch_and_piece_whatever_the_row():
@@ -177,8 +194,35 @@ def test_a_mask_becomes_sentinels_as_in_the_paper():
     assert target.tolist() == [50, ~2, ~3, 51, ~8]
 
 
-def test_a_choice_of_all_or_none_is_one():
+@pytest.mark.parametrize(
+    ("rate", "hidden"),
+    [
+        (0.15, {0: 0, 1: 0, 2: 1, 3: 1, 10: 2, 30: 4, 50: 8}),
+        (0.5, {1: 0, 2: 1, 3: 2, 5: 2, 7: 4}),
+        (0.9, {1: 0, 2: 1, 3: 2, 4: 3, 20: 18}),
+    ],
+)
+def test_halves_are_rounded_to_even_and_a_token_at_least_is_hidden_and_shown(rate, hidden):
+    """As tf.round of random_spans_noise_mask does: 1.5, 2.5 and 4.5 are 2, 2 and 4."""
+    assert hidden_of(rate, np.array([*hidden])).tolist() == [*hidden.values()]
+
+
+@pytest.mark.parametrize(
+    ("mean", "hidden", "length", "spans"),
+    [(3, 1, 9, 1), (3, 4, 9, 1), (2, 3, 9, 2), (2, 5, 20, 2), (2, 7, 20, 4), (1, 5, 7, 2),
+     (1, 3, 6, 3), (None, 5, 9, 1), (3, 0, 1, 0)],
+)  # fmt: skip
+def test_spans_are_the_hidden_tokens_by_their_mean_and_each_has_a_token_before_it(
+    mean, hidden, length, spans
+):
+    assert spans_in(mean, np.array([hidden]), np.array([length])).tolist() == [spans]
+
+
+def test_a_choice_is_of_the_least_shares_of_equal_ones_the_first():
     assert some(5, 5, np.zeros(5)).all() and not some(5, 0, np.zeros(5)).any()
+    assert np.flatnonzero(some(5, 2, np.zeros(5))).tolist() == [0, 1]
+    assert np.flatnonzero(some(5, 2, np.array([0.9, 0.5, 0.1, 0.5, 0.9]))).tolist() == [1, 2]
+    assert segments(6, 3, np.zeros(5)).tolist() == [1, 1, 4]
 
 
 @pytest.mark.parametrize("length", [0, 1])

@@ -15,7 +15,7 @@ from train.data.vocabulary import Vocabulary
 from train.objective_settings import Masked as Settings
 from train.objective_settings import NextSentence, SentenceOrder
 from train.objectives.example import IGNORED, Draws
-from train.objectives.masked import Masked
+from train.objectives.masked import Masked, _lengths
 from train.objectives.pairs import Pairs
 
 PLAIN = Settings()
@@ -44,6 +44,16 @@ class Numbered:
 
     def pieces(self, row: int) -> list[Piece]:
         return [self.all[row]]
+
+
+class Shares:
+    """Draws of the numbers that a test gives, by what they decide on."""
+
+    def __init__(self, *tables: list[float]) -> None:
+        self.tables = tables
+
+    def shares(self, piece: Piece, count: int, what: int = 0):
+        return np.array(self.tables[what][:count])
 
 
 def put_back(row) -> torch.Tensor:
@@ -82,6 +92,28 @@ def test_of_the_hidden_eight_of_ten_are_masked_one_is_random_and_one_is_shown():
     assert int(shown[shown != 1001].max()) < 1000  # no special token is drawn
 
 
+def test_from_eight_tenths_on_a_hidden_token_is_random_and_from_nine_on_it_is_shown():
+    kinds, others = [0.0, 0.799, 0.8, 0.899, 0.9, 0.999], [0.0, 0.0, 0.5, 0.999, 0.5, 0.5]
+    draws = Shares([0.5] * 6, [], kinds, others)
+    shown, told = masked(rate=0.999).hide(piece(6, first=7), np.arange(6), draws)
+    assert shown.tolist() == [1001, 1001, 500, 999, 4, 5] and told.tolist() == [*range(6)]
+
+
+@pytest.mark.parametrize(
+    ("shares", "hidden"), [([0.5] * 6, [0, 1]), ([0.9, 0.5, 0.1, 0.5, 0.1, 0.9], [2, 4])]
+)
+def test_the_least_shares_are_hidden_and_of_equal_ones_the_first(shares, hidden):
+    draws = Shares(shares, [], [0.0] * 6, [0.0] * 6)
+    _, told = masked(rate=0.34).hide(piece(6, first=7), np.arange(6), draws)
+    assert np.flatnonzero(told != IGNORED).tolist() == hidden
+
+
+def test_spans_have_spanberts_lengths():
+    """A geometric distribution with p = 0.2 up to 10 words: 22.4 % of one, 40.3 % of two or one."""
+    shares = np.array([0.0, 0.2238, 0.2245, 0.4028, 0.4038, 0.999999, 1.0])
+    assert _lengths(shares, 3.797).tolist() == [1, 1, 2, 2, 3, 10, 10]
+
+
 def test_each_token_of_a_split_document_can_be_hidden_in_one_piece_alone():
     tokens = np.arange(20, dtype=np.int64)
     parts = [
@@ -99,6 +131,8 @@ def test_epochs_hide_others_unless_they_are_fixed():
     assert not torch.equal(first, second)
     fixed = [masked(fixed=True).example(text, 60, Draws(0, e)).targets for e in (0, 1)]
     assert torch.equal(*fixed)
+    other = masked(fixed=True).example(text, 60, Draws(1, 0)).targets
+    assert not torch.equal(other, fixed[0])  # of another seed
 
 
 def test_words_are_hidden_whole():
@@ -131,6 +165,21 @@ def test_tokens_that_do_not_count_are_not_hidden():
     assert len(told) and (told % 2 == 0).all()
 
 
+def test_the_token_before_a_piece_is_not_hidden_where_it_says_which_tokens_count():
+    text = dataclasses.replace(piece(6, first=7), counted=np.ones(6, np.bool_))
+    draws = Shares([0.5] * 6, [], [0.0] * 6, [0.0] * 6)
+    shown, told = masked(rate=0.999).hide(text, np.arange(6), draws)
+    assert shown.tolist() == [0, *[1001] * 5] and told.tolist() == [IGNORED, *range(1, 6)]
+
+
+def test_a_word_that_a_piece_begins_within_is_a_unit():
+    tokens = dataclasses.replace(VOCABULARY)
+    vars(tokens)["begins_word"] = np.arange(1003) % 3 == 0
+    made = Masked(dataclasses.replace(PLAIN, unit="word"), tokens)
+    units = made.units(piece(6), np.arange(2, 8), Shares([0.1, 0.2, 0.3]))
+    assert units.tolist() == [[0, 1], [1, 4], [4, 6]]
+
+
 @pytest.mark.parametrize("kind", [NextSentence, SentenceOrder])
 def test_half_of_the_pairs_do_not_belong_together(kind):
     texts = [piece(31, document=number, start=40 * number) for number in range(24)]
@@ -155,6 +204,21 @@ def test_half_of_the_pairs_do_not_belong_together(kind):
         else:
             assert second + first == own
     assert 6 <= wrong <= 18
+
+
+@pytest.mark.parametrize(("share", "first"), [(0.0, 2), (0.24, 2), (0.26, 3), (0.5, 4), (0.999, 5)])
+def test_a_piece_is_cut_between_its_quarters(share, first):
+    pairs = Pairs(SentenceOrder(rate=0.1), VOCABULARY)
+    draws = Shares([0.5] * 9, [], [0.0] * 9, [0.0] * 9, [], [share])
+    begin, one, two = pairs._halves(piece(9, first=7), draws)
+    assert (begin.shape[1], one.shape[1], two.shape[1]) == (1, first, 8 - first)
+
+
+@pytest.mark.parametrize(("share", "wrong"), [(0.0, 1), (0.4999, 1), (0.5, 0), (0.9, 0)])
+def test_below_a_half_the_order_is_wrong(share, wrong):
+    pairs = Pairs(SentenceOrder(rate=0.1), VOCABULARY)
+    draws = Shares([0.5] * 9, [], [0.0] * 9, [0.0] * 9, [share], [0.5])
+    assert pairs.example([piece(9, first=7)], 10, draws).pairs[0, 0] == wrong
 
 
 def test_a_separator_more_is_room_that_packing_leaves(shard_folder):

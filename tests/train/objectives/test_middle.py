@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.train.objectives.test_denoise import END, piece
+from tests.train.objectives.test_masked import Shares
 from train.data.vocabulary import Vocabulary
 from train.objective_settings import FillInTheMiddle as Settings
 from train.objectives.example import IGNORED, Draws
@@ -48,6 +49,21 @@ def test_the_parts_put_the_text_back_together(length, epoch, spm, ended):
     assert (moved.tokens[~moved.counted] > END).all() and (moved.tokens > END).sum() == 3
     taken = FillInTheMiddle.takes(Settings())(np.array([len(text.tokens)]), 100)
     assert len(moved.tokens) <= taken[0]
+
+
+@pytest.mark.parametrize(
+    ("shares", "tokens"),
+    [
+        ([0.5, 0.0, 0.0, 0.0], [0, 1, 2, 3]),  # at the rate no more
+        ([0.499, 0.5, 0.2, 0.4], [PRE, 0, SUF, 2, 3, MID, 1]),  # at spm no more
+        ([0.0, 0.499, 0.2, 0.4], [PRE, SUF, 2, 3, MID, 0, 1]),
+        ([0.0, 0.5, 0.999, 0.0], [PRE, SUF, MID, 0, 1, 2, 3]),  # from 0 to the end
+        ([0.0, 0.5, 0.4, 0.4], [PRE, 0, 1, SUF, 2, 3, MID]),  # of equal cuts an empty middle
+    ],
+)
+def test_a_text_of_four_tokens_is_cut_at_two_of_five_places(shares, tokens):
+    moved = filled(rate=0.5, spm=0.5).moved(piece(4), Shares(shares))
+    assert moved.tokens.tolist() == [*tokens, END]
 
 
 def test_the_share_that_is_moved_and_the_order_of_its_parts_are_those_asked_for():

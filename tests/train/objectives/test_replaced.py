@@ -64,6 +64,12 @@ def test_a_token_is_drawn_by_its_number_whatever_is_drawn_beside_it(seed, count,
         assert ends[token] - 1e-6 <= chance <= ends[token + 1] + 1e-6
 
 
+def test_a_number_at_the_end_of_a_share_draws_the_next_token():
+    chances = torch.tensor([0.0, 0.2499, 0.25, 0.5, 0.75, 0.9999, 1.0], dtype=torch.float64)
+    tokens = sampled(torch.zeros(7, 4), torch.eye(4), None, chances, 3)
+    assert tokens.tolist() == [0, 0, 1, 2, 3, 3, 3]
+
+
 def test_tokens_are_drawn_as_often_as_the_generator_thinks_them_likely():
     logits = torch.tensor([[0.0, 2.0, -1.0, 1.0]])
     chances = torch.from_numpy(Draws(0, 0).shares(piece(20_000), 20_000, 8))

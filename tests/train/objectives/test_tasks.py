@@ -93,6 +93,26 @@ def test_an_answer_is_the_best_pair_of_places_in_order():
     assert answers(torch.zeros(3, 2).double(), answer_window(3, 0, 0, range(0)))[0, 2] == -np.inf
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "answer"),
+    [
+        ({}, {}, (0, 0)),  # all equal: the shortest that is first
+        ({5: 1.0}, {4: 1.0, 5: 1.0}, (5, 5)),  # not before its beginning
+        ({0: 1.0}, {1: 1.0}, (0, 1)),  # from the text's first character
+        ({5: 1.0}, {5 + LONGEST - 1: 1.0}, (5, 34)),  # of 30 tokens
+        ({5: 1.0}, {5 + LONGEST: 0.9}, (5, 5)),  # not of 31
+        ({39: 1.0}, {39: 1.0}, (39, 39)),  # to its last
+    ],
+)
+def test_an_answer_has_30_tokens_at_most_anywhere_in_the_text(first, last, answer):
+    logits = torch.zeros(41, 2, dtype=torch.float64)
+    for column, values in enumerate((first, last)):
+        for place, value in values.items():
+            logits[place, column] = value
+    found = answers(logits, answer_window(41, 0, 0, range(40)))[0]
+    assert tuple(found[:2]) == answer
+
+
 def test_a_label_is_the_likeliest_with_its_probability():
     window = answer_window(4, 0, 0, range(0))
     window = Window(**{**vars(window), "characters": None, "labels": np.array([1])})

@@ -23,8 +23,10 @@ from train.objective_settings import (
     DroppedTokens,
     MassStyle,
     Mode,
+    Spans,
     Ul2,
 )
+from train.objectives.denoise import NOISES as DENOISERS
 from train.objectives.denoise import Denoising
 from train.objectives.example import Draws
 from train.objectives.whole import poisson_spans
@@ -157,6 +159,38 @@ def test_denoisers_are_drawn_by_their_weights():
     modes = (Mode(mode="R", rate=0.15, span=3.0, weight=3.0), Mode(mode="S", rate=0.5, span=None))
     drawn = Counter(corrupted(Ul2(denoisers=modes), 20, epoch)[0][0] for epoch in range(1000))
     assert max(drawn.values()) / 1000 == pytest.approx(0.75, abs=0.04) and len(drawn) == 2
+
+
+ANY = (Ul2(), Spans(), Spans(unit="token", rate=0.6), DroppedTokens(), BertStyle(), Deshuffling())
+
+
+@pytest.mark.parametrize("settings", ANY, ids=repr)
+def test_sources_and_targets_are_as_long_as_is_said_at_most(settings):
+    most = DENOISERS[type(settings)].lengths(settings, np.arange(2, 7))
+    found = [
+        [[len(part) for part in corrupted(settings, length, epoch)] for length in range(2, 7)]
+        for epoch in range(40)
+    ]
+    assert np.max(found, axis=0).T.tolist() == np.stack(most).tolist()
+
+
+@pytest.mark.parametrize(("share", "mode"), [(0.0, "R"), (0.749, "R"), (0.75, "S"), (0.999, "S")])
+def test_a_share_at_a_denoisers_bound_draws_the_next(share, mode):
+    modes = (Mode(mode="R", rate=0.15, span=3.0, weight=3.0), Mode(mode="S", rate=0.5, span=None))
+    made = denoising(Ul2(denoisers=modes))
+    source, _ = made.noise.corrupt(np.arange(20), lambda count, what: np.full(count, share))
+    assert source[0] == made.noise.tokens.special[f"mode {mode}"]
+
+
+@pytest.mark.parametrize(
+    ("share", "lengths"),
+    [(0.0, [0, 0, 0, 4]), (math.exp(-1) - 1e-9, [0, 0, 0, 4]), (math.exp(-1), [1, 1, 1, 1]),
+     (2 * math.exp(-1) + 1e-9, [2, 2]), (0.9999, [4])],
+)  # fmt: skip
+def test_a_length_begins_where_the_chance_of_shorter_ones_ends(share, lengths):
+    """Poisson with mean 1: a share below 1/e is 0, below 2/e is 1; the last span is cut off, and of
+    empty ones there are no more than the others save."""
+    assert poisson_spans(4, 1.0, lambda count, what: np.full(count, share)).tolist() == lengths
 
 
 def test_what_is_no_noise_is_one_line():

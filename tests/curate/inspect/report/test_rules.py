@@ -88,6 +88,18 @@ def test_overlap_counts_documents_that_two_rules_mark(figures: RuleFigures) -> N
     assert figures.dump()["overlap"][0] == ["judge.nine", "judge.odd", 40]
 
 
+def test_of_pairs_the_300_most_frequent_are_in_the_record_of_equal_ones_by_name() -> None:
+    pairs = {("a", f"b{n:03d}"): 5 for n in reversed(range(301))}
+    overlap = RuleFigures(pairs=pairs | {("a", "z"): 6}).dump()["overlap"]
+    assert overlap == [["a", "z", 6], *(["a", f"b{n:03d}", 5] for n in range(299))]
+
+
+def test_the_range_of_a_whole_column_is_one_of_whole_numbers(figures: RuleFigures) -> None:
+    size, half = (figures.ranges[f"judge.{name}"] for name in ("size", "half"))
+    assert (size.integer, size.count, size.least, size.most) == (True, ROWS, 0, ROWS - 1)
+    assert (half.integer, half.total) == (False, sum(range(ROWS)) / 2)
+
+
 def test_a_rules_column_is_the_one_that_holds_its_values(figures: RuleFigures) -> None:
     assert figures.rules["judge.few"].column == "judge.size"
     assert figures.rules["judge.silent"].column is None

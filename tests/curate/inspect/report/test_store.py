@@ -90,6 +90,19 @@ def test_figures_of_tasks_are_those_of_one_process(
     assert not [*out.glob(".spill*")]
 
 
+@pytest.mark.parametrize(
+    ("group_bytes", "views"),
+    [(store.KEY_MOST, {"kept", "gone", "gone_rows", "decisions"}), (1, {"decisions"})],
+)
+def test_of_several_groups_this_process_has_no_views_but_of_decisions(
+    out: Path, group_bytes: int, views: set[str]
+) -> None:
+    with store.opened(out, group_bytes=group_bytes) as opened:
+        assert opened is not None
+        found = opened.rows("SELECT view_name FROM duckdb_views() WHERE NOT internal")
+    assert {name for (name,) in found} == views
+
+
 def test_of_little_no_worker_is_asked(out: Path) -> None:
     def refused(function: str, tasks: list[Any]) -> Iterator[tuple[Any, Any]]:
         raise AssertionError(function)

@@ -24,6 +24,13 @@ def test_the_header_says_what_the_model_is(model: Path) -> None:
     assert not header.quantized
 
 
+def test_a_model_of_format_11_has_no_character_n_grams(model: Path, tmp_path: Path) -> None:
+    data = bytearray(model.read_bytes())
+    struct.pack_into("<i", data, 4, 11)
+    (tmp_path / "old.bin").write_bytes(data)
+    assert (read_header(model).maxn, read_header(tmp_path / "old.bin").maxn) == (3, 0)
+
+
 def test_the_labels_of_lid_176(ftz: Path) -> None:
     header = read_header(ftz)
     assert len(header.labels) == 176

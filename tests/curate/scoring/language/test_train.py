@@ -87,6 +87,21 @@ class TestTraining:
         assert card["held_out"]["texts"] == lines["held_out"]
         assert sorted(p.name for p in tmp_path.iterdir()) == ["card.json", "language.bin"]
 
+    def test_held_out_lines_are_scored_a_batch_at_a_time(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sizes: list[int] = []
+        add = Scores.add
+        monkeypatch.setattr(
+            Scores, "add", lambda self, *a: (sizes.append(len(a[0])), add(self, *a))
+        )
+        whole = train(examples(), tmp_path / "a", SMALL, call_apart)["held_out"]
+        lines, rest = whole["texts"] // 7 * [7], whole["texts"] % 7
+        assert sizes == [whole["texts"]]
+        monkeypatch.setattr("curate.scoring.language.train.BATCH", 7)
+        assert train(examples(), tmp_path / "b", SMALL, call_apart)["held_out"] == whole
+        assert sizes[1:] == [*lines, rest]
+
     def test_a_text_is_on_one_side_only(self, tmp_path: Path) -> None:
         texts = list(examples())
         card = train(texts * 2, tmp_path, SMALL, call_apart)

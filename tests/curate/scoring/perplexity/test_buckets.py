@@ -190,6 +190,21 @@ def test_wrong_settings_are_refused(settings: dict[str, Any], what: str) -> None
         Perplexity(model="m.bin", **settings)
 
 
+@pytest.mark.parametrize("value", [0, 100])
+def test_percentiles_may_be_equal_and_lie_at_either_end(value: float) -> None:
+    step = Perplexity(model="m.bin", low=value, head=value, tail=value)
+    assert step.low == step.head == step.tail == value
+
+
+@pytest.mark.parametrize("name", ["low", "head", "tail"])
+@pytest.mark.parametrize(("value", "what"), [(-1, "greater than or equal to 0"), (101, "to 100")])
+def test_a_percentile_beyond_0_and_100_is_refused_by_its_name(
+    name: str, value: float, what: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"\n{name}\n.*{what}"):
+        Perplexity(model="m.bin", **{name: value})
+
+
 def test_a_model_that_is_absent_or_damaged_ends_before_the_run(
     models: Path, bench: Any, tmp_path: Path
 ) -> None:
