@@ -47,6 +47,12 @@ def test_every_value_that_a_template_prints_is_escaped_and_made_visible() -> Non
     assert "&#39;&#34;&gt;" in page
 
 
+def test_every_template_names_filters_that_there_are() -> None:
+    environment = templates._environment()
+    names = [path.relative_to(templates.FOLDER) for path in templates.FOLDER.rglob("*.html")]
+    assert len([environment.get_template(name.as_posix()) for name in names]) > 20
+
+
 def test_a_difference_is_marked_word_by_word_and_escaped() -> None:
     left, right, same = word_diff("one <b> three four", "one two three")
     assert not same

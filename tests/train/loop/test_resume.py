@@ -233,7 +233,8 @@ def test_more_steps_are_refused_where_earlier_rates_would_have_been_others(
 ):
     plan = dataclasses.replace(TRAIN, schedule=schedule)
     pretrain(shard_folder, tmp_path, model=TWO_LAYERS, train=plan)
-    with pytest.raises(TrainError, match=f"made for 12 steps.*schedule {schedule}") as caught:
+    message = f"made for 12 steps.*schedule {schedule}.*use another output folder"
+    with pytest.raises(TrainError, match=message) as caught:
         more = dataclasses.replace(plan, steps=20)
         pretrain(shard_folder, tmp_path, model=TWO_LAYERS, train=more)
     assert caught.value.exit_code == 2 and "\n" not in str(caught.value)

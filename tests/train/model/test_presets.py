@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from train.errors import TrainError
@@ -203,6 +205,12 @@ def test_every_preset_is_in_a_table_but_the_smallest():
     known = set(PUBLISHED) | set(ROUNDED) | set(PRINTED) | set(ENCODERS) | set(SEQUENCES)
     assert set(PRESETS) - known == {"tiny", "mixtral-tiny", "deepseek-tiny"}
     assert 2e6 < parameters(preset("tiny")) < 3e6
+
+
+def test_encoders_see_both_ways_and_all_others_what_went_before():
+    both = {name for name in PRESETS if not preset(name).causal}
+    families = r"(albert|bert|bigbird|deberta|electra|longformer|modernbert|roberta|spanbert)-.*"
+    assert both == {n for n in PRESETS if re.fullmatch(families, n)} | {"wangchanberta"}
 
 
 def test_vocabulary_and_context_may_be_others():
