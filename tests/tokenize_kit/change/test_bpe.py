@@ -96,6 +96,7 @@ def test_old_ids_stay_and_new_tokens_shorten_text(old, extended):
     assert new == set(range(before.size, before.size + card["new_tokens"]))
     assert card["new_tokens"] == 12 and card["algorithm"] == "BPE of characters"
     assert card["bytes_a_token_after"] > 1.2 * card["bytes_a_token_before"]
+    assert card["measured"]["bytes"] == card["measured_bytes"]
 
 
 def test_text_is_encoded_as_before_and_then_merged_further(old, extended):

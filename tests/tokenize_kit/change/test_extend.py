@@ -59,7 +59,6 @@ def test_old_ids_stay_and_new_merges_come_behind_the_old(old, extended):
     new = set(after["vocab"].values()) - set(before["vocab"].values())
     assert new == set(range(280, 320)) and card["new_tokens"] == 40 and card["first_new_id"] == 280
     assert card["bytes_a_token_after"] > 1.5 * card["bytes_a_token_before"]
-    assert card["measured"]["bytes"] == card["measured_bytes"]
 
 
 def test_text_is_encoded_as_before_and_then_merged_further(old, extended):
